@@ -17,9 +17,7 @@ RULE = '''"""{code}."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 
 
@@ -42,10 +40,10 @@ class {kind}(Rule):
     name = "{name}"
     harm = Harm.SILENT
     triggers = (Calls("jax.TODO"),)
-    forms = ("call",)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("call")
+    def report_mistake(self, site: Site) -> Finding | None:
         """TODO."""
         raise NotImplementedError("{code} is not written yet")
 '''

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.values import CallResult, Constant, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.repeated import is_test
 
@@ -48,50 +47,46 @@ class RestoreIgnoresShardings(Rule):
     project = "orbax"
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a restore that is given a target alone."""
-        target = (
-            _of_args(site) if site.form == "call" else _of_method(site) if site.form == "method" else None
-        )
+    @detector("call")
+    def find_target_of_args(self, site: Site) -> Finding | None:
+        """A target in `PyTreeRestore(item)`."""
+        given = {one.arg: one.value for one in site.call.keywords}
+        if "restore_args" in given or len(site.call.args) > 1 or site.arguments.open_positional:
+            return None
+        return self._report(site, given.get("item", site.call.args[0] if site.call.args else None))
+
+    @detector("method")
+    def find_target_of_method(self, site: Site) -> Finding | None:
+        """A target in `checkpointer.restore(path, item)`."""
+        func = site.call.func
+        if not isinstance(func, ast.Attribute) or any(isinstance(one, ast.Starred) for one in site.call.args):
+            return None
+        given = {one.arg: one.value for one in site.call.keywords}
+        if not given.keys().isdisjoint(("restore_args", "restore_kwargs", "args")) or len(site.call.args) > 2:
+            return None
+        if not all(_pytree(site, one) for one in options(site.value(func.value))):
+            return None
+        target = given.get("item", given.get("items", site.call.args[1] if len(site.call.args) == 2 else None))
+        # `restore(path, ocp.args.PyTreeRestore(...))`: what is to be read is said there.
+        if target is not None and any(_is_args(one) for one in options(site.value(target))):
+            return None
+        return self._report(site, target)
+
+    def _report(self, site: Site, target: ast.expr | None) -> Finding | None:
         if target is None or isinstance(target, ast.Constant | ast.Dict) or is_test(site.file, site.syntax):
-            return
+            return None
         if all(one == Constant(None) for one in options(site.value(target))):
-            return
+            return None
         if not any(site.anywhere(word) for word in _SPREADS):
-            return
+            return None
         text = site.shown(target)
-        yield site.finding(
+        return site.finding(
             target,
             f"The restore ignores the shardings of `{text}`: arrays come back as they were saved.",
             why="the PyTree handler reads the shardings from `restore_args`, and none are passed",
             help=f"add restore_args=ocp.checkpoint_utils.construct_restore_args({text})",
             form="target-alone",
         )
-
-
-def _of_args(site: Site) -> ast.expr | None:
-    """The target in `PyTreeRestore(item)`."""
-    given = {one.arg: one.value for one in site.call.keywords}
-    if "restore_args" in given or len(site.call.args) > 1 or site.arguments.open_positional:
-        return None
-    return given.get("item", site.call.args[0] if site.call.args else None)
-
-
-def _of_method(site: Site) -> ast.expr | None:
-    """The target in `checkpointer.restore(path, item)`."""
-    func = site.call.func
-    if not isinstance(func, ast.Attribute) or any(isinstance(one, ast.Starred) for one in site.call.args):
-        return None
-    given = {one.arg: one.value for one in site.call.keywords}
-    if not given.keys().isdisjoint(("restore_args", "restore_kwargs", "args")) or len(site.call.args) > 2:
-        return None
-    if not all(_pytree(site, one) for one in options(site.value(func.value))):
-        return None
-    target = given.get("item", given.get("items", site.call.args[1] if len(site.call.args) == 2 else None))
-    # `restore(path, ocp.args.PyTreeRestore(...))`: what is to be read is said there.
-    if target is not None and any(_is_args(one) for one in options(site.value(target))):
-        return None
-    return target
 
 
 def _is_args(value: Value) -> bool:

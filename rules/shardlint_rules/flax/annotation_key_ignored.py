@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Api, Parameter, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Harm, Methods, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import (
     KEYS,
@@ -78,19 +78,18 @@ class AnnotationKeyIgnored(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at keys."""
-        if site.form == "method":
-            yield from self._read(site)
-        elif site.api == "builtins.getattr":
+    @detector("call")
+    def find_ignored_keys(self, site: Site) -> Iterator[Finding]:
+        """Each key that is given to a variable or asked of one, and that flax does not read."""
+        if site.api == "builtins.getattr":
             yield from self._attribute(site)
-        elif site.form == "call":
-            found = list(given_annotations(site))
-            for one in found:
-                others = [other.key for other in found if other is not one]
-                finding = self._given(site, one, others)
-                if finding is not None:
-                    yield finding
+            return
+        found = list(given_annotations(site))
+        for one in found:
+            others = [other.key for other in found if other is not one]
+            finding = self._given(site, one, others)
+            if finding is not None:
+                yield finding
 
     def _given(self, site: Site, one: Annotation, others: list[str]) -> Finding | None:
         write = preferred(site)
@@ -110,7 +109,8 @@ class AnnotationKeyIgnored(Rule):
             fix=renamed(site, one, write, "the variable is then sharded"),
         )
 
-    def _read(self, site: Site) -> Iterator[Finding]:
+    @detector("method")
+    def find_key_read(self, site: Site) -> Iterator[Finding]:
         """`x.get_metadata("sharding")`, `x.get_metadata().get("sharding")` and `x.get_metadata()["sharding"]`."""
         key = _key_read(site)
         kept = kept_under(site)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.values import Api, CallResult, ClassValue, Place, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import children, names_in, walk
@@ -61,26 +61,41 @@ class ChangeLostInJit(Rule):
     where = "traced"
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a change that is lost."""
-        scope, changed = site.scope.function(), _changed(site)
-        if scope is None or changed is None or not isinstance(scope.node, ast.FunctionDef):
-            return
+    @detector("line")
+    def report_assignment(self, site: Site) -> Finding | None:
+        """A statement that sets an attribute, if the change is lost."""
+        match site.syntax:
+            case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+                attributes = (part for part in walk(target) if isinstance(part, ast.Attribute))
+                return self._report(site, target) if any(True for _ in attributes) else None
+        return None
+
+    @detector("call")
+    def report_update(self, site: Site) -> Finding | None:
+        """An `nnx.update`, if the change is lost."""
+        return self._report(site, site.call.args[0]) if site.call.args else None
+
+    def _report(self, site: Site, changed: ast.expr) -> Finding | None:
+        while isinstance(changed, ast.Attribute | ast.Subscript):
+            changed = changed.value
+        scope = site.scope.function()
+        if scope is None or not isinstance(changed, ast.Name) or not isinstance(scope.node, ast.FunctionDef):
+            return None
         if scope.name in _MAKING:
-            return
+            return None
         parameter = _parameter(scope.node, changed.id)
         if parameter is None or len(site.file.bindings(scope, changed.id)) != 1:
-            return
+            return None
         # Called as a method it is given no such argument: only what decorates it can jit it.
         is_self = _is_self(site, scope.node, parameter)
         if is_self and not scope.node.decorator_list:
-            return
+            return None
         if not only_jax_jit(site, scope) or _given_back(site, scope, changed.id):
-            return
+            return None
         shown = (_class_shown if is_self else _shown_as_module)(site, scope.node, parameter)
         if not shown:
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             changed,
             f"The change is lost: `jax.jit` traces a copy of `{changed.id}`, which the call discards.",
             via=site.region,
@@ -88,24 +103,6 @@ class ChangeLostInJit(Rule):
             certainty=Certainty.PROVEN,
             why=shown,
         )
-
-
-def _changed(site: Site) -> ast.Name | None:
-    """The name of what a statement or call changes in place."""
-    node: ast.AST | None = None
-    if site.form == "line":
-        statement = site.syntax
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            node = statement.targets[0]
-        elif isinstance(statement, ast.AugAssign):
-            node = statement.target
-        if not any(isinstance(part, ast.Attribute) for part in walk(node or ast.Pass())):
-            return None
-    elif site.form == "call" and site.call.args:
-        node = site.call.args[0]
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    return node if isinstance(node, ast.Name) else None
 
 
 def _parameter(node: ast.FunctionDef, name: str) -> ast.arg | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Function, Place, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax._built import Annotated
@@ -45,27 +45,20 @@ class VmappedLayersShiftAxes(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a vmap or scan."""
-        if site.form == "violation":
-            yield self._report_linen(site)
-            return
-        if site.form == "name":
-            return
-        given = site.arguments
-        if "transform_metadata" in given.keywords:
-            return
-        if not any(site.anywhere(name) for name in init.READING):
-            return
+    @detector("call", "partial")
+    def report_vmap(self, site: Site) -> Finding | None:
+        """A `nnx.vmap` that stacks annotated layers."""
+        if "transform_metadata" in site.arguments.keywords or not any(map(site.anywhere, init.READING)):
+            return None
         layers = Annotated(site.program)
         built = [value for function in _functions(site) for value in layers.find_built(function)]
         found = [layers.find_annotation(value) for value in built]
         if not found or any(one is None for one in found):
-            return
+            return None
         first = found[0]
         assert first is not None
         where = site.where(first)
-        yield site.finding(
+        return site.finding(
             site.call.func if site.form == "call" else site.call.args[0],
             "Each annotation shards the wrong dimension: `nnx.vmap` adds no entry for the new layer dimension.",
             why=f"the stacked layers are annotated at {where}",
@@ -73,7 +66,9 @@ class VmappedLayersShiftAxes(Rule):
             fix=self._fix(site),
         )
 
-    def _report_linen(self, site: Site) -> Finding:
+    @detector("violation")
+    def report_linen(self, site: Site) -> Finding:
+        """A `nn.vmap` or `nn.scan` that stacks boxed weights."""
         operation = f"`nn.{site.violation.said['operation']}`"
         return site.report_violation(
             f"Linen raises PartitioningUnspecifiedError: {operation} adds an unnamed axis to partitioned weights.",

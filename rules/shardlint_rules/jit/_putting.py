@@ -53,7 +53,7 @@ def placement(site: Site) -> Placement | None:
         target = site.argument("device")
         if target is None and site.form == "call":
             target = _bound_target(site, site.call.func) or _opened_target(site)
-        if target is None or site.form not in ("call", "partial"):
+        if target is None:
             return None
         if site.form == "call":
             what = site.text(site.call.args[0]) if site.call.args else "the value"

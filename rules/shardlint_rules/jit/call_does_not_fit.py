@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model.signatures import Parameters, of_definition
 from shardlint.model.values import CallArguments, Place
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, on_lines
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector, on_lines
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._library_takes import TAKES, wrong_of
 from shardlint_rules.jit._own_calls import CALLING, own_calls
@@ -41,14 +41,11 @@ class CallDoesNotFit(Rule):
         Calls("jax.jit", file_says=("jit(", "jit,", "jit as ", on_lines(r"(?!from |import |@)", "jit"))),
         Calls(*(name for name in TAKES if name != "jax.jit")),
     )
-    forms = ("line", "call", "partial")
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call that raises."""
-        if site.form != "line":
-            yield from self._of_library(site)
-            return
+    @detector("line")
+    def compare_with_definition(self, site: Site) -> Iterator[Finding]:
+        """Each call of a project function that raises."""
         if is_test(site.file, site.syntax):
             return
         for call, function in own_calls(site):
@@ -64,11 +61,13 @@ class CallDoesNotFit(Rule):
                 help=f"pass the arguments of the definition: {takes}" if takes else "pass no arguments",
             )
 
-    def _of_library(self, site: Site) -> Iterator[Finding]:
+    @detector("call", "partial")
+    def compare_with_signature(self, site: Site) -> Finding | None:
+        """A call of a library function that raises."""
         wrong = wrong_of(site.api, site.arguments, site.form == "partial")
         if wrong is None or not site.allows("jax", _KNOWN):
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             (site.keyword(wrong.keyword) if wrong.keyword else None) or site.call.func,
             f"Calling `{site.api}` raises TypeError: {wrong.reason}.",
             why=f"read from the signature on {site.release('jax')}",

@@ -10,12 +10,23 @@ from shardlint.model.lifetime.effects import called, only_returns
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
+from shardlint.rules_api.rule import (
+    Calls,
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Harm,
+    Rule,
+    Safety,
+    Statements,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import around, caught
 from shardlint_rules.flax import sharded_init as init
-from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped
+from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped, dropped_array
 from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit._pure_dropped import MAPPED, UPDATES, map_dropped, mapped_line, update_dropped
@@ -97,33 +108,39 @@ class DiscardedPlacement(Rule):
     )
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a result that goes nowhere."""
-        if site.form == "line":
-            yield from self._updated(site) if isinstance(site.syntax, ast.Expr) else self._synced(site)
-            return
-        entered = own_manager(site) if site.form == "statement" else None
+    @detector("line")
+    def find_lost_array(self, site: Site) -> Iterator[Finding]:
+        """A statement that only makes new arrays, or a reduced array that nothing reads any more."""
+        return self._updated(site) if isinstance(site.syntax, ast.Expr) else self._synced(site)
+
+    @detector("statement")
+    def find_lost_statement(self, site: Site) -> Iterator[Finding]:
+        """A function of the project as a statement: a context manager, or one that only returns an array."""
+        entered = own_manager(site)
         if entered is not None:
             yield self._own_manager(site, entered)
             return
-        if site.form == "statement" or (site.form == "call" and site.api == _MAP):
-            yield from self._through(site)
+        function = called(site.program.evaluator, Place(site.file, site.call)) if not _is_used(site) else None
+        if function is None or not only_returns(function):
             return
-        if site.form != "call":
+        if made := _placed_by(site):
+            yield from self._through(site, made)
+        elif site.result_use[0] == "dropped":
+            yield from self._given(site, dropped_array(site, _subject(site)))
+
+    @detector("call")
+    def find_lost_result(self, site: Site) -> Iterator[Finding]:
+        """A result of a library function that goes nowhere."""
+        if site.api == _MAP:
+            yield from self._mapped(site)
             return
         if site.api in ONLY_GIVING:
-            yield from self._given(site)
+            yield from self._given(site, dropped(site, _subject(site)))
             return
         result_use, name = site.result_use
         if result_use == "used" and site.api in PLACING and asks_for_a_place(site):
             yield from self._later(site)
-        if (
-            result_use == "used"
-            or caught(site.file, site.syntax)
-            or _shown(site)
-            or _of_a_model(site)
-            or _only_runs(site)
-        ):
+        if _is_used(site) or _of_a_model(site):
             return
         if site.api in _MANAGERS:
             if result_use == "dropped":
@@ -160,28 +177,23 @@ class DiscardedPlacement(Rule):
             kept=_NO_PLACE,
         )
 
-    def _through(self, site: Site) -> Iterator[Finding]:
-        """A call that comes to a placement: through `jax.tree.map`, or a function that does nothing else."""
-        result_use, name = site.result_use
-        if result_use == "used" or caught(site.file, site.syntax) or _shown(site) or _only_runs(site):
+    def _mapped(self, site: Site) -> Iterator[Finding]:
+        """A map over trees that places each leaf, or only computes."""
+        if _is_used(site):
             return
-        evaluator = site.program.evaluator
-        function = called(evaluator, Place(site.file, site.call)) if site.form == "statement" else None
-        if site.form == "statement" and (function is None or not only_returns(function)):
-            return
-        made = _placements(evaluator.trees.expanded(site.value(site.call)))
-        if not made:
-            if site.form == "statement" and result_use == "dropped":
-                yield from self._given(site)
-            elif site.form == "call" and map_dropped(site, site.call):
-                yield from self._computed(site, site.call)
-            return
-        if not any(put_somewhere(one, evaluator) for one in made):
+        if made := _placed_by(site):
+            yield from self._through(site, made)
+        elif map_dropped(site, site.call):
+            yield from self._computed(site, site.call)
+
+    def _through(self, site: Site, made: list[CallResult]) -> Iterator[Finding]:
+        """A call that comes to placements: through `jax.tree.map`, or a function that does nothing else."""
+        if not any(put_somewhere(one, site.program.evaluator) for one in made):
             return
         by = made[0].api.rpartition(".")[2]
         where = made[0].call.place if made[0].call is not None else None
         at = f" at line {where.line}" if where is not None and where.file is site.file else ""
-        value = _subject(site)
+        value, name = _subject(site), site.result_use[1]
         if name:
             yield self._unread(site, value, name)
             return
@@ -255,9 +267,8 @@ class DiscardedPlacement(Rule):
             form="synced",
         )
 
-    def _given(self, site: Site) -> Iterator[Finding]:
+    def _given(self, site: Site, said: tuple[str, str] | None) -> Iterator[Finding]:
         """What only gives a result, as a statement."""
-        said = dropped(site, _subject(site))
         if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return
         yield site.finding(site.call.func, said[0], label="result dropped", help=said[1], kept=_ITSELF)
@@ -314,6 +325,17 @@ def _variables(node: ast.expr) -> list[ast.Name]:
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) and len(node.elts) > 1 else [node]
     names = [one for one in parts if isinstance(one, ast.Name)]
     return names if len(names) == len(parts) else []
+
+
+def _is_used(site: Site) -> bool:
+    """Whether a result is used, or meant to be seen or thrown away."""
+    if site.result_use[0] == "used" or caught(site.file, site.syntax):
+        return True
+    return _shown(site) or _only_runs(site)
+
+
+def _placed_by(site: Site) -> list[CallResult]:
+    return _placements(site.program.evaluator.trees.expanded(site.value(site.call)))
 
 
 def _placements(value: Value) -> list[CallResult]:

@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.lifetime.buffers import Twice
 from shardlint.model.lifetime.donation import DONATING
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety, Violates
+from shardlint.rules_api.rule import (
+    Calls,
+    Certainty,
+    Finding,
+    Fix,
+    Harm,
+    Keywords,
+    Rule,
+    Safety,
+    Violates,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit._kept_by_init import INITS, kept_by_init
@@ -69,21 +80,18 @@ class DonatedTwice(Rule):
     )
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("violation")
+    def report_twice(self, site: Site) -> Finding:
+        """A call that donates one array in two arguments."""
+        return site.report_violation(
+            "The call raises: it donates the arrays of {first} and {second}, which are the same.",
+            help="copy one of them where the object is made: jax.tree.map(jnp.copy, tree)",
+            words=site.violation.quoted,
+        )
+
+    @detector("call", "partial")
+    def find_twice(self, site: Site) -> Iterator[Finding]:
         """Findings at the second place of a buffer in a call; at the wrapper for calls in other files."""
-        if site.form == "violation":
-            yield site.report_violation(
-                "The call raises: it donates the arrays of {first} and {second}, which are the same.",
-                help="copy one of them where the object is made: jax.tree.map(jnp.copy, tree)",
-                words=site.violation.quoted,
-            )
-            return
-        if site.form == "line":
-            yield from self._by_init(site)
-            return
-        if site.form == "keyword":
-            yield from self._in_an_object(site)
-            return
         for file, story in stories(site):
             for twice in story.twice:
                 certainty = _certainty(site, file, twice) if twice.call.by.node is site.call else None
@@ -104,7 +112,8 @@ class DonatedTwice(Rule):
                     certainty=certainty,
                 )
 
-    def _by_init(self, site: Site) -> Iterator[Finding]:
+    @detector("line")
+    def find_kept_by_init(self, site: Site) -> Iterator[Finding]:
         """The state of an optimizer that holds an array of somebody else."""
         for kept in kept_by_init(site) if site.wants("kept-by-init") else ():
             params = kept.of == "the caller"
@@ -124,7 +133,8 @@ class DonatedTwice(Rule):
                 why=f"the state holds `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
             )
 
-    def _in_an_object(self, site: Site) -> Iterator[Finding]:
+    @detector("keyword")
+    def compare_fields(self, site: Site) -> Iterator[Finding]:
         """One value for two fields of an object that is donated."""
         for own, other in twins(site):
             found = donated(site, own.arg or "")

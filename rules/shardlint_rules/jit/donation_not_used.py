@@ -10,7 +10,7 @@ from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
 from shardlint.model.values import Function, Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._donated_named import WEIGHTS, Named, by_wrapper, named
 from shardlint_rules.jit.donated import donation_of
@@ -64,22 +64,25 @@ class DonationNotUsed(Rule):
         Violates("donation.unused"),
     )
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a wrapper."""
-        if site.form == "violation":
-            yield site.report_violation(
-                "Donating {donated} frees no memory: only {meant}, which is not donated, fits a result.",
-                help="donate the argument that the function returns updated",
-                words=site.violation.quoted,
-            )
-            return
-        if site.form == "keyword":
-            wrapped = by_wrapper(site) if site.wants("named") else None
-            if wrapped is not None:
-                yield from self._named(
-                    site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated)
-                )
-            return
+    @detector("violation")
+    def report_unused(self, site: Site) -> Finding:
+        """A call whose donated arguments fit no result, although another argument does."""
+        return site.report_violation(
+            "Donating {donated} frees no memory: only {meant}, which is not donated, fits a result.",
+            help="donate the argument that the function returns updated",
+            words=site.violation.quoted,
+        )
+
+    @detector("keyword")
+    def find_named_for_wrapper(self, site: Site) -> Iterator[Finding]:
+        """Arguments that a decorator of the project donates, and of which no new ones are returned."""
+        wrapped = by_wrapper(site) if site.wants("named") else None
+        if wrapped is not None:
+            yield from self._named(site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated))
+
+    @detector("call", "partial")
+    def compare_with_results(self, site: Site) -> Iterator[Finding]:
+        """One finding for a wrapper that donates what no result can reuse."""
         keyword = next((one for one in site.call.keywords if (one.arg or "").startswith("donate_arg")), None)
         if keyword is None:
             return

@@ -9,7 +9,18 @@ from typing import ClassVar
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
 from shardlint.model.values import Items, Place
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import (
+    Calls,
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Harm,
+    Rule,
+    Safety,
+    Violates,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._handed_specs import Handed, handed
 from shardlint_rules.jit._structure import is_tree, kind_of, returned_by, trees_differ
@@ -66,11 +77,9 @@ class InShardingsArity(Rule):
     fixes = "both"
     by_hand = "the code does not show which sharding belongs to which argument"
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("call", "partial")
+    def compare_structures(self, site: Site) -> Iterator[Finding]:
         """Findings at the keywords, or at calls that they do not fit."""
-        if site.form == "violation":
-            yield self._report_variables(site)
-            return
         if site.api == "jax.sharding.PartitionSpec":
             for one in handed(site) if site.form == "call" else ():
                 yield from self._handed(site, one)
@@ -90,7 +99,9 @@ class InShardingsArity(Rule):
         written = view.strict.value(Place(site.file, keyword.value))
         return isinstance(written, Items) and not written.open
 
-    def _report_variables(self, site: Site) -> Finding:
+    @detector("violation")
+    def report_variables(self, site: Site) -> Finding:
+        """Shardings inside of Variables for `nnx.jit`."""
         parameter = site.violation.said["parameter"]
         return site.finding(
             site.syntax,

@@ -12,7 +12,7 @@ from shardlint.model.mesh.meshes import Mesh, Spec
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Environment, Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, divided_already
@@ -66,20 +66,12 @@ class IndivisibleConstraint(Rule):
         Keywords(*KEYWORDS, function_says=SAYING),
         Violates("spec.indivisible", "spec.padded", "spec.odd"),
     )
-    forms = ("call", "partial", "keyword", "violation")
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for the first dimension that is not divided."""
-        if site.form == "violation":
-            yield self._report_indivisible(site)
-            return
-        if site.form == "keyword":
-            yield from self._again(site)
-            return
+    @detector("call")
+    def find_undivided(self, site: Site) -> Iterator[Finding]:
+        """The first dimension of a placed array, or of the results of a jit, that is not divided."""
         if site.api in _JITS:
-            yield from self._results(site)
-            return
-        if site.form == "partial":
+            yield from self.find_undivided_result(site)
             return
         target, array = site.argument(PLACING[site.api]), site.argument("x")
         if target is None or array is None or caught(site.file, site.syntax):
@@ -111,7 +103,9 @@ class IndivisibleConstraint(Rule):
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
 
-    def _report_indivisible(self, site: Site) -> Finding:
+    @detector("violation")
+    def report_indivisible(self, site: Site) -> Finding:
+        """An array that its spec does not divide, in the program as it runs."""
         said = site.violation.said
         raises = site.violation.kind == "spec.indivisible" or bool(said.get("raises"))
         array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
@@ -127,7 +121,8 @@ class IndivisibleConstraint(Rule):
             form="odd" if odd else "",
         )
 
-    def _again(self, site: Site) -> Iterator[Finding]:
+    @detector("keyword")
+    def find_divided_already(self, site: Site) -> Iterator[Finding]:
         """A size that was divided by the devices, in an array that is split over them."""
         if not site.wants("divided-already") or site.assuming or site.program.project.is_test(site.file.path):
             return
@@ -142,8 +137,11 @@ class IndivisibleConstraint(Rule):
                 why=f"line {division.lineno} divides: {site.text(division)}; an array has its global shape",
             )
 
-    def _results(self, site: Site) -> Iterator[Finding]:
-        """The results of a jitted function, and where its `out_shardings` want them."""
+    @detector("partial")
+    def find_undivided_result(self, site: Site) -> Iterator[Finding]:
+        """A result of a jitted function that its `out_shardings` do not divide."""
+        if site.api not in _JITS:
+            return
         shardings, function = site.argument("out_shardings"), site.argument("fun")
         jitted = site.value(function) if function is not None else None
         if isinstance(site.decorated, ast.FunctionDef):

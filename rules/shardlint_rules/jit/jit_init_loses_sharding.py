@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses, Violates
+from shardlint.rules_api.rule import (
+    Calls,
+    Certainty,
+    Finding,
+    Fix,
+    Harm,
+    Rule,
+    Safety,
+    Uses,
+    Violates,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.fresh import BESIDE, makes_fresh
@@ -69,34 +80,52 @@ class JitInitLosesSharding(Rule):
     )
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a jit whose result is fresh, called with what is sharded."""
-        if site.form == "violation" and site.violation.kind != "made.whole":
-            yield self._report_apart(site)
-            return
-        if site.form == "violation":
-            said = site.violation.said
-            yield site.report_violation(
-                f"`{said['array']}` is created unsharded on one device: the jit gives it no sharding.",
-                help="pass out_shardings to jit",
-                why=f"a jitted function takes it with arrays that are split over `{said['axes']}` and no larger",
-                harm=Harm.COST,
-                form="beside-split",
-            )
-            return
-        function, calls = _compiled(site)
-        fresh = makes_fresh(site, function) if function is not None else None
+    @detector("name")
+    def report_decorated(self, site: Site) -> Finding | None:
+        """A decorated function whose result is fresh, called with what is sharded."""
+        decorated = site.decorated
+        if not isinstance(decorated, ast.FunctionDef) or len(decorated.decorator_list) != 1:
+            return None
+        ends = site.program.flow.ends(site.file, decorated).found
+        places = [end.place.node for end in ends if end.kind == "called" and end.place.file is site.file]
+        return self._compare_calls(site, decorated, [node for node in places if isinstance(node, ast.Call)])
+
+    @detector("call")
+    def report_wrapped(self, site: Site) -> Finding | None:
+        """A jit whose result is fresh, called with what is sharded."""
+        if not site.call.args or site.arguments.open_keywords or any(map(site.keyword, _PLACING)):
+            return None
+        return self._compare_calls(site, site.call.args[0], list(calls_of(site.file, site.call)))
+
+    @detector("violation")
+    def report_made(self, site: Site) -> Finding:
+        """An array that a jit makes unsharded, beside sharded ones or like one over Explicit axes."""
+        if site.violation.kind != "made.whole":
+            return self._report_apart(site)
+        said = site.violation.said
+        return site.report_violation(
+            f"`{said['array']}` is created unsharded on one device: the jit gives it no sharding.",
+            help="pass out_shardings to jit",
+            why=f"a jitted function takes it with arrays that are split over `{said['axes']}` and no larger",
+            harm=Harm.COST,
+            form="beside-split",
+        )
+
+    def _compare_calls(
+        self, site: Site, function: ast.expr | ast.FunctionDef, calls: list[ast.Call]
+    ) -> Finding | None:
+        fresh = makes_fresh(site, function)
         if fresh is None:
-            return
+            return None
         calls = [call for call in calls if not _placed(site, call)]
         known, form = [call for call in calls if _given_sharded(site, call, auto=True)], ""
         if not known and not makes_explicit_meshes(site):
             known = [call for call in calls if _given_sharded(site, call, auto=False)]
             form = "mesh-given"
         if not known:
-            return
+            return None
         where = "replicated" if fresh == BESIDE else "on one device"
-        yield site.finding(
+        return site.finding(
             site.syntax,
             f"{fresh[0].upper()}{fresh[1:]} comes back {where}: it depends on no sharded array.",
             why="only the shapes of the arguments are used"
@@ -123,7 +152,7 @@ class JitInitLosesSharding(Rule):
 
     def _fix(self, site: Site, call: ast.Call) -> Fix | None:
         """The call without the jit, where both are one expression."""
-        if site.form != "call":
+        if not isinstance(site.syntax, ast.Call):
             return None
         function = site.call.args[0]
         plain = (
@@ -141,20 +170,6 @@ class JitInitLosesSharding(Rule):
             "the arrays are created one by one, and counters stay on one device",
             drops=[part.id for part in walk(site.call.func) if isinstance(part, ast.Name)],
         )
-
-
-def _compiled(site: Site) -> tuple[ast.expr | ast.FunctionDef | None, list[ast.Call]]:
-    """The function compiled without out_shardings, and its calls in this file."""
-    decorated = site.decorated
-    if site.form == "name" and isinstance(decorated, ast.FunctionDef) and len(decorated.decorator_list) == 1:
-        ends = site.program.flow.ends(site.file, decorated).found
-        places = [end.place for end in ends if end.kind == "called" and end.place.file is site.file]
-        return decorated, [place.node for place in places if isinstance(place.node, ast.Call)]
-    if site.form != "call" or not site.call.args or site.arguments.open_keywords:
-        return None, []
-    if any(site.keyword(name) is not None for name in _PLACING):
-        return None, []
-    return site.call.args[0], list(calls_of(site.file, site.call))
 
 
 def _placed(site: Site, call: ast.Call) -> bool:

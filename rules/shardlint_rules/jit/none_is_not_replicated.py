@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.signatures import JITS
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -39,15 +39,16 @@ class NoneIsNotReplicated(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (Calls(*JITS, file_says=("out_shardings",)),)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for `out_shardings=None` in a function that says it gathers."""
+    @detector("call")
+    def report_gathering(self, site: Site) -> Finding | None:
+        """An `out_shardings=None` in a function that says it gathers."""
         node = site.argument("out_shardings") or getattr(site.keyword("out_shardings"), "value", None)
         if not isinstance(node, ast.Constant) or node.value is not None or not site.wants("gather"):
-            return
+            return None
         name = _gathering(site)
         if name is None:
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             node,
             f"`{name}` gathers nothing: with `out_shardings=None` the result stays sharded like its argument.",
             why=f"the name `{name}` says that it gathers; with several processes jax.device_get of the result raises",
@@ -59,7 +60,7 @@ class NoneIsNotReplicated(Rule):
 def _gathering(site: Site) -> str | None:
     """The name of the function around a jit with sharded input, or of its variable, if it says that it gathers."""
     given = site.argument("in_shardings") or getattr(site.keyword("in_shardings"), "value", None)
-    if given is None or (isinstance(given, ast.Constant) and given.value is None) or site.form != "call":
+    if given is None or (isinstance(given, ast.Constant) and given.value is None):
         return None
     if site.program.project.is_test(site.file.path):
         return None

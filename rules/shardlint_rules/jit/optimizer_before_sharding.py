@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.optimizers import init_of
 from shardlint_rules.jit.reads import name_of, reads
@@ -42,7 +42,8 @@ class OptimizerBeforeSharding(Rule):
     where = "host"
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("call")
+    def find_earlier_inits(self, site: Site) -> Iterator[Finding]:
         """A finding at every `init` that came before this placement."""
         name = _rebound(site)
         if name is None:
@@ -66,7 +67,7 @@ def _rebound(site: Site) -> str | None:
     """The name of `params = device_put(params, ...)`."""
     parent = site.file.parent(site.call)
     first = site.call.args[0] if site.call.args else None
-    if site.form != "call" or not isinstance(first, ast.Name) or not isinstance(parent, ast.Assign):
+    if not isinstance(first, ast.Name) or not isinstance(parent, ast.Assign):
         return None
     target = parent.targets[0]
     return (

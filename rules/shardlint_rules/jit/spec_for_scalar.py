@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
 from shardlint.model.values import Items, Leaves, Place, Table, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
@@ -54,38 +54,38 @@ class SpecForScalar(Rule):
         Calls(*_ARGUMENTS),
         Violates("spec.rank"),
     )
-    forms = ("call", "violation")
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
-        if site.form == "violation":
-            yield from self._report_scalar(site)
-            return
+    @detector("call")
+    def find_scalar(self, site: Site) -> Finding | None:
+        """The first scalar in the trees of a call."""
         array, sharding = (site.argument(name) for name in _ARGUMENTS[site.api])
         if array is None or sharding is None or not _names_an_axis(site, sharding):
-            return
+            return None
         for tree in _trees(site, array):
             scalar = scalar_leaf(site, tree)
             if scalar is not None:
                 text = " ".join(tree.text().split())
-                yield site.finding(
+                return site.finding(
                     sharding,
                     f"This spec raises ValueError: `{text}` contains a scalar.",
                     label="one spec for arrays and scalars",
                     help=_HELP,
                     why=f"{scalar}, {_WHY}",
                 )
-                return
+        return None
 
-    def _report_scalar(self, site: Site) -> Iterator[Finding]:
+    @detector("violation")
+    def report_scalar(self, site: Site) -> Finding | None:
+        """A scalar that is a leaf of a tree with one spec."""
         said = site.violation.said
-        if said["rank"] == "0" and said["array"]:  # of what is no leaf of a tree SL303 tells
-            yield site.report_violation(
-                f"This spec raises ValueError: leaf `{said['array']}` is a scalar.",
-                help=_HELP,
-                why=f"one spec is given for all leaves, {_WHY}",
-            )
+        if said["rank"] != "0" or not said["array"]:  # of what is no leaf of a tree SL303 tells
+            return None
+        return site.report_violation(
+            f"This spec raises ValueError: leaf `{said['array']}` is a scalar.",
+            help=_HELP,
+            why=f"one spec is given for all leaves, {_WHY}",
+        )
 
 
 def _names_an_axis(site: Site, sharding: ast.expr) -> bool:

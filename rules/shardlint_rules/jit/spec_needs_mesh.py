@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
 from shardlint.model.values import options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import caught
@@ -84,14 +84,10 @@ class SpecNeedsMesh(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("call", "partial")
+    def find_bare_spec(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, at its first bare spec."""
-        if _asks_first(site):
-            return
-        if site.form == "violation":
-            yield from self._report_missing(site)
-            return
-        nodes = [one.node for one in given(site) if one.certain]
+        nodes = [one.node for one in given(site) if one.certain] if not _asks_first(site) else []
         if not nodes or (site.form == "partial" and site.decorated is None):
             return
         context = _context(site)
@@ -101,17 +97,18 @@ class SpecNeedsMesh(Rule):
         if context.complete:
             yield from self._report_unset(site, nodes, context)
 
-    def _report_missing(self, site: Site) -> Iterator[Finding]:
+    @detector("violation")
+    def report_missing(self, site: Site) -> Finding | None:
         """A constraint or placement on a call path without a mesh."""
         node, operation = site.syntax, site.violation.said["operation"]
-        if not isinstance(node, ast.expr) or site.program.around(site.file, node).contexts:
-            return
+        if _asks_first(site) or not isinstance(node, ast.expr) or site.program.around(site.file, node).contexts:
+            return None
         if any(isinstance(one, ast.GeneratorExp) for one in site.file.ancestors(node)):
-            return  # it runs later
+            return None  # it runs later
         missing = _UNREAD if site.violation.said["context"] else _NO_CONTEXT
         error = _name_error(operation)
         fix, kept = self._fix(site, [node], ())
-        yield site.report_violation(f"`{operation}` raises {error}: {missing}.", help=f"{_HELP}{kept}", fix=fix)
+        return site.report_violation(f"`{operation}` raises {error}: {missing}.", help=f"{_HELP}{kept}", fix=fix)
 
     def _report_unset(self, site: Site, nodes: list[ast.expr], context: Context) -> Iterator[Finding]:
         """A spec of which all call paths are known, and none has a mesh that the call reads."""

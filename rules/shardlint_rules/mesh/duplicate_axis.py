@@ -11,7 +11,7 @@ from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
 from shardlint.model.mesh.table import named_meshes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.given import WAKES, Given, given, named, where
 
@@ -49,21 +49,20 @@ class DuplicateAxis(Rule):
     }
     triggers = (*WAKES, Calls(_SPEC), Violates("axis.twice"))
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("call", "partial")
+    def find_repeated_axis(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis named again."""
-        if site.form == "violation":
-            yield self._variable(site)
-            return
-        if site.api == _SPEC:
+        if site.api != _SPEC:
+            for one in given(site):
+                for axis in _repeated(one.spec):
+                    yield self._finding(site, one, axis)
+        elif site.form == "call":
             yield from self._by_name(site)
             yield from self._written(site)
-            return
-        for one in given(site):
-            for axis in _repeated(one.spec):
-                yield self._finding(site, one, axis)
 
-    def _variable(self, site: Site) -> Finding:
-        """The finding of a Variable of flax NNX that is placed when it is made."""
+    @detector("violation")
+    def report_variable(self, site: Site) -> Finding:
+        """A Variable of flax NNX that is placed when it is made."""
         said = site.violation.said
         return site.report_violation(
             f'This raises DuplicateSpecError: mesh axis "{said["axis"]}" shards two dimensions.',
@@ -84,7 +83,7 @@ class DuplicateAxis(Rule):
             and not isinstance(before, ast.Constant | ast.Tuple)
         ]
         # What two of them are in one variant, the text does not tell.
-        if not found or len(several) > 1 or site.form != "call" or not _attributes(site, found[0][:2]):
+        if not found or len(several) > 1 or not _attributes(site, found[0][:2]):
             return
         one, before, axis = found[0]
         meshes = named_meshes(site.program, site.file)
@@ -104,7 +103,7 @@ class DuplicateAxis(Rule):
 
     def _written(self, site: Site) -> Iterator[Finding]:
         """A spec that says an axis twice and is handed to what is not known here, or stands in a table of rules."""
-        if site.form != "call" or "logical" in site.text(site.file.statement(site.call)):
+        if "logical" in site.text(site.file.statement(site.call)):
             return
         spec = spec_of(site.value(site.call), site.program.evaluator)
         again = _repeated(spec) if spec is not None else []

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.values import Api, CallResult, Place, Value, options
-from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Methods, Rule, Safety, Withs
+from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Methods, Rule, Safety, Withs, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._set_already import set_already
 from shardlint_rules.mesh.legacy import (
@@ -79,12 +79,10 @@ class LegacyMeshContext(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each `with` that enters a mesh."""
+    @detector("with")
+    def report_with(self, site: Site) -> Iterator[Finding]:
+        """A `with` that enters a mesh."""
         if file_imports(site.file, "haliax"):
-            return
-        if site.form == "method":
-            yield from self._by_hand(site)
             return
         item = site.file.parent(site.syntax)
         statement = site.file.parent(item) if item is not None else None
@@ -95,15 +93,18 @@ class LegacyMeshContext(Rule):
                 if not _said_otherwise(site.value(found.context_expr)):
                     yield self._finding(site, statement, found, context)
 
-    def _by_hand(self, site: Site) -> Iterator[Finding]:
+    @detector("method")
+    def report_entering(self, site: Site) -> Finding | None:
         """A mesh that is handed to a stack of contexts, or entered by its method."""
+        if file_imports(site.file, "haliax"):
+            return None
         call = site.call
         entered = call.func.value if isinstance(call.func, ast.Attribute) else None
         by_method = not call.args and not call.keywords
         if not by_method:
             entered = call.args[0] if len(call.args) == 1 and not call.keywords else None
         if entered is None or not _named_mesh(site, entered) or _said_otherwise(site.value(entered)):
-            return
+            return None
         text = site.shown(entered)
         fix, kept = None, "the end of the context is not in the text"
         if by_method:
@@ -117,7 +118,7 @@ class LegacyMeshContext(Rule):
                 why = "new arrays are then replicated over the mesh"
                 edits = [*site.given_to(entered, name), *imports]
                 fix = site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
-        yield site.finding(
+        return site.finding(
             entered,
             f"On {site.release('jax')} entering the mesh `{text}` warns: this context is deprecated.",
             label="deprecated",

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.lifetime.liveness import reads_after
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind
 from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.legacy import to_set_mesh
@@ -50,28 +50,30 @@ class MeshEmptyGuard(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
     triggers = (Calls(*_NEW, file_says=("empty",)), Uses(*_OLD))
-    forms = ("call", "name")
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each condition that is always the same."""
-        old = site.form == "name"
-        if _asks_both(site):
-            return
-        mesh = _physical(site) if old else site.call
-        if mesh is None:
-            return
-        for guard in _guards(site, mesh) if _places(site) else ():
-            wanted = SET_KINDS if old else _ENTERED
+    @detector("call")
+    def find_entered_mesh(self, site: Site) -> Iterator[Finding]:
+        """Each test of the mesh of `jax.set_mesh` that runs under `with mesh:` alone."""
+        for guard, context in self._find_guards(site, site.call, _ENTERED):
+            yield self._unseen(site, guard, context, "`with mesh:`", self._set_anew(site, context))
+
+    @detector("name")
+    def find_set_mesh(self, site: Site) -> Iterator[Finding]:
+        """Each test of the mesh of `with mesh:` that runs under `jax.set_mesh` alone."""
+        mesh = _physical(site)
+        for guard, context in self._find_guards(site, mesh, SET_KINDS) if mesh is not None else ():
+            yield self._unseen(site, guard, context, "`jax.set_mesh`", self._ask_anew(site, mesh, guard))
+
+    def _find_guards(
+        self, site: Site, mesh: ast.expr, kinds: tuple[ContextKind, ...]
+    ) -> Iterator[tuple[ast.Attribute, Context]]:
+        """The conditions that are always the same, as only meshes of these kinds are in context."""
+        for guard in _guards(site, mesh) if not _asks_both(site) and _places(site) else ():
             context = site.program.context(site.file, guard)
-            if not _only(context, *wanted) or not self._nothing_else(site, guard, *wanted):
-                continue
-            if old:
-                fix = self._ask_anew(site, mesh, guard)
-                yield self._unseen(site, guard, context, "`jax.set_mesh`", fix)
-            else:
-                yield self._unseen(site, guard, context, "`with mesh:`", self._set_anew(site, context))
+            if _only(context, *kinds) and self._nothing_else(site, guard, *kinds):
+                yield guard, context
 
     def _nothing_else(self, site: Site, guard: ast.Attribute, *kinds: ContextKind) -> bool:
         """Whether no mesh of the other kind is around what is known."""
@@ -94,7 +96,7 @@ class MeshEmptyGuard(Rule):
             "two contexts are separate, and nothing is raised",
         )
 
-    def _ask_anew(self, site: Site, mesh: ast.expr, guard: ast.Attribute) -> Fix | None:
+    def _ask_anew(self, site: Site, mesh: ast.expr | None, guard: ast.Attribute) -> Fix | None:
         if guard.value is not mesh or not site.allows("jax", ">=0.5.3"):
             return None  # a name that is read for more than its emptiness
         name, imports = site.spell(_NEW[0])

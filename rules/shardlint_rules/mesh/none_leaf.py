@@ -10,7 +10,7 @@ from typing import ClassVar
 from shardlint.config.certainty import Certainty
 from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope, last_name
@@ -71,31 +71,9 @@ class NoneLeaf(Rule):
     )
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a way on which there is no spec."""
-        found = (
-            self._returned(site)
-            if site.form == "line"
-            else self._mapped(site)
-            if site.form == "call"
-            else None
-        )
-        if found is None or _KEEPS_NONE.search(site.file.source.text):
-            return
-        node, where, form = found
-        yield site.finding(
-            node,
-            f"The tree of specs from {where} does not match the tree of arrays: None is not a leaf.",
-            label="None, not a leaf",
-            help="write PartitionSpec() for replicated",
-            certainty=Certainty.POSSIBLE,
-            form=form,
-            why=f"on {site.release('jax')} None is an empty subtree, and NamedSharding raises for it",
-        )
-
-    # functions that give None on one way
-
-    def _returned(self, site: Site) -> tuple[ast.AST, str, str] | None:
+    @detector("line")
+    def report_return(self, site: Site) -> Finding | None:
+        """A `return None` of a function that is mapped over a tree and else returns specs."""
         statement = site.syntax
         function = site.scope.function()
         if not isinstance(statement, ast.Return) or function is None or function.kind != "function":
@@ -118,11 +96,11 @@ class NoneLeaf(Rule):
             return None
         if not _is_mapped(site, function):
             return None
-        return node, f"`{function.name}`", form
+        return self._finding(site, node, f"`{function.name}`", form)
 
-    # lambdas
-
-    def _mapped(self, site: Site) -> tuple[ast.AST, str, str] | None:
+    @detector("call")
+    def report_lambda(self, site: Site) -> Finding | None:
+        """A `None` in a lambda that is mapped over a tree and else returns specs."""
         first = site.arguments.positional[0].node if site.arguments.positional else None
         if not isinstance(first, ast.Lambda):
             return None
@@ -132,7 +110,22 @@ class NoneLeaf(Rule):
             return None
         form = _form(site.file, none, None)
         gives = [part for part in parts if not _is_none(part)]
-        return (none, "this lambda", form) if form and any(_is_spec(site, part) for part in gives) else None
+        if not form or not any(_is_spec(site, part) for part in gives):
+            return None
+        return self._finding(site, none, "this lambda", form)
+
+    def _finding(self, site: Site, node: ast.AST, where: str, form: str) -> Finding | None:
+        if _KEEPS_NONE.search(site.file.source.text):
+            return None
+        return site.finding(
+            node,
+            f"The tree of specs from {where} does not match the tree of arrays: None is not a leaf.",
+            label="None, not a leaf",
+            help="write PartitionSpec() for replicated",
+            certainty=Certainty.POSSIBLE,
+            form=form,
+            why=f"on {site.release('jax')} None is an empty subtree, and NamedSharding raises for it",
+        )
 
 
 def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:

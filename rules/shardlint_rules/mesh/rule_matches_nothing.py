@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.logical import rules_of
 from shardlint.model.values import options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._first_match import covers, find_hidden_rule, of_linen, ways
 
@@ -57,16 +57,11 @@ class RuleMatchesNothing(Rule):
         Violates("pattern.anchored"),
     )
     fixes = "none"
-    forms = ("call", "violation")
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("call")
+    def find_hidden_rule(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a pair of a table, or for a call that looks one up."""
-        if site.form == "violation":
-            yield self._matched_nothing(site)
-        elif site.api in _LOOKUPS:
-            yield from self._in_rules(site)
-        else:
-            yield from self._covering(site)
+        return self._in_rules(site) if site.api in _LOOKUPS else self._covering(site)
 
     def _covering(self, site: Site) -> Iterator[Finding]:
         """A pair that matches all that a later one does."""
@@ -93,7 +88,9 @@ class RuleMatchesNothing(Rule):
                 + (f"; {len(dead) - 1} more rules are shadowed" if len(dead) > 1 else ""),
             )
 
-    def _matched_nothing(self, site: Site) -> Finding:
+    @detector("violation")
+    def report_anchored_pattern(self, site: Site) -> Finding:
+        """A pattern for `re.match` that would match inside a path alone."""
         said = site.violation.said
         return site.finding(
             site.syntax,

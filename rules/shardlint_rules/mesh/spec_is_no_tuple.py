@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Literal
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Api, Items, Parameter, options
-from shardlint.rules_api.rule import Attributes, Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
+from shardlint.rules_api.rule import (
+    Attributes,
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Harm,
+    Lines,
+    Rule,
+    Safety,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
@@ -62,9 +73,23 @@ class SpecIsNoTuple(Rule):
     )
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each comparison or question of a statement, or for the one an attribute stands in."""
-        for seen in _all(site):
+    @detector("attribute")
+    def find_around_attribute(self, site: Site) -> Iterator[Finding]:
+        """The comparison or question that an attribute stands in."""
+        node, parent = site.syntax, site.file.parent(site.syntax)
+        if isinstance(node, ast.Attribute) and isinstance(parent, ast.expr):
+            yield from self._report(site, _seen(site, parent, node))
+
+    @detector("line")
+    def find_in_statement(self, site: Site) -> Iterator[Finding]:
+        """One finding for each call of a statement that compares or questions a spec."""
+        for node in _header(site.syntax):
+            for one in walk(node):
+                if isinstance(one, ast.Call):
+                    yield from self._report(site, _seen(site, one, None))
+
+    def _report(self, site: Site, found: Iterable[_Seen]) -> Iterator[Finding]:
+        for seen in found:
             listed = _is_list(site, seen.other)
             if seen.kind == "isinstance":
                 if not site.allows("jax", ">=0.6.1"):
@@ -89,19 +114,6 @@ class SpecIsNoTuple(Rule):
                 form="annotated" if seen.why else "",
                 why="; ".join(filter(None, (why, seen.why))),
             )
-
-
-def _all(site: Site) -> Iterator[_Seen]:
-    if site.form == "attribute":
-        node = site.syntax
-        parent = site.file.parent(node)
-        if isinstance(node, ast.Attribute) and isinstance(parent, ast.expr):
-            yield from _seen(site, parent, node)
-        return
-    for node in _header(site.syntax):
-        for one in walk(node):
-            if isinstance(one, ast.Call):
-                yield from _seen(site, one, None)
 
 
 def _header(statement: ast.AST) -> Iterator[ast.expr]:

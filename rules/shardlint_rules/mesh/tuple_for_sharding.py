@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
 from shardlint.model.values import Constant, Function, Items, Value, options
-from shardlint.rules_api.rule import Attributes, Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Attributes, Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
@@ -49,18 +49,13 @@ class TupleForSharding(Rule):
         Calls(*_JITS, file_says=_OF_JIT),
         Attributes("spec", file_says=(".spec[", "(*", "tuple(")),
     )
-    forms = ("call", "partial", "attribute")
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("call")
+    def find_tuple(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a constraint, and one for each part of a spec that `jit` is given."""
-        if site.form == "attribute":
-            yield from self._of_wrapper(site)
-            return
         if site.api in _JITS:
-            yield from self._of_jit(site)
-            return
-        if site.form == "partial":
+            yield from self.find_parts_in_jit(site)
             return
         node = site.argument(_TAKING[site.api])
         if node is None:
@@ -74,7 +69,8 @@ class TupleForSharding(Rule):
             if any(isinstance(one, Items) and one.items for one in found):
                 yield self._finding(site, node)
 
-    def _of_wrapper(self, site: Site) -> Iterator[Finding]:
+    @detector("attribute")
+    def find_part_for_wrapper(self, site: Site) -> Iterator[Finding]:
         """A part of a spec that a function of the project hands to jax's constraint."""
         part = site.file.parent(site.syntax)
         part = site.file.parent(part) if isinstance(part, ast.Starred) else part
@@ -89,8 +85,10 @@ class TupleForSharding(Rule):
         if last_name(call.func) in _NAMED_SO:
             yield self._finding(site, part, f"`{last_name(call.func)}` passes it to jax's constraint")
 
-    def _of_jit(self, site: Site) -> Iterator[Finding]:
-        for name in _OF_JIT:
+    @detector("partial")
+    def find_parts_in_jit(self, site: Site) -> Iterator[Finding]:
+        """Each part of a spec with an axis among the shardings of `jit`."""
+        for name in _OF_JIT if site.api in _JITS else ():
             keyword = site.keyword(name)
             if keyword is None:
                 continue

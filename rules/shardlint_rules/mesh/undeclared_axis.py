@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from shardlint.model.api import AXIS_AT, COLLECTIVES
 from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.values import Constant, Items, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
@@ -70,14 +70,23 @@ class UndeclaredAxis(Rule):
     setting = "axis-names"
     behind = ("SL301", "SL406")
     triggers = (*WAKES, Calls(_SPEC, *_MESHES, *sorted(COLLECTIVES)), Violates("collective.elsewhere"))
-    forms = ("call", "partial", "violation")
     fixes = "unsafe"
     by_hand = "shardlint cannot tell which axis is meant"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each name that is not among the project's axes."""
+    @detector("call", "partial")
+    def compare_names(self, site: Site) -> Iterator[Finding]:
+        """One finding for each name in a call that is not among the project's axes."""
+        return self._compare(site, _names(site))
+
+    @detector("violation")
+    def compare_collective(self, site: Site) -> Iterator[Finding]:
+        """A collective over an axis that is not among the project's."""
+        axis = site.violation.said["axis"]
+        return self._compare(site, [_Named(_axis_node(site.syntax, axis), axis, (), _COLLECTIVE)])
+
+    def _compare(self, site: Site, names: Iterable[_Named]) -> Iterator[Finding]:
         is_test = site.program.project.is_test(site.file.path)
-        for one in _names(site):
+        for one in names:
             if one.axis not in site.program.own.axes and one.axis.isidentifier():
                 if not is_test or _meant(site, one):
                     yield self._finding(site, one)
@@ -116,10 +125,7 @@ def _meant(site: Site, one: _Named) -> list[str]:
 
 def _names(site: Site) -> Iterator[_Named]:
     """The mesh axes that a call names, as far as the text tells."""
-    if site.form == "violation":
-        axis = site.violation.said["axis"]
-        yield _Named(_axis_node(site.syntax, axis), axis, (), _COLLECTIVE)
-    elif site.api == _SPEC:
+    if site.api == _SPEC:
         yield from _in_spec(site)
     elif site.api in _MESHES:
         yield from _in_mesh(site)

@@ -11,7 +11,7 @@ from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Constant
-from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._configured import configured
 from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, named, where
@@ -51,11 +51,9 @@ class UnknownAxis(Rule):
     fixes = "safe"
     by_hand = "shardlint cannot tell which axis is meant"
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("call", "partial")
+    def compare_with_meshes(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis that is in none of the meshes."""
-        if site.form == "violation":
-            yield self._variable(site)
-            return
         specs = [one for one in given(site) if any(True for _ in named(one.spec))]
         if not specs:
             return
@@ -70,8 +68,9 @@ class UnknownAxis(Rule):
                 if axis not in axes and axis.isidentifier():
                     yield self._finding(site, where(site, one, entry, axis), axis, known, one)
 
-    def _variable(self, site: Site) -> Finding:
-        """The finding of a Variable of flax NNX that is placed when it is made."""
+    @detector("violation")
+    def report_variable(self, site: Site) -> Finding:
+        """A Variable of flax NNX that is placed when it is made."""
         said = site.violation.said
         return site.report_violation(
             f'This raises ValueError: the mesh ({said["mesh"]}) has no axis "{said["axis"]}".',

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Api, Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Statements
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Statements, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.processes.starting import caught, started_before, told
@@ -59,41 +59,41 @@ class BackendBeforeInitialize(Rule):
     or_file_says = ("ClusterEnv", "SlurmCluster", "clusters.")
     project_says = ("distributed.initialize", "jax.distributed", "import distributed", "distributed as")
     fixes = "none"
-    forms = ("call", "statement")
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call."""
-        if site.form == "call" and site.api != _INITIALIZE:
-            yield from self._cluster(site)
-            return
-        place = Place(site.file, site.call)
-        if site.form == "statement" and not self._leads(site):
-            return
-        if caught(site):
-            return
-        started = started_before(site, place)
+    @detector("call")
+    def report_call(self, site: Site) -> Finding | None:
+        """A call of initialize that comes too late, or what a cluster asks that starts the backend."""
+        return self._report(site, _INITIALIZE) if site.api == _INITIALIZE else self._cluster(site)
+
+    @detector("statement")
+    def report_statement(self, site: Site) -> Finding | None:
+        """A function of the project that calls initialize, and comes too late."""
+        called = site.text(site.call.func)
+        leads = self._leads(site)
+        return self._report(site, called, f", and `{called}` calls {_INITIALIZE}") if leads else None
+
+    def _report(self, site: Site, called: str, reason: str = "") -> Finding | None:
+        started = started_before(site, Place(site.file, site.call)) if not caught(site) else None
         if started is None:
-            return
-        called = "jax.distributed.initialize" if site.form == "call" else site.text(site.call.func)
-        yield site.finding(
+            return None
+        return site.finding(
             site.call,
             f"`{called}` raises RuntimeError: the backend has already started.",
             help="call jax.distributed.initialize first, before devices, processes and arrays",
-            why=f"{told(site, started)} started it"
-            + ("" if site.form == "call" else f", and `{called}` calls jax.distributed.initialize"),
+            why=f"{told(site, started)} started it{reason}",
         )
 
-    def _cluster(self, site: Site) -> Iterator[Finding]:
+    def _cluster(self, site: Site) -> Finding | None:
         """What a method asks by which jax.distributed.initialize finds out where it runs."""
         method = site.scope.function()
         node = method.node if method is not None else None
         cls = method.parent.node if method is not None and method.parent is not None else None
         if not isinstance(node, ast.FunctionDef) or not isinstance(cls, ast.ClassDef) or caught(site):
-            return
+            return None
         clusters = [one for one in cls.bases if last_name(one).endswith(("Cluster", "ClusterEnv"))]
         if node.name not in _OF_CLUSTERS or not clusters:
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             site.call,
             f"`jax.distributed.initialize` raises RuntimeError: `{node.name}`, which it calls, starts the backend.",
             label="starts the backend",

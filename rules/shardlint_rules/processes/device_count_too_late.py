@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint_rules.processes.environment import Setting, setting
@@ -77,34 +76,30 @@ class DeviceCountTooLate(Rule):
         Calls(*_COUNTS),
     )
     fixes = "none"
-    forms = ("line", "call")
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a statement."""
-        if caught(site):
-            return
-        if site.form == "call":
-            yield from self._configured(site)
-            return
-        found = setting(site.syntax)
+    @detector("line")
+    def report_variable(self, site: Site) -> Finding | None:
+        """A variable of the environment that is set after jax or the backend has read it."""
+        found = setting(site.syntax) if not caught(site) else None
         if found is None or _for_another(site):
-            return
+            return None
         if found.name == "XLA_FLAGS":
-            yield from self._flags(site, found)
-        elif found.name in _READ_BY_IMPORT:
-            yield from self._read_already(site, found)
+            return self._flags(site, found)
+        return self._read_already(site, found) if found.name in _READ_BY_IMPORT else None
 
-    def _configured(self, site: Site) -> Iterator[Finding]:
+    @detector("call")
+    def report_option(self, site: Site) -> Finding | None:
+        """A call that sets an option after the backend has started."""
         first = site.call.args[0] if site.call.args else None
         name = str(first.value) if isinstance(first, ast.Constant) else None
-        if site.api == "jax.config.update" and name not in _CONFIG:
-            return
+        if caught(site) or (site.api == "jax.config.update" and name not in _CONFIG):
+            return None
         started = started_before(site, Place(site.file, site.call))
         if started is None:
-            return
+            return None
         what = f"`{name}`" if site.api == "jax.config.update" else f"`{site.text(site.call.func)}`"
         raises = name == "jax_num_cpu_devices" or site.api == "chex.set_n_cpu_devices"
-        yield site.finding(
+        return site.finding(
             site.call,
             f"{what} {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
             help="set it before any call that needs a device or makes an array",
@@ -112,44 +107,43 @@ class DeviceCountTooLate(Rule):
             harm=Harm.CRASH if raises else Harm.SILENT,
         )
 
-    def _flags(self, site: Site, found: Setting) -> Iterator[Finding]:
+    def _flags(self, site: Site, found: Setting) -> Finding | None:
         if found.keeps_only or _about_flags(site):
-            return
+            return None
         started = started_before(site, Place(site.file, site.syntax))
         if started is None:
-            yield from self._called_too_late(site)
-            return
-        yield site.finding(
+            return self._called_too_late(site)
+        return site.finding(
             site.syntax,
             "`XLA_FLAGS` has no effect here: the backend has already started.",
             help="set it before any call that needs a device or makes an array",
             why=f"{told(site, started)} started it, and XLA reads the flags once",
         )
 
-    def _called_too_late(self, site: Site) -> Iterator[Finding]:
+    def _called_too_late(self, site: Site) -> Finding | None:
         """A function that sets them, where each call of it in sight comes after the start of the backend."""
         function = site.scope.function()
         if function is None or not isinstance(function.node, ast.FunctionDef):
-            return
+            return None
         calls = site.program.flow.in_sight(site.file, function.node).called()
         calls = [place for place in calls if not site.program.project.is_test(place.file.path)]
         found = [started_before(site, place) for place in calls]
         first = next(iter(found), None)
         if first is None or None in found:
-            return
+            return None
         where = f"{calls[0].file.path.name}:{calls[0].line}"
-        yield site.finding(
+        return site.finding(
             site.syntax,
             f"`XLA_FLAGS` has no effect here: the backend starts before `{function.name}` is called.",
             help=f"call `{function.name}` before any call or import that needs a device or makes an array",
             why=f"{told(site, first)} starts it, before {where} calls `{function.name}`",
         )
 
-    def _read_already(self, site: Site, found: Setting) -> Iterator[Finding]:
+    def _read_already(self, site: Site, found: Setting) -> Finding | None:
         imported = _imported_before(site)
         if imported is None or _configured_too(site, found.name):
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             site.syntax,
             f"`{found.name}` has no effect here: jax read it when it was imported.",
             why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports it",

@@ -9,7 +9,18 @@ from typing import ClassVar, NamedTuple
 from shardlint.model.process.patches import calls_replacement
 from shardlint.model.process.processes import asks_itself, process_question, runs_code_with, several
 from shardlint.model.values import Constant, Place
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.rules_api.rule import (
+    Calls,
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Harm,
+    Methods,
+    Rule,
+    Safety,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint.syntax.nodes import walk
@@ -78,13 +89,10 @@ class FirstDevicePinned(Rule):
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
     fixes = "safe"
-    forms = ("call", "method")
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a device that is pinned."""
-        if site.form == "method":
-            yield from self._memory(site)
-            return
+    @detector("call")
+    def find_pinned(self, site: Site) -> Iterator[Finding]:
+        """Each device of the list that is pinned, unless a test has replaced the list."""
         found = [*self._pinned(site)]
         if found and not calls_replacement(site.program, Place(site.file, site.call), "jax", "devices"):
             yield from found
@@ -125,14 +133,15 @@ class FirstDevicePinned(Rule):
             f"{basis.why}",
         )
 
-    def _memory(self, site: Site) -> Iterator[Finding]:
+    @detector("method")
+    def report_memory(self, site: Site) -> Finding | None:
         """Memory that is asked of each device of a mesh, or of a list that callers give."""
         if not site.wants("mesh") or caught(site.file, site.call):
-            return
+            return None
         whose = of_all(site)
         if not whose or not _speaks_of_processes(site) or self._of_one(site, site.call):
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             site.call,
             f"On several processes `{site.shown(site.call)}` raises for devices of other processes.",
             help="skip devices whose process_index is not jax.process_index()",

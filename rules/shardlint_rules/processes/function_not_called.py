@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Function, Items, options
-from shardlint.rules_api.rule import Attributes, Edit, Finding, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Attributes, Edit, Finding, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
@@ -68,24 +67,24 @@ class FunctionNotCalled(Rule):
     name = "function-not-called"
     harm = Harm.SILENT
     triggers = (Uses(*_NAMES), Attributes(*_METHODS))
-    forms = ("name", "attribute")
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a reference."""
+    @detector("name", "attribute")
+    def report_reference(self, site: Site) -> Finding | None:
+        """A reference to a function that stands where its result is meant."""
         node = site.syntax
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
-            return
+            return None
         wrong = _wrong(site, node)
         if wrong is None:
-            return
+            return None
         if site.form == "attribute" and not (wrong.label.startswith("always") and _divided(site, node)):
-            return
+            return None
         text = site.text(node)
         end = site.file.span(node)[1]
         safety = Safety.UNSAFE if wrong.harm is Harm.SILENT else Safety.SAFE
         why = "the program takes another way from then on" if safety is Safety.UNSAFE else ""
-        yield site.finding(
+        return site.finding(
             wrong.node,
             f"`{text}` is not called, so {wrong.message}.",
             label=wrong.label,

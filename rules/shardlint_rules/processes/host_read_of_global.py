@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model.values import Api, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone, for_several
 from shardlint_rules.processes.spread import split, split_over_a_given_mesh
@@ -73,43 +73,42 @@ class HostReadOfGlobal(Rule):
     or_file_says = ASKING_SAYS
     in_tests = False
     fixes = "none"
-    forms = ("call", "method")
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a read."""
+    @detector("call")
+    def report_argument(self, site: Site) -> Finding | None:
+        """A function that takes what it is given to the host, or is mapped over a tree with one that does."""
+        args = site.call.args
+        if site.api in _MAPS:
+            return self._report(site, args[1:2] if args and _reads(site, args[0]) else [])
+        if site.api in _SECOND:
+            return self._report(site, args[1:2])
+        parts = [one.elts if isinstance(one, ast.List | ast.Tuple) else [one] for one in args[:3]]
+        return self._report(site, [part for one in parts for part in one])
+
+    @detector("method")
+    def report_owner(self, site: Site) -> Finding | None:
+        """A method that takes its array to the host."""
+        return self._report(site, [site.call.func.value] if isinstance(site.call.func, ast.Attribute) else [])
+
+    def _report(self, site: Site, read: list[ast.expr]) -> Finding | None:
+        """The first of what the call takes to the host that is split over processes."""
         if not for_several(site.program, site.file):
-            return
+            return None
         form = "split"
-        given = next((one for one in self._read(site) if split(site, one)), None)
+        given = next((one for one in read if split(site, one)), None)
         if given is None and site.wants("given-mesh"):
             form = "given-mesh"
-            given = next((one for one in self._read(site) if split_over_a_given_mesh(site, one)), None)
-        if given is None:
-            return
-        if alone(site.program, Place(site.file, site.call)) or _gathered(site):
-            return
+            given = next((one for one in read if split_over_a_given_mesh(site, one)), None)
+        if given is None or alone(site.program, Place(site.file, site.call)) or _gathered(site):
+            return None
         what = site.shown(given)
-        yield site.finding(
+        return site.finding(
             site.call,
             f"On several processes this raises RuntimeError: `{what}` is sharded over the devices of all of them.",
             help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
             form=form,
             why="the program is for several processes" + _WHY[form].format(what),
         )
-
-    def _read(self, site: Site) -> Iterator[ast.expr]:
-        """What the call takes to the host."""
-        args = site.call.args
-        if site.form == "method":
-            if isinstance(site.call.func, ast.Attribute):
-                yield site.call.func.value
-        elif site.api in _MAPS:
-            yield from args[1:2] if args and _reads(site, args[0]) else ()
-        elif site.api in _SECOND:
-            yield from args[1:2]
-        else:
-            for one in args[:3]:
-                yield from one.elts if isinstance(one, ast.List | ast.Tuple) else (one,)
 
 
 def _gathered(site: Site) -> bool:

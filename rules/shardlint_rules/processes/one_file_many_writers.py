@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.process.processes import first, guard, several
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope
@@ -83,28 +83,33 @@ class OneFileManyWriters(Rule):
         Methods("write_text", "write_bytes", file_says=(*_NEAR, "sync_", _ROLE)),
     )
     fixes = "none"
-    forms = ("call", "method")
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a write."""
-        function = site.scope.function()
-        if _uses_torch_processes(site):
-            return
-        if function is None or site.program.project.is_test(site.file.path):
-            return
+    @detector("call")
+    def report_opened(self, site: Site) -> Finding | None:
+        """A file that all processes open for writing, or save."""
         path = self._written(site)
-        if path is None or names_process(site.program, Place(site.file, path)):
-            return
-        own = self._own(site)
+        return self._report(site, path, adds=site.api in _SAVES or self._adds(site)) if path is not None else None
+
+    @detector("method")
+    def report_path(self, site: Site) -> Finding | None:
+        """A path that all processes write to by its method."""
+        func = site.call.func
+        return self._report(site, func.value, adds=False) if isinstance(func, ast.Attribute) else None
+
+    def _report(self, site: Site, path: ast.expr, adds: bool) -> Finding | None:
+        function = site.scope.function()
+        if _uses_torch_processes(site) or function is None or site.program.project.is_test(site.file.path):
+            return None
+        if names_process(site.program, Place(site.file, path)):
+            return None
+        own = self._own(site, path)
         if own is not None and not self._by_one(site, function):
-            yield self._torn(site, path, own)
-            return
-        added = site.form == "call" and (site.api in _SAVES or self._adds(site))
-        form = self._shared(site, function) if not added else ""
+            return self._torn(site, path, own)
+        form = self._shared(site, function) if not adds else ""
         if not form or self._by_one(site, function):
-            return
+            return None
         what = site.shown(path)
-        yield site.finding(
+        return site.finding(
             site.call,
             f"All processes write `{what}`: on a shared file system they overwrite each other.",
             help="put it under `if jax.process_index() == 0:`"
@@ -113,11 +118,11 @@ class OneFileManyWriters(Rule):
             why=f"`{function.name}` {_WHY[form]}",
         )
 
-    def _own(self, site: Site) -> Differing | None:
+    def _own(self, site: Site, path: ast.expr) -> Differing | None:
         """What makes what is written another in each process."""
         if not site.wants("own-content") or _maybe_one(site) or not several(site.program, site.file):
             return None
-        found = (own_data(site.program, Place(site.file, one)) for one in contents(site, self._written(site)))
+        found = (own_data(site.program, Place(site.file, one)) for one in contents(site, path))
         return next((one for one in found if one is not None and one.what in _WHOSE), None)
 
     def _torn(self, site: Site, path: ast.expr, own: Differing) -> Finding:
@@ -144,9 +149,6 @@ class OneFileManyWriters(Rule):
 
     def _written(self, site: Site) -> ast.expr | None:
         """The path that is written; None where it is read."""
-        if site.form == "method":
-            func = site.call.func
-            return func.value if isinstance(func, ast.Attribute) else None
         first = next(iter(site.call.args), None)
         if site.api in _SAVES and isinstance(first, ast.Name):
             if any(one.kind not in ("assign", "param") for one in lookup(site.file, first, first.id)[0]):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.processes._own_order import DRAWS, KEYED, own_order
@@ -50,39 +50,38 @@ class OrderDiffersByProcess(Rule):
     )
     in_tests = False
     fixes = "none"
-    forms = ("call", "method")
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
-        if left_to_one(site.program, Place(site.file, site.call)):
-            return
-        if site.form == "method" and last_name(site.call.func) == "shard":
-            yield from self._sharded(site)
-        else:
-            yield from self._own_order(site)
-
-    def _own_order(self, site: Site) -> Iterator[Finding]:
+    @detector("call")
+    def report_own_order(self, site: Site) -> Finding | None:
         """An order that each process draws with its own seed and then divides by its index."""
-        found = own_order(site) if site.wants("own-order") else None
-        if found is not None:
-            own = found.own
-            yield site.finding(
-                found.seed,
-                "Some rows are taken twice and others never: each process draws its own order.",
-                help="draw the order with the same seed in all processes, or take the part first and shuffle that",
-                form="own-order",
-                why=f"the seed is made of {own.what}{at(own.place, site.file, found.seed)}, and line "
-                f"{found.taken.lineno} takes the part of this process: `{site.shown(found.taken)}`",
-            )
+        if left_to_one(site.program, Place(site.file, site.call)) or not site.wants("own-order"):
+            return None
+        found = own_order(site)
+        if found is None:
+            return None
+        own = found.own
+        return site.finding(
+            found.seed,
+            "Some rows are taken twice and others never: each process draws its own order.",
+            help="draw the order with the same seed in all processes, or take the part first and shuffle that",
+            form="own-order",
+            why=f"the seed is made of {own.what}{at(own.place, site.file, found.seed)}, and line "
+            f"{found.taken.lineno} takes the part of this process: `{site.shown(found.taken)}`",
+        )
 
-    def _sharded(self, site: Site) -> Iterator[Finding]:
-        """A dataset that each process shuffles for itself, and then takes its part of."""
+    @detector("method")
+    def report_method(self, site: Site) -> Finding | None:
+        """A dataset that each process shuffles for itself and then takes its part of, or an order that it draws."""
+        if last_name(site.call.func) != "shard":
+            return self.report_own_order(site)
+        if left_to_one(site.program, Place(site.file, site.call)):
+            return None
         found = shuffled_before(site) if site.wants("shuffled") else None
         if found is None or any(site.file.says(text) for text in _SEEDING):
-            return
+            return None
         shuffled, index = found
         what = last_name(shuffled.func)
-        yield site.finding(
+        return site.finding(
             index,
             "Some examples are read twice and others never: `shuffle` has no seed and comes before `shard`."
             if what == "shuffle"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.values import CallResult, Constant, Value, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Methods, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.sharded_datasets import swapped
@@ -37,74 +36,73 @@ class WrongProcessArgument(Rule):
     harm = Harm.CRASH
     triggers = (Calls(_LOCAL, _SINGLE, *_CONVERTING), Methods("shard", file_says=("process_index",)))
     fixes = "safe"
-    forms = ("call", "method")
     closed = ("positional", "keywords")
     in_version_checks = False
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
-        if site.form == "method":
-            yield from self._swapped(site)
-        elif site.api == _LOCAL:
-            yield from self._platform(site)
-        elif site.api in _CONVERTING:
-            yield from self._specs(site)
-        else:
-            yield from self._arrays(site)
+    @detector("call")
+    def report_argument(self, site: Site) -> Finding | None:
+        """An argument that a function of jax does not take, or one that it lacks."""
+        if site.api == _LOCAL:
+            return self._platform(site)
+        return self._specs(site) if site.api in _CONVERTING else self._arrays(site)
 
-    def _swapped(self, site: Site) -> Iterator[Finding]:
+    @detector("method")
+    def report_swapped(self, site: Site) -> Finding | None:
+        """A `shard` that takes the index of the process for the number of parts."""
         given = swapped(site)
-        if given is not None:
-            yield site.finding(
-                given,
-                "`shard` raises ValueError on process 0: the process index and the number of parts are swapped.",
-                label="must be the number of parts",
-                why="the first parameter is num_shards, which is 0 on process 0 here; the index must be smaller",
-                help="write .shard(jax.process_count(), jax.process_index())",
-            )
+        if given is None:
+            return None
+        return site.finding(
+            given,
+            "`shard` raises ValueError on process 0: the process index and the number of parts are swapped.",
+            label="must be the number of parts",
+            why="the first parameter is num_shards, which is 0 on process 0 here; the index must be smaller",
+            help="write .shard(jax.process_count(), jax.process_index())",
+        )
 
-    def _platform(self, site: Site) -> Iterator[Finding]:
+    def _platform(self, site: Site) -> Finding | None:
         if not site.call.args:
-            return
+            return None
         given = site.call.args[0]
         found = options(site.value(given))
         if not all(isinstance(one, Constant) and isinstance(one.value, str) for one in found):
-            return
+            return None
         start = site.file.span(given)[0]
         fix = None
         if len(site.call.args) == 1 and site.keyword("backend") is None:
             fix = site.fix(Safety.SAFE, f"write backend={site.text(given)}", [Edit(start, start, "backend=")])
-        yield site.finding(
+        return site.finding(
             given,
             "`jax.local_devices` raises TypeError: its first parameter is a process index, not a platform.",
             help="pass the platform as backend=",
             fix=fix,
         )
 
-    def _specs(self, site: Site) -> Iterator[Finding]:
+    def _specs(self, site: Site) -> Finding | None:
         given = site.argument("pspecs")
         if given is None and len(site.call.args) > 2:
             given = site.call.args[2]
-        if given is None:
-            yield site.finding(
-                site.call,
-                f"`{site.text(site.call.func)}` raises TypeError: the specs are missing.",
-                help="pass a PartitionSpec, or P() if all processes have the same array",
-            )
+        if given is not None:
+            return None
+        return site.finding(
+            site.call,
+            f"`{site.text(site.call.func)}` raises TypeError: the specs are missing.",
+            help="pass a PartitionSpec, or P() if all processes have the same array",
+        )
 
-    def _arrays(self, site: Site) -> Iterator[Finding]:
+    def _arrays(self, site: Site) -> Finding | None:
         given = site.argument("arrays")
         if given is None:
-            return
+            return None
         made = settled_expression(site.file, given)
         if not isinstance(made, ast.ListComp) or len(made.generators) != 1 or made.generators[0].ifs:
-            return
+            return None
         element = site.value(made.elt)
         if _of(element, "numpy."):
-            yield self._found(site, given, "TypeError: `{}` are numpy arrays")
-        elif _of(element, "jax.numpy."):
-            if _several_elements(site, made.generators[0].iter):
-                yield self._found(site, given, "ValueError: all of `{}` are on the default device")
+            return self._found(site, given, "TypeError: `{}` are numpy arrays")
+        if _of(element, "jax.numpy.") and _several_elements(site, made.generators[0].iter):
+            return self._found(site, given, "ValueError: all of `{}` are on the default device")
+        return None
 
     def _found(self, site: Site, given: ast.expr, what: str) -> Finding:
         return site.finding(

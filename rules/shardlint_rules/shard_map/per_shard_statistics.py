@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Methods, Rule, Violates
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Methods, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._batch_stats import kept_apart
 
@@ -65,14 +65,9 @@ class PerShardStatistics(Rule):
     )
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each place."""
-        if site.form == "violation":
-            yield self._report_violation(site)
-        elif site.form == "method" or (site.form == "keyword" and site.keyword("mutable") is not None):
-            yield from self._report_running(site)
-
-    def _report_violation(self, site: Site) -> Finding:
+    @detector("violation")
+    def report_operation(self, site: Site) -> Finding:
+        """An operation along a sharded dimension that each device does with its own shard."""
         kind = site.violation.kind
         if kind == "statistics.single":
             return self._report_single_entry(site)
@@ -136,23 +131,24 @@ class PerShardStatistics(Rule):
             why=f"line {said['line']} reduces `{said['shape']}` along it; `pmap` removes it, shard_map does not",
         )
 
-    def _report_running(self, site: Site) -> Iterator[Finding]:
+    @detector("keyword", "method")
+    def report_running(self, site: Site) -> Finding | None:
         """Running statistics of BatchNorm, of which each device of a pmap keeps its own."""
-        if not site.wants("batch-stats"):
-            return
-        linen, kept = site.form == "keyword", kept_apart(site)
-        if kept is not None:
-            what = "batch_stats" if linen else site.text(kept)
-            yield site.finding(
-                kept,
-                f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
-                label="per-device batch statistics",
-                help=f"average them: jax.lax.pmean({what}, axis), or pass "
-                f"{'axis_name' if linen else 'cross_replica_axis'} to BatchNorm",
-                certainty=Certainty.POSSIBLE,
-                form="batch-stats",
-                why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
-            )
+        kept = kept_apart(site) if site.wants("batch-stats") else None
+        if kept is None:
+            return None
+        linen = site.form == "keyword"
+        what = "batch_stats" if linen else site.text(kept)
+        return site.finding(
+            kept,
+            f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
+            label="per-device batch statistics",
+            help=f"average them: jax.lax.pmean({what}, axis), or pass "
+            f"{'axis_name' if linen else 'cross_replica_axis'} to BatchNorm",
+            certainty=Certainty.POSSIBLE,
+            form="batch-stats",
+            why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
+        )
 
     def _report_own_maximum(self, site: Site) -> Finding:
         """A sum over the devices of exponentials that each device took by a maximum of its own."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import lookup, readers
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -50,21 +50,22 @@ class UntiledGather(Rule):
     triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), Violates("stack.product", "stack.reshaped"))
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each call."""
-        if site.form == "violation":
-            reshaped = site.violation.kind == "stack.reshaped"
-            yield self._report_reshape(site) if reshaped else self._report_product(site)
-            return
-        if site.form != "call" or site.arguments.open_keywords or site.keyword("tiled") is not None:
-            return
-        node = site.call.args[0] if site.call.args else None
-        if node is None:
-            return
+    @detector("violation")
+    def report_stack(self, site: Site) -> Finding:
+        """A stack of shards that is reshaped or multiplied as if it was the whole array."""
+        reshaped = site.violation.kind == "stack.reshaped"
+        return self._report_reshape(site) if reshaped else self._report_product(site)
+
+    @detector("call")
+    def report_untiled(self, site: Site) -> Finding | None:
+        """A call without `tiled` whose result is used as one with it."""
+        if site.arguments.open_keywords or site.keyword("tiled") is not None or not site.call.args:
+            return None
+        node = site.call.args[0]
         if site.api == "jax.lax.psum_scatter":
             if _arranged(site, node) or _is_arranged_later(site):
-                return
-            yield site.finding(
+                return None
+            return site.finding(
                 site.call,
                 f"`psum_scatter` of `{site.shown(node)}` removes a dimension, which must have the axis size.",
                 label="not tiled",
@@ -73,14 +74,15 @@ class UntiledGather(Rule):
                 form="scatter",
                 why="without tiled=True, the scattered dimension must equal the number of devices",
             )
-        elif _or_itself(site, node):
-            yield site.finding(
-                site.call,
-                f"`all_gather` adds a dimension to `{site.shown(node)}`; the other branch returns it without one.",
-                label="not tiled",
-                help="write tiled=True",
-                why="without tiled=True, the shards are stacked along a new dimension",
-            )
+        if not _or_itself(site, node):
+            return None
+        return site.finding(
+            site.call,
+            f"`all_gather` adds a dimension to `{site.shown(node)}`; the other branch returns it without one.",
+            label="not tiled",
+            help="write tiled=True",
+            why="without tiled=True, the shards are stacked along a new dimension",
+        )
 
     def _report_reshape(self, site: Site) -> Finding:
         """The finding of a stack that is reshaped as if the devices were not its first dimension."""

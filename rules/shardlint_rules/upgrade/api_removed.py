@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.config.versions import show
 from shardlint.model.values import Constant
 from shardlint.rewrite.unused import without_lines
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import _device_put, _positional, ambient, joint
 from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
@@ -56,17 +55,14 @@ class ApiRemoved(Rule):
     )
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a use of a name that is not there."""
-        if site.form == "call":
-            yield from self._option(site)
-            return
+    @detector("name", "import")
+    def report_name(self, site: Site) -> Finding | None:
+        """A use of a name that is not there."""
         use = use_of(site, "removed", "not yet")
         if use is None:
-            return
+            return None
         if use.entry.state(site.target("jax")) == "not yet":
-            yield from self._not_yet(site, use)
-            return
+            return self._not_yet(site, use)
         assert use.entry.removed is not None
         gone = f"jax {show(use.entry.removed)}"
         error = use.error(site.target("jax"))
@@ -75,7 +71,7 @@ class ApiRemoved(Rule):
             fix, why = carried(site, use)
             kept = why_kept(site, use) if fix is None and not why else ""
             help += f"; {why}" if why else f"; not rewritten: {kept}" if kept else ""
-        yield site.finding(
+        return site.finding(
             use.node,
             f"On {site.release('jax')} this raises {error}: {gone} removed `{use.entry.name}`.",
             help=help,
@@ -83,17 +79,18 @@ class ApiRemoved(Rule):
             certainty=certainty(site, use),
         )
 
-    def _option(self, site: Site) -> Iterator[Finding]:
+    @detector("call")
+    def report_option(self, site: Site) -> Finding | None:
         """`jax.config.update` of an option that went."""
         given = site.call.args[0] if site.call.args else None
         value = site.value(given) if given is not None else None
         if given is None or not isinstance(value, Constant) or site.guarded:
-            return
+            return None
         entry = table().names.get(f"{OPTIONS}.{value.value}")
         if entry is None or entry.state(site.target("jax")) != "removed" or in_a_bridge(site):
-            return
+            return None
         assert entry.removed is not None
-        yield site.finding(
+        return site.finding(
             given,
             f"On {site.release('jax')} this raises AttributeError: "
             f"jax {show(entry.removed)} removed the option `{value.value}`.",
@@ -113,15 +110,15 @@ class ApiRemoved(Rule):
         edit = site.replace(statement, "pass") if alone else without_lines(site.file, statement)
         return site.fix(Safety.SAFE, "remove it: this is what the release does", [edit])
 
-    def _not_yet(self, site: Site, use: Use) -> Iterator[Finding]:
+    def _not_yet(self, site: Site, use: Use) -> Finding | None:
         if not use.entry.awaited:
-            return
+            return None
         assert use.entry.introduced is not None
         source = site.targets.found["jax"].source
         since = show(use.entry.introduced)
         error = use.error(site.target("jax"))
         module, _, last = use.entry.name.rpartition(".")
-        yield site.finding(
+        return site.finding(
             use.node,
             f"On {site.release('jax')} ({source}) this raises {error}: `{use.entry.name}` came with jax {since}.",
             help=f"require jax>={since}, or check first: hasattr({module}, {last!r})",

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import CallResult, options
-from shardlint.rules_api.rule import Attributes, Certainty, Finding, Fix, Harm, Methods, Needed, Rule, Safety
+from shardlint.rules_api.rule import (
+    Attributes,
+    Certainty,
+    Finding,
+    Fix,
+    Harm,
+    Methods,
+    Needed,
+    Rule,
+    Safety,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.upgrade.arrays import Shown, shown_as_array
@@ -61,20 +72,24 @@ class ArrayAttributeRemoved(Rule):
     in_version_checks = False
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for an attribute."""
-        node = site.call.func if site.form == "method" else site.syntax
-        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
-            return
-        if in_a_bridge(site) or (node.attr == "device" and _given(site)):
-            return
-        if node.attr == _WITH_SPEC:
-            yield from self._with_spec(site, node)
-            return
+    @detector("method")
+    def report_method(self, site: Site) -> Finding | None:
+        """A call of a method that arrays or shardings do not have."""
+        node = site.call.func
+        if isinstance(node, ast.Attribute) and node.attr == _WITH_SPEC:
+            return self._with_spec(site, node)
+        return self.report_attribute(site) if not site.call.args and not site.call.keywords else None
+
+    @detector("attribute")
+    def report_attribute(self, site: Site) -> Finding | None:
+        """A read of an attribute that arrays do not have."""
+        node = site.syntax.func if isinstance(site.syntax, ast.Call) else site.syntax
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or in_a_bridge(site):
+            return None
         shown = shown_as_array(site, node.value) or self._by_name(site, node)
         if shown is None:
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             site.syntax,
             f"On {site.release('jax')} `{node.attr}` of an array {_happens(site, node.attr)}: jax 0.4.27 removed it.",
             help=f"write {_INSTEAD[node.attr]}",
@@ -84,15 +99,15 @@ class ArrayAttributeRemoved(Rule):
             why=shown.why,
         )
 
-    def _with_spec(self, site: Site, node: ast.Attribute) -> Iterator[Finding]:
+    def _with_spec(self, site: Site, node: ast.Attribute) -> Finding | None:
         """`sharding.with_spec(spec)`: of what is a sharding, or is called one."""
-        if site.form != "method" or site.allows("jax", "<0.6.2") or len(site.call.args) != 1:
-            return
+        if in_a_bridge(site) or site.allows("jax", "<0.6.2") or len(site.call.args) != 1:
+            return None
         shown = _shown_as_sharding(site, node.value)
         if shown is None or site.call.keywords:
-            return
+            return None
         text = f"{site.text(node.value)}.update(spec={site.text(site.call.args[0])})"
-        yield site.finding(
+        return site.finding(
             site.syntax,
             f"On {site.release('jax')} this raises AttributeError: jax 0.6.2 removed `NamedSharding.with_spec`.",
             help=f"write {text}",
@@ -124,10 +139,6 @@ class ArrayAttributeRemoved(Rule):
         else:
             text = f"[shard.data for shard in {receiver}.addressable_shards]"
         return site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)], needs=needs)
-
-
-def _given(site: Site) -> bool:
-    return bool(site.call.args or site.call.keywords)
 
 
 def _shown_as_sharding(site: Site, node: ast.expr) -> Shown | None:
