@@ -12,6 +12,7 @@ from shardlint.libraries.flax_linen import entered
 from shardlint.libraries.flax_modules import LAYER_NAMES, Apply, Module, bound
 from shardlint.libraries.flax_variables import make_rng, param, variable
 from shardlint.libraries.jax_numpy import dtype_of, size_of, unary
+from shardlint.libraries.jax_slices import one_hot
 from shardlint.libraries.meeting import as_array, fresh, meet
 from shardlint.libraries.registry import function
 
@@ -328,11 +329,4 @@ function(
       "log_sigmoid soft_sign relu6 hard_sigmoid hard_swish standardize" for home in _HOMES)
 )(unary)  # fmt: skip
 
-
-@function(
-    *(f"{home} max_pool avg_pool min_pool pool make_causal_mask make_attention_mask combine_masks one_hot glu "
-      "dot_product_attention" for home in _HOMES)
-)  # fmt: skip
-def pooled(call: Call) -> Value:
-    """An array whose shape is not followed."""
-    return Layout()
+function(*(f"{home} one_hot" for home in _HOMES))(one_hot)

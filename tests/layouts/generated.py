@@ -20,7 +20,10 @@ import jax
 import jax.ad_checkpoint
 import jax.experimental.pjit
 import jax.flatten_util
+import jax.image
 import jax.numpy as jnp
+import jax.ops
+import jax.scipy.linalg
 import jax.scipy.special
 import numpy as np
 import optax
