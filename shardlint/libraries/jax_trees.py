@@ -30,7 +30,7 @@ class Structure(Instance):
     tree: Value = None
 
 
-@function("jax.tree map", "jax.tree_util tree_map")
+@function("jax.tree map", "jax.tree_util tree_map", "jax tree_multimap", "jax.tree_util tree_multimap")
 def tree_map(call: Call) -> Value:
     """A function applied to each leaf."""
     if len(call.args) < 2 or call.open:
@@ -109,25 +109,25 @@ def _filled(tree: Value, values: Iterator[Value]) -> Value:
     return rebuilt(tree, [found[key] for key, _ in children(tree) or ()])
 
 
-@function("jax.tree leaves", "jax.tree_util tree_leaves")
+@function("jax.tree leaves", "jax.tree_util tree_leaves", "jax tree_leaves")
 def tree_leaves(call: Call) -> Value:
     """The leaves of a tree."""
     return ListValue(ordered_leaves(call.args[0])) if _has_known_leaves(call) else AnyTree(Unknown())
 
 
-@function("jax.tree flatten", "jax.tree_util tree_flatten")
+@function("jax.tree flatten", "jax.tree_util tree_flatten", "jax tree_flatten")
 def tree_flatten(call: Call) -> Value:
     """The leaves of a tree, and its structure."""
     return (tree_leaves(call), tree_structure(call))
 
 
-@function("jax.tree structure", "jax.tree_util tree_structure")
+@function("jax.tree structure", "jax.tree_util tree_structure", "jax tree_structure")
 def tree_structure(call: Call) -> Value:
     """The structure of a tree."""
     return Structure(None, tree=call.args[0]) if _has_known_leaves(call) else Unknown("a structure")
 
 
-@function("jax.tree unflatten", "jax.tree_util tree_unflatten")
+@function("jax.tree unflatten", "jax.tree_util tree_unflatten", "jax tree_unflatten")
 def tree_unflatten(call: Call) -> Value:
     """A tree of a structure, with other leaves."""
     structure, given = call.get(0, "treedef"), known_items(call.get(1, "leaves"))
@@ -148,7 +148,7 @@ def with_paths(call: Call) -> Value:
     return (found, tree_structure(call)) if "flatten" in call.function_name else found
 
 
-@function("jax.tree reduce", "jax.tree_util tree_reduce")
+@function("jax.tree reduce", "jax.tree_util tree_reduce", "jax tree_reduce")
 def tree_reduce(call: Call) -> Value:
     """A function of two values, applied to one leaf after the other."""
     tree, start = call.get(1, "tree"), call.get(2, "initializer", None)
@@ -162,6 +162,14 @@ def tree_reduce(call: Call) -> Value:
     for value in values[1:]:
         found = call.interpreter.call(call.args[0], (found, value), {}, call.place)
     return found
+
+
+@function("jax.tree all", "jax.tree_util tree_all", "jax tree_all")
+def tree_all(call: Call) -> Value:
+    """Whether all leaves are true."""
+    tree = call.get(0, "tree")
+    found = [truth_of(one) for one in ordered_leaves(tree)] if _is_known(tree) else [None]
+    return Unknown("a truth") if None in found else all(found)
 
 
 @function("flax.traverse_util.flatten_dict")

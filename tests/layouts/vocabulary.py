@@ -494,6 +494,19 @@ s == t | jax.lax.select_n({0} > 0, {0}, {1}) | s
 len(s) >= 1 | jnp.take({0}, jnp.array([0, 1]), axis=0) | (2, *s[1:])
 len(s) >= 1 | jax.lax.empty({0}.shape, jnp.float32) | s
 len(s) >= 1 | jax.lax.associative_scan(jnp.maximum, {0}, axis={a}) | s
+len(s) == 2 | jax.make_array_from_callback((8, 8), NamedSharding(mesh, P("a")), lambda i: np.ones((8, 8), np.float32)[i]) | (8, 8)
+len(s) == 2 | jax.make_array_from_process_local_data(NamedSharding(mesh, P("a")), np.ones((8, 8), np.float32)) | (8, 8)
+len(s) == 2 | jax.make_array_from_process_local_data(NamedSharding(mesh, P()), np.ones((8, 8), np.float32), (8, 8)) | (8, 8)
+len(s) >= 0 | jnp.asarray(jax.experimental.multihost_utils.broadcast_one_to_all(np.ones({0}.shape, np.float32))) | s
+len(s) >= 0 | jnp.asarray(jax.experimental.multihost_utils.process_allgather(np.ones({0}.shape, np.float32), tiled=True)) | s
+len(s) == 2 | jax.experimental.multihost_utils.host_local_array_to_global_array(np.ones((8, 8), np.float32), mesh, P("b")) | (8, 8)
+len(s) >= 1 | jax.sharding.auto_axes(lambda v: v * 2.0, out_sharding=P())({0}) | s
+len(s) >= 1 | {0}.at[0].get() | s[1:]
+len(s) >= 1 | {0}.at[:4].get() | (min(s[0], 4), *s[1:])
+len(s) >= 1 | {0}.argsort() | s #i
+len(s) >= 2 | {0}.diagonal() | (*s[2:], min(s[:2]))
+len(s) >= 2 | {0}.trace() | s[2:]
+len(s) >= 0 | jax.pure_callback(np.sin, jax.ShapeDtypeStruct({0}.shape, jnp.float32), {0}) | s
 len(s) >= 1 | {0}.astype(jnp.bfloat16).astype(jnp.float32) | s
 len(s) >= 1 | {0}.astype(jnp.int32) | s #i
 len(s) >= 1 | {0} > 0 | s #b
