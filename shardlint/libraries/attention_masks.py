@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardlint.layouts.layout import Layout, Shape
 from shardlint.layouts.values import Call, Value
 from shardlint.libraries.jax_numpy import dtype_of
-from shardlint.libraries.meeting import as_array, broadcast_shapes, common, computed
+from shardlint.libraries.meeting import as_array, broadcast_shapes, common, computed, fresh
 from shardlint.libraries.registry import function
 
 _HOMES = ("flax.linen", "flax.nnx", "flax.linen.attention", "flax.nnx.nn.attention")
@@ -53,7 +53,7 @@ def causal_mask(call: Call) -> Value:
     array = as_array(call.get(0, "x"))
     plain = bool(array.shape) and not call.has(1, "extra_batch_dims")
     shape = (*array.shape[:-1], 1, array.shape[-1], array.shape[-1]) if plain and array.shape else None
-    return computed(call, [array], shape, _dtype(call, "float32"))
+    return fresh(call, shape, _dtype(call, "float32"))
 
 
 @function(*(f"{home} combine_masks" for home in _HOMES))

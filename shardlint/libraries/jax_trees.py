@@ -234,3 +234,29 @@ def _shown(part: Value) -> str:
     if "name" in values:
         return f".{values['name']}"
     return f"[{values.get('key', values.get('idx'))!r}]"
+
+
+@function("flax.traverse_util.path_aware_map")
+def path_aware_map(call: Call) -> Value:
+    """A function of the path and the leaf, applied to each leaf of nested dicts."""
+    given, tree = call.get(0, "f"), call.get(1, "nested_dict")
+    if not isinstance(tree, DictValue) or tree.open:
+        return AnyTree(Unknown())
+
+    def walk(part: Value, path: tuple[Value, ...]) -> Value:
+        if isinstance(part, DictValue) and part.entries:
+            return rebuilt(part, [walk(one, (*path, key)) for key, one in part.entries.items()])
+        return call.interpreter.call(given, (path, part), {}, call.place)
+
+    return walk(tree, ())
+
+
+@function("flax.core pop", "flax.core.frozen_dict pop")
+def popped(call: Call) -> Value:
+    """A dict without an entry, and that entry."""
+    tree, key = call.get(0, "x"), call.get(1, "key")
+    if not isinstance(tree, DictValue) or not isinstance(key, str):
+        return (AnyTree(Unknown()), AnyTree(Unknown()))
+    rest = DictValue({name: one for name, one in tree.entries.items() if name != key}, tree.open)
+    default = call.args[2] if len(call.args) > 2 else Unknown("an entry")
+    return (rest, tree.entries.get(key, Unknown("an entry") if tree.open else default))
