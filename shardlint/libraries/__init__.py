@@ -10,6 +10,7 @@ from shardlint.libraries import (
     attention_masks,
     contexts,
     einops_patterns,
+    equinox_layers,
     equinox_nn,
     flax_checkpoints,
     flax_replication,
@@ -43,7 +44,7 @@ FUNCTIONS.update(BUILTINS)
 for _marks in ("split_dimensions", "jax_statistics"):  # they mark what functions of the table give
     import_module(f"shardlint.libraries.{_marks}")
 _LINEN = ["flax_boxes", "flax_modules", "flax_variables", "flax_linen", "flax_layers"]
-_NNX = ["nnx_variables", "nnx_modules", "nnx_layers", "nnx_optimizer"]
+_NNX = ["nnx_variables", "nnx_modules", "nnx_states", "nnx_layers", "nnx_attention", "nnx_optimizer"]
 _LATER = {"flax": [*_LINEN, *_NNX], "orbax": ["orbax_checkpoints"]}
 
 
@@ -58,6 +59,7 @@ __all__ = [
     "attention_masks",
     "contexts",
     "einops_patterns",
+    "equinox_layers",
     "equinox_nn",
     "flax_checkpoints",
     "flax_replication",
