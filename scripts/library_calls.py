@@ -28,6 +28,7 @@ import checkouts
 
 from shardlint.layouts.expressions import is_array_method
 from shardlint.libraries import FUNCTIONS, load_library
+from shardlint.libraries.flax_layers import OPAQUE
 from shardlint.model import Program
 from shardlint.model.values import Api, CallResult, options
 from shardlint.source.text import Unreadable
@@ -168,7 +169,8 @@ def is_covered(name: str) -> bool:
         return is_array_method(method)
     if home == "array.at":
         return method in SCOPE["methods"]["update"]
-    return name.removesuffix("()") in FUNCTIONS
+    name = name.removesuffix("()")
+    return name in FUNCTIONS and name not in {f"flax.linen.{one}" for one in OPAQUE}
 
 
 def shares(calls: Mapping[str, int]) -> tuple[int, int]:

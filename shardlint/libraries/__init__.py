@@ -8,6 +8,7 @@ from importlib import import_module
 from shardlint.layouts.expressions import BUILTINS
 from shardlint.libraries import (
     attention_masks,
+    chex_checks,
     contexts,
     einops_patterns,
     equinox_layers,
@@ -57,6 +58,7 @@ def load_library(library: str) -> None:
 __all__ = [
     "FUNCTIONS",
     "attention_masks",
+    "chex_checks",
     "contexts",
     "einops_patterns",
     "equinox_layers",

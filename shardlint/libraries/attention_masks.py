@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shardlint.layouts.layout import Layout, Shape
-from shardlint.layouts.values import Call, Value
+from shardlint.layouts.values import Call, Library, ListValue, Native, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import dtype_of
 from shardlint.libraries.meeting import as_array, broadcast_shapes, common, computed, fresh
 from shardlint.libraries.registry import function
@@ -65,6 +67,41 @@ def combined(call: Call) -> Value:
     arrays = [as_array(one) for one in given] or [Layout()]
     shape = broadcast_shapes([one.shape for one in arrays]) if not call.open else None
     return computed(call, arrays, shape, _dtype(call, "float32"))
+
+
+_SPLASH = "jax.experimental.pallas.ops.tpu.splash_attention"
+_KERNELS = "make_splash_mha make_splash_mqa make_splash_mha_single_device make_splash_mqa_single_device"
+
+
+@function(f"{_SPLASH} {_KERNELS}", f"{_SPLASH}.splash_attention_kernel {_KERNELS}")
+def splash_kernel(call: Call) -> Value:
+    """A function of queries, keys and values."""
+    plain = call.keywords.get("save_residuals", False) is False
+    return Native(call.name, lambda again: _like_queries(again) if plain else Unknown("residuals"))
+
+
+@function("jax.experimental.pallas.ops.tpu.flash_attention flash_attention")
+def _like_queries(call: Call) -> Value:
+    """Weighted means of values, one for each query."""
+    query, key, value = (as_array(call.get(place, name)) for place, name in enumerate(("q", "k", "v")))
+    shape = (*query.shape[:-1], value.shape[-1]) if query.shape and value.shape else None
+    return computed(call, [query, key, value], shape, query.dtype)
+
+
+@function("flax.linen.dtypes promote_dtype", "flax.nnx.nn.dtypes promote_dtype")
+def promoted(call: Call) -> Value:
+    """Arrays of one type, which is given or the common one."""
+    in_tuple = call.name.startswith("flax.nnx")
+    items = known_items(call.get(0, "args")) if in_tuple else call.args
+    if items is None or call.open:
+        return ListValue([Layout()], True)
+    given = call.keywords.get("dtype")
+    dtype = common([as_array(one) for one in items if one is not None]).dtype if given is None else dtype_of(given)
+    dtype = dtype if given is not None or "float" in (dtype or "") else None
+    convert = Library("jax.numpy.asarray")
+    made = [one if one is None else as_array(call.interpreter.call(convert, (one,), {}, call.place)) for one in items]
+    typed = [replace(one, dtype=dtype) if isinstance(one, Layout) else None for one in made]
+    return tuple(typed) if in_tuple else ListValue(list(typed), region=call.interpreter.region)
 
 
 @function("jax.nn glu", "flax.linen glu", "flax.nnx glu")

@@ -67,7 +67,7 @@ hard_sigmoid hard_silu hard_swish mish squareplus"""
 LAX = """add sub mul div rem pow max min exp log log1p expm1 tanh sin cos sqrt rsqrt cbrt neg sign abs floor ceil round
 is_finite square logistic erf erfc erf_inv integer_pow select select_n clamp stop_gradient convert_element_type
 bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right_arithmetic shift_right_logical eq ne lt le gt ge
-nextafter atan2 tan asin acos atan sinh cosh asinh acosh atanh exp2 lgamma digamma reduce_precision
+nextafter atan2 complex tan asin acos atan sinh cosh asinh acosh atanh exp2 lgamma digamma reduce_precision
 optimization_barrier"""
 REDUCTIONS = """sum mean max min prod any all var std nansum nanmean nanmax nanmin nanprod nanvar nanstd amax amin ptp
 argmax argmin nanargmax nanargmin count_nonzero median"""
@@ -131,6 +131,8 @@ def elementwise(call: Call) -> Value:
     last = call.function_name
     if last in _BOOLEANS:
         found = replace(found, dtype="bool")
+    elif last == "complex":
+        found = replace(found, dtype="complex64" if found.dtype == "float32" else None)
     elif last not in _KEEPS_INTEGERS and "float" not in (found.dtype or ""):
         found = replace(found, dtype=None)
     return of_module(call, found)

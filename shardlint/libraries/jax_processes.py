@@ -38,7 +38,7 @@ def _made(call: Call, shape: Shape | None, dtype: str | None, target: Value, pos
     return placed(call, array, target, place_of(call, position, ""), path)
 
 
-@function("jax.make_array_from_callback make_array_from_single_device_arrays")
+@function("jax make_array_from_callback make_array_from_single_device_arrays")
 def from_parts(call: Call) -> Value:
     """An array whose parts a function gives, or arrays on single devices."""
     callback = call.get(2, "data_callback", None)

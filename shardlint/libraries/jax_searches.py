@@ -118,6 +118,15 @@ def compared(call: Call) -> Value:
     return computed(call, arrays, (), "bool")
 
 
+@function(*(f"{module} iscomplexobj isscalar" for module in _BOTH))
+def tested(call: Call) -> Value:
+    """Whether something is complex, or a single number: of Python."""
+    array = as_array(call.get(0, "x"))
+    if call.function_name == "iscomplexobj":
+        return "complex" in array.dtype if array.dtype is not None else Unknown("a type")
+    return True if isinstance(call.get(0, "x"), int | float | complex) else Unknown("a test")
+
+
 @function(*(f"{module} unravel_index" for module in _BOTH))
 def unravel(call: Call) -> Value:
     """The numbers of entries in a flat array as rows of numbers, one for each dimension."""

@@ -172,7 +172,7 @@ def tree_all(call: Call) -> Value:
     return Unknown("a truth") if None in found else all(found)
 
 
-@function("flax.traverse_util.flatten_dict")
+@function("flax.traverse_util.flatten_dict", "flax.nnx.traversals.flatten_mapping")
 def flatten_dict(call: Call) -> Value:
     """A dict of the leaves of nested dicts, by their paths."""
     tree, separator = call.get(0, "xs"), call.get(-1, "sep", None)
@@ -194,7 +194,7 @@ def _entries(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value
         yield from _entries(part, (*path, key))
 
 
-@function("flax.traverse_util.unflatten_dict")
+@function("flax.traverse_util.unflatten_dict", "flax.nnx.traversals.unflatten_mapping")
 def unflatten_dict(call: Call) -> Value:
     """Nested dicts of a dict whose keys are paths."""
     flat, separator = call.get(0, "xs"), call.get(-1, "sep", None)
