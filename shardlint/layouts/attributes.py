@@ -145,13 +145,14 @@ _SAME_SHAPE = ("astype", "block_until_ready", "copy", "view")
 
 _BY_NAME = frozenset(
     "sum mean max min prod any all std var argmax argmin cumsum sort reshape transpose squeeze ravel swapaxes dot "
-    "take repeat flatten conj clip round".split()
+    "take repeat flatten conj clip round argsort cumprod diagonal trace nonzero searchsorted argpartition "
+    "partition".split()
 )
 
 
 def is_array_method(name: str) -> bool:
     """Whether arrays have a method of a name, whose result is followed."""
-    return name in _BY_NAME or name in _SAME_SHAPE or name in _ASKED
+    return name in _BY_NAME or name in _SAME_SHAPE or name in _ASKED or name == "tolist"
 
 
 def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
@@ -202,7 +203,8 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
     if name in _ASKED:
         return Method(Library(_ASKED[name]), value)
     if name == "tolist":
-        return Native(name, lambda call: Unknown("a number"))
+        numbers: Value = Unknown("a number")
+        return Native(name, lambda call: ListValue([numbers], True) if value.rank else numbers)
     return Unknown("an attribute of an array")
 
 
@@ -221,7 +223,14 @@ class Updates:
         """The methods that change the array at an index give one of the same layout."""
         names = ("set", "add", "multiply", "mul", "divide", "min", "max", "power", "apply")
         same = {name: Native(name, self._updated) for name in names}
-        return {**same, "get": Native("get", lambda call: Unknown("what is gathered"))}
+        return {**same, "get": Native("get", self._gathered)}
+
+    def _gathered(self, call: Call) -> Value:
+        """What `x.at[...].get()` takes; over Explicit axes an `out_sharding` may place it."""
+        typed = self.array.explicit and "out_sharding" in call.keywords
+        array = replace(self.array, mesh=None, spec=None) if typed else self.array
+        array = array if array.memory == "device" else replace(array, memory=None)
+        return library(call.interpreter, "shardlint.index", (array, self.index), call.place)
 
     def _updated(self, call: Call) -> Value:
         array = self.array

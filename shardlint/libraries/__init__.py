@@ -7,21 +7,33 @@ from importlib import import_module
 
 from shardlint.layouts.builtin_functions import BUILTINS
 from shardlint.libraries import (
+    attention_masks,
+    chex_checks,
     contexts,
+    einops_patterns,
+    equinox_layers,
     equinox_nn,
     flax_checkpoints,
     flax_replication,
+    jax_assembly,
     jax_collectives,
     jax_initializers,
+    jax_lax,
+    jax_linear_algebra,
     jax_manual,
     jax_numpy,
     jax_pieces,
+    jax_processes,
     jax_products,
     jax_random,
+    jax_searches,
     jax_sharding,
     jax_slices,
     jax_transforms,
     jax_trees,
+    jax_windows,
+    optax_functions,
+    optax_wrappers,
     optimizers,
     options,
     patterns,
@@ -33,7 +45,7 @@ FUNCTIONS.update(BUILTINS)
 for _marks in ("split_dimensions", "jax_statistics"):  # they mark what functions of the table give
     import_module(f"shardlint.libraries.{_marks}")
 _LINEN = ["flax_boxes", "flax_modules", "flax_variables", "flax_linen", "flax_layers"]
-_NNX = ["nnx_variables", "nnx_modules", "nnx_layers", "nnx_optimizer"]
+_NNX = ["nnx_variables", "nnx_modules", "nnx_states", "nnx_layers", "nnx_attention", "nnx_optimizer"]
 _LATER = {"flax": [*_LINEN, *_NNX], "orbax": ["orbax_checkpoints"]}
 
 
@@ -45,22 +57,34 @@ def load_library(library: str) -> None:
 
 __all__ = [
     "FUNCTIONS",
+    "attention_masks",
+    "chex_checks",
     "contexts",
+    "einops_patterns",
+    "equinox_layers",
     "equinox_nn",
     "flax_checkpoints",
     "flax_replication",
+    "jax_assembly",
     "jax_collectives",
     "jax_initializers",
+    "jax_lax",
+    "jax_linear_algebra",
     "jax_manual",
     "jax_numpy",
     "jax_pieces",
+    "jax_processes",
     "jax_products",
     "jax_random",
+    "jax_searches",
     "jax_sharding",
     "jax_slices",
     "jax_transforms",
     "jax_trees",
+    "jax_windows",
     "load_library",
+    "optax_functions",
+    "optax_wrappers",
     "optimizers",
     "options",
     "patterns",

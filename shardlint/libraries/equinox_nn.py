@@ -7,11 +7,12 @@ from itertools import pairwise
 from shardlint.layouts.layout import Layout, Shape
 from shardlint.layouts.values import AnyTree, Call, Instance, ListValue, Native, Unknown, Value, map_tree
 from shardlint.libraries.jax_numpy import matmul
-from shardlint.libraries.meeting import as_array, broadcast, fresh
+from shardlint.libraries.meeting import as_array, broadcast, computed, fresh
 from shardlint.libraries.registry import function
 
 
-def _weights(call: Call, **shapes: Shape | None) -> dict[str, Value]:
+def make_weights(call: Call, **shapes: Shape | None) -> dict[str, Value]:
+    """New arrays of the shapes given; None where none is."""
     return {
         name: fresh(call, shape, "float32") if shape is not None else None for name, shape in shapes.items()
     }
@@ -28,7 +29,7 @@ def linear(call: Call) -> Value:
     """`weight` of shape (out, in) and `bias` of shape (out,)."""
     inside, outside = _size(call.get(0, "in_features")), _size(call.get(1, "out_features"))
     bias = call.get(2, "use_bias", True)
-    weights = _weights(call, weight=(outside, inside), bias=(outside,) if bias is True else None)
+    weights = make_weights(call, weight=(outside, inside), bias=(outside,) if bias is True else None)
     made = Instance(None, weights, bias not in (True, False))
 
     def apply(again: Call) -> Value:
@@ -50,7 +51,7 @@ def norm(call: Call) -> Value:
     given = call.get(0, "shape")
     shape = (given,) if isinstance(given, int) else given if isinstance(given, tuple) else None
     known = shape if shape is None or all(isinstance(one, int) for one in shape) else None
-    made = Instance(None, _weights(call, weight=known, bias=known), True)
+    made = Instance(None, make_weights(call, weight=known, bias=known), True)
     made.call = Native(call.name, lambda again: as_array(again.get(0, "x")))
     return made
 
@@ -59,7 +60,7 @@ def norm(call: Call) -> Value:
 def embedding(call: Call) -> Value:
     """`weight` of shape (count, size)."""
     sizes = _size(call.get(0, "num_embeddings")), _size(call.get(1, "embedding_size"))
-    return Instance(None, _weights(call, weight=sizes))
+    return Instance(None, make_weights(call, weight=sizes))
 
 
 @function("equinox.nn.MLP")
@@ -71,9 +72,17 @@ def mlp(call: Call) -> Value:
         return Instance(None, {}, True)
     sizes = [inside, *[width] * depth, outside]
     layers = tuple(
-        Instance(None, _weights(call, weight=(out, into), bias=(out,))) for into, out in pairwise(sizes)
+        Instance(None, make_weights(call, weight=(out, into), bias=(out,))) for into, out in pairwise(sizes)
     )
-    return Instance(None, {"layers": layers}, False)
+    made = Instance(None, {"layers": layers}, False)
+
+    def apply(again: Call) -> Value:
+        x = as_array(again.get(0, "x"))
+        out = call.get(1, "out_size")
+        return computed(again, [x], () if out == "scalar" else (outside,))
+
+    made.call = Native("equinox.nn.MLP", apply)
+    return made
 
 
 @function("equinox filter partition combine")

@@ -50,3 +50,25 @@ def to_state_dict(call: Call) -> Value:
     """The leaves of a tree, in dicts."""
     rows = {as_array(leaf).rows for _, leaf in leaves(call.get(0, "target"))}
     return AnyTree(Layout(rows=next(iter(rows)) if len(rows) == 1 else None))
+
+
+@function("flax.serialization.from_state_dict")
+def from_state_dict(call: Call) -> Value:
+    """A tree like the target, whose arrays are those of the dict."""
+    target = call.get(0, "target")
+    if isinstance(target, Unknown):
+        return AnyTree(Unknown())
+    return map_tree(lambda leaf: Layout(as_array(leaf).shape) if isinstance(leaf, Layout) else leaf, target)
+
+
+@function("flax.serialization.from_bytes")
+def from_bytes(call: Call) -> Value:
+    """Arrays of the host like those of the target."""
+    target = call.get(0, "target", None)
+    return AnyTree(Layout(host=True)) if target is None or isinstance(target, Unknown) else map_tree(on_host, target)
+
+
+@function("flax.serialization.msgpack_restore")
+def restore_bytes(call: Call) -> Value:
+    """Arrays of the host, in dicts."""
+    return AnyTree(Layout(host=True))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shardlint.layouts.layout import Layout, Shape, Size
-from shardlint.layouts.values import Call, Library, Native, Unknown, Value, known_items
+from shardlint.layouts.layout import Layout, Shape, Size, divide_size
+from shardlint.layouts.values import AnyTree, Call, Library, Native, Unknown, Value, known_items
 from shardlint.libraries.draws import check_drawn_for
 from shardlint.libraries.flax_linen import entered
 from shardlint.libraries.flax_modules import LAYER_NAMES, Apply, Module, bound
 from shardlint.libraries.flax_variables import make_rng, param, variable
-from shardlint.libraries.jax_numpy import dtype_of, size_of, unary
+from shardlint.libraries.jax_numpy import dtype_of, size_of, sizes_of, unary
+from shardlint.libraries.jax_slices import one_hot
+from shardlint.libraries.jax_windows import numbers_of, paddings_of, sweep_all, transposed_size
 from shardlint.libraries.meeting import as_array, fresh, meet
 from shardlint.libraries.registry import function
 
@@ -112,10 +114,10 @@ def dense_general(call: Call, module: Module) -> Value:
     return _typed(module, Layout((*(x.shape or ())[: (rank or 0) - len(inside)], *sizes)))
 
 
-def _opaque_parts(call: Call, module: Module) -> None:
+def _opaque_parts(call: Call, module: Module, collection: str = "params") -> None:
     """Say that a layer has variables of which nothing is known."""
     if isinstance(module, Module) and module.scope is not None:
-        module.scope.made("params").open = True
+        module.scope.made(collection).open = True
 
 
 @layer("Embed", "num_embeddings features dtype param_dtype embedding_init")
@@ -234,45 +236,56 @@ def batch_norm(call: Call, module: Module) -> Value:
 def conv(call: Call, module: Module) -> Value:
     """`kernel` (*window, in, out) and `bias`; sizes of the result for `SAME` and `VALID` without dilation."""
     x, features = as_array(call.get(0, "inputs")), size_of(module.setting("features", None))
-    given = module.setting("kernel_size", None)
-    window = (given,) if isinstance(given, int) else known_items(given)
-    groups = module.setting("feature_group_count", 1)
+    window, groups = sizes_of(module.setting("kernel_size", None)), module.setting("feature_group_count", 1)
     if window is None or not isinstance(groups, int):
         _opaque_parts(call, module)
         return Layout()
-    inside = _last(x)
-    inside = inside // groups if isinstance(inside, int) and groups else inside if groups == 1 else None
-    kernel = _parameter(call, module, "kernel", (*map(size_of, window), inside, features), _KERNEL)
+    kernel = _parameter(call, module, "kernel", (*window, divide_size(_last(x), groups), features), _KERNEL)
     bias = _when(call, module, "use_bias", lambda: _parameter(call, module, "bias", (features,), _ZEROS))
     if x.shape is None or len(x.shape) < len(window) + 1 or isinstance(bias, Unknown):
         return Layout()
     batch, spatial = x.shape[: -len(window) - 1], x.shape[-len(window) - 1 : -1]
-    moved = module.setting("strides", 1)
-    steps = (
-        (moved or 1,) * len(window)
-        if isinstance(moved, int | None)
-        else known_items(moved) or (None,) * len(window)
-    )
-    plain = all(module.setting(name, 1) in (1, None) for name in ("input_dilation", "kernel_dilation"))
-    padding = module.setting("padding", "SAME") if plain else None
-    sizes = (
-        tuple(_swept(*one, padding) for one in zip(spatial, window, steps, strict=True))
-        if len(steps) == len(window)
-        else ()
-    )
-    operands = [one for one in (x, as_array(kernel), bias) if isinstance(one, Layout)]
-    found = meet(call, operands)
+    padding, steps = module.setting("padding", "SAME"), module.setting("strides", 1)
+    if padding in ("CIRCULAR", "REFLECT") or (padding == "CAUSAL" and steps in (1, None, (1,))):
+        padding = "SAME"
+    spread, gaps = (module.setting(name, 1) for name in ("kernel_dilation", "input_dilation"))
+    sizes = sweep_all(spatial, window, steps, padding, spread, gaps)
+    return _convolved(call, module, (x, kernel, bias), (*batch, *sizes, features))
+
+
+def _convolved(call: Call, module: Module, parts: Sequence[Value], shape: Shape) -> Value:
+    """The result of a convolution of an array with a kernel and maybe a bias."""
+    found = meet(call, [one for one in parts if isinstance(one, Layout)])
     found = replace(found, mesh=None, spec=None) if found.explicit else found
-    return _typed(module, found.shaped((*batch, *sizes, features) if sizes else None))
+    return _typed(module, found.shaped(shape))
 
 
-def _swept(size: Size, window: Value, step: Value, padding: Value) -> Size:
-    """How often a window fits along a dimension."""
-    if not (isinstance(size, int) and isinstance(window, int) and isinstance(step, int) and step > 0):
-        return None
-    if padding == "SAME":
-        return -(-size // step)
-    return -(-(size - window + 1) // step) if padding == "VALID" else None
+@layer(
+    "ConvTranspose",
+    "features kernel_size strides padding kernel_dilation use_bias mask dtype param_dtype precision kernel_init "
+    "bias_init transpose_kernel",
+)
+def conv_transpose(call: Call, module: Module) -> Value:
+    """`kernel` (*window, in, out) and `bias`; a dimension becomes larger by its stride."""
+    x, features = as_array(call.get(0, "inputs")), size_of(module.setting("features", None))
+    window, turned = sizes_of(module.setting("kernel_size", None)), module.setting("transpose_kernel", False)
+    if window is None or not isinstance(turned, bool):
+        _opaque_parts(call, module)
+        return Layout()
+    ends = (features, _last(x)) if turned else (_last(x), features)
+    kernel = _parameter(call, module, "kernel", (*window, *ends), _KERNEL)
+    bias = _when(call, module, "use_bias", lambda: _parameter(call, module, "bias", (features,), _ZEROS))
+    count = len(window)
+    if x.shape is None or len(x.shape) < count + 1 or isinstance(bias, Unknown):
+        return Layout()
+    batch, spatial, padding = x.shape[: -count - 1], x.shape[-count - 1 : -1], module.setting("padding", "SAME")
+    rows = zip(
+        spatial, window, numbers_of(module.setting("strides", 1), count),
+        paddings_of("SAME" if padding == "CIRCULAR" else padding, count),
+        numbers_of(module.setting("kernel_dilation", 1), count), strict=True,
+    )  # fmt: skip
+    sizes = [transposed_size(size, wide, step, pad, far) for size, wide, step, pad, far in rows]
+    return _convolved(call, module, (x, kernel, bias), (*batch, *sizes, features))
 
 
 @layer("Dropout", "rate broadcast_dims deterministic rng_collection rng")
@@ -317,9 +330,55 @@ def _opaque(call: Call, module: Module) -> Value:
     return Unknown("what a layer gives")
 
 
-for _name in """MultiHeadDotProductAttention MultiHeadAttention SelfAttention LSTMCell OptimizedLSTMCell GRUCell MGUCell
-SimpleCell ConvLSTMCell RNN Bidirectional ConvTranspose ConvLocal Einsum InstanceNorm SpectralNorm WeightNorm PReLU
-Fp8DotGeneral Fp8DotGeneralOp NANOOFp8DotGeneralOp""".split():
+_ATTENTION = """num_heads dtype param_dtype qkv_features out_features broadcast_dropout dropout_rate deterministic
+precision kernel_init out_kernel_init bias_init out_bias_init use_bias attention_fn decode normalize_qk"""
+_SHARED = ("dtype", "param_dtype", "kernel_init", "bias_init", "use_bias")
+
+
+def attention(call: Call, module: Module) -> Value:
+    """Projections `query`, `key` and `value` of the inputs, and `out` of what comes of them."""
+    run, queries = call.interpreter, as_array(call.get(0, "inputs_q"))
+    given = [call.get(1, "inputs_k", None), call.keywords.get("inputs_kv"), queries]
+    keys = next(one for one in given if isinstance(one, Layout | AnyTree | Unknown))
+    second = call.get(2, "inputs_v", None)
+    heads, inner, out = (module.setting(name, None) for name in ("num_heads", "qkv_features", "out_features"))
+    inside, features = (_last(queries) if one is None else size_of(one) for one in (inner, out))
+    size = divide_size(inside, size_of(heads))
+    shared = {name: module.attributes[name] for name in _SHARED if name in module.attributes}
+
+    def part(kind: str, array: Value, **fields: Value) -> Value:
+        made = run.call(Library(f"flax.linen.{kind}"), (), fields, call.place)
+        return run.call(made, (array,), {}, call.place)
+
+    each = (heads, _known(size))
+    projected = [
+        part("DenseGeneral", one, **shared, features=each, name=name)
+        for name, one in (("query", queries), ("key", keys), ("value", second if isinstance(second, Layout) else keys))
+    ]
+    if module.setting("normalize_qk", False) is not False:
+        for name, one in zip(("query_ln", "key_ln"), projected, strict=False):
+            part("LayerNorm", one, name=name, use_bias=False)
+    if module.setting("decode", False) is not False:
+        _opaque_parts(call, module, "cache")
+    others = {name: module.setting(f"out_{name}", None) for name in ("kernel_init", "bias_init")}
+    last = {**shared, **{name: one for name, one in others.items() if one is not None}}
+    mixed = Layout((*queries.shape[:-1], size_of(heads), size) if queries.shape else None)
+    return part("DenseGeneral", mixed, **last, features=_known(features), axis=(-2, -1), name="out")
+
+
+def _known(size: Size) -> Value:
+    return Unknown("a size") if size is None else size
+
+
+for _name in ("MultiHeadDotProductAttention", "MultiHeadAttention", "SelfAttention"):
+    layer(_name, _ATTENTION)(attention)
+
+OPAQUE = tuple(
+    """LSTMCell OptimizedLSTMCell GRUCell MGUCell SimpleCell ConvLSTMCell RNN Bidirectional ConvLocal Einsum
+InstanceNorm SpectralNorm WeightNorm PReLU Fp8DotGeneral Fp8DotGeneralOp NANOOFp8DotGeneralOp""".split()
+)
+"""Layers of which neither the variables nor the results are followed."""
+for _name in OPAQUE:
     layer(_name, "")(_opaque)
 
 _HOMES = ("flax.linen", "flax.nnx")
@@ -328,11 +387,4 @@ function(
       "log_sigmoid soft_sign relu6 hard_sigmoid hard_swish standardize" for home in _HOMES)
 )(unary)  # fmt: skip
 
-
-@function(
-    *(f"{home} max_pool avg_pool min_pool pool make_causal_mask make_attention_mask combine_masks one_hot glu "
-      "dot_product_attention" for home in _HOMES)
-)  # fmt: skip
-def pooled(call: Call) -> Value:
-    """An array whose shape is not followed."""
-    return Layout()
+function(*(f"{home} one_hot" for home in _HOMES))(one_hot)

@@ -220,6 +220,18 @@ def apply(call: Call) -> Value:
     return (found, app.made)
 
 
+@function("flax.linen apply")
+def apply_function(call: Call) -> Value:
+    """A function of variables, which runs a function of a Module with them."""
+    body, module, mutable = call.get(0, "fn"), call.get(1, "module"), call.get(2, "mutable", False)
+
+    def run(again: Call) -> Value:
+        keywords = {**again.keywords, "method": body, "mutable": mutable}
+        return apply(replace(again, args=(module, *again.args), keywords=keywords))
+
+    return Native(call.name, run)
+
+
 def _copy(tree: Value) -> Value:
     if isinstance(tree, DictValue):
         return DictValue({key: _copy(one) for key, one in tree.entries.items()}, tree.open)
@@ -235,9 +247,10 @@ def _store_changed(app: Application) -> None:
 # transforms
 
 
-@function("flax.linen scan vmap")
+@function("flax.linen scan vmap scan_with_axes")
 def lifted(call: Call) -> Value:
     """A Module or function that runs for each row, with variables of its own or shared ones."""
+    call = replace(call, name=call.name.removesuffix("_with_axes"))
     given = call.get(0, "target", None)
     if given is None:
         return Native(call.name, lambda again: lifted(replace(call, args=again.args)))

@@ -1,15 +1,26 @@
-"""flax.jax_utils, whose functions make arrays with one entry for each device, and take the first one."""
+"""flax.jax_utils and flax.training.common_utils: arrays with one entry for each device, and others of trainers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from shardlint.layouts.iteration import element, open_iterable
 from shardlint.layouts.layout import Figure, Layout, Rows
-from shardlint.layouts.values import AnyTree, Call, Unknown, Value, is_function, map_tree
+from shardlint.layouts.values import (
+    AnyTree,
+    Call,
+    ListValue,
+    Unknown,
+    Value,
+    is_function,
+    known_items,
+    map_tree,
+)
 from shardlint.libraries.device_rows import check_again, check_first, check_taken
+from shardlint.libraries.jax_numpy import size_of
 from shardlint.libraries.jax_sharding import place_of
 from shardlint.libraries.jax_transforms import without
-from shardlint.libraries.meeting import as_array
+from shardlint.libraries.meeting import as_array, computed, host_array
 from shardlint.libraries.registry import function
 
 
@@ -55,3 +66,48 @@ def shard(call: Call) -> Value:
 
     tree = call.get(0, "xs")
     return map_tree(divided, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+@function("flax.jax_utils.prefetch_to_device")
+def prefetch(call: Call) -> Value:
+    """The same trees, one after the other, each array with its first dimension spread over the devices."""
+
+    def spread(leaf: Value) -> Value:
+        array = as_array(leaf)
+        return Layout(array.shape, array.dtype, committed=True, host=False, memory="device")
+
+    each = element(call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place))
+    return ListValue([AnyTree(Layout()) if isinstance(each, Unknown) else map_tree(spread, each)], True)
+
+
+@function("flax.training.common_utils.onehot")
+def onehot(call: Call) -> Value:
+    """A row of numbers for each label."""
+    labels, count = as_array(call.get(0, "labels")), size_of(call.get(1, "num_classes"))
+    return computed(call, [labels], (*labels.shape, count) if labels.shape is not None else None, "float32")
+
+
+@function("flax.training.common_utils.shard_prng_key")
+def shard_key(call: Call) -> Value:
+    """A key for each local device."""
+    key = as_array(call.get(0, "prng_key"))
+    return Layout((None, *key.shape) if key.shape is not None else None, key.dtype, host=False)
+
+
+@function("flax.training.common_utils stack_forest get_metrics")
+def stack_forest(call: Call) -> Value:
+    """The leaves of trees, each stacked along a new first dimension, as arrays of numpy."""
+    forest = call.get(0, "forest")
+    tree = element(call.interpreter, forest)
+    if isinstance(tree, Unknown | AnyTree):
+        return AnyTree(Layout(host=True))
+    items = known_items(forest)
+    count = len(items) if items is not None else None
+
+    def stacked(leaf: Value) -> Value:
+        array = as_array(leaf)
+        if call.function_name == "get_metrics":  # of the copies on the devices, the first one
+            array = without(array, 0) if array.shape else Layout(None, array.dtype)
+        return host_array((count, *array.shape) if array.shape is not None else None, array.dtype)
+
+    return map_tree(stacked, tree)

@@ -22,7 +22,7 @@ from shardlint.layouts.values import (
     known_items,
 )
 from shardlint.libraries.flax_boxes import Box, map_boxes, unbox
-from shardlint.libraries.flax_modules import Lift, Module, Scope
+from shardlint.libraries.flax_modules import Lift, Module, Scope, application
 from shardlint.libraries.jax_transforms import without
 from shardlint.libraries.meeting import as_array
 from shardlint.libraries.registry import function
@@ -155,6 +155,26 @@ def variable(call: Call) -> Value:
     if scope.is_sure(call.interpreter) and not isinstance(found, Box) and not scope.sized:
         scope.app.changed.append((scope, collection, name, held))
     return held
+
+
+def _running(call: Call) -> Value:
+    """The Module whose method runs, or the one that is given."""
+    app, given = application(call.interpreter), call.keywords.get("module")
+    if given is not None or app is None or not app.running:
+        return given
+    return app.running[-1][0]
+
+
+@function("flax.linen param_with_axes variable_with_axes")
+def with_axes(call: Call) -> Value:
+    """A parameter or variable of the Module that runs, whose axes are named in a collection of their own."""
+    module = _running(call)
+    if not isinstance(module, Module) or module.scope is None:
+        return Layout() if call.function_name == "param_with_axes" else Instance(None, {"value": Layout()})
+    module.scope.app.made.open = True
+    inner = replace(call, args=(module, *call.args), keywords={})
+    found = param(inner) if call.function_name == "param_with_axes" else variable(inner)
+    return replace(found, mesh=None, spec=None, committed=None) if isinstance(found, Layout) else found
 
 
 @function("flax.linen.Module.make_rng")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from shardlint.layouts.layout import Layout, Shape, Size, count_entries, multiply_size
+from shardlint.layouts.layout import Layout, Shape, Size, count_entries, divide_size, multiply_size
 from shardlint.layouts.values import Call
 from shardlint.model.values import Place
 
@@ -28,6 +28,30 @@ def gathered_shape(call: Call, array: Layout, axes: tuple[str, ...]) -> tuple[Sh
     if not tiled:
         return (*shape[:place], count, *shape[place:]), call.place
     return (*shape[:place], multiply_size(shape[place], count), *shape[place + 1 :]), None
+
+
+def scattered_shape(call: Call, array: Layout, axes: tuple[str, ...]) -> Shape | None:
+    """The shape of what `psum_scatter` or `all_to_all` leaves to each device; None where it is not known."""
+    count, shape, rank = _count_devices(call, axes), array.shape, array.rank
+    tiled = call.get(4, "tiled", False)
+    scatters = call.function_name == "psum_scatter"
+    cut = call.get(2, "scatter_dimension" if scatters else "split_axis", 0 if scatters else None)
+    joined = cut if scatters else call.get(3, "concat_axis", None)
+    grouped = call.keywords.get("axis_index_groups") is not None
+    if shape is None or not rank or grouped or call.open or not isinstance(tiled, bool):
+        return None
+    if not isinstance(cut, int) or not isinstance(joined, int) or not -rank <= cut < rank or not -rank <= joined < rank:
+        return None
+    sizes = list(shape)
+    if not tiled:
+        sizes.pop(cut % rank)
+        if not scatters:
+            sizes.insert(joined % rank, count)
+        return tuple(sizes)
+    sizes[cut % rank] = divide_size(sizes[cut % rank], count)
+    if not scatters:
+        sizes[joined % rank] = multiply_size(sizes[joined % rank], count)
+    return tuple(sizes)
 
 
 def _count_devices(call: Call, axes: tuple[str, ...]) -> Size:

@@ -8,7 +8,7 @@ from math import prod
 
 from shardlint.layouts.layout import Figure, Layout, Symbol
 from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree
-from shardlint.libraries.gathered_shapes import gathered_shape
+from shardlint.libraries.gathered_shapes import gathered_shape, scattered_shape
 from shardlint.libraries.jax_sharding import axis_names
 from shardlint.libraries.mapped_results import check_summed
 from shardlint.libraries.meeting import as_array
@@ -118,6 +118,8 @@ def moved(call: Call) -> Value:
         array = replace(array, shape=array.shape if keeps else None, spec=None, varying=varying, literal=False)
         if axes is None or last in ("pvary", "pcast"):
             return array
+        if last in ("psum_scatter", "all_to_all"):
+            array = replace(array, shape=scattered_shape(call, as_array(leaf), axes))
         if last in ("ppermute", "pshuffle", "all_to_all"):  # what is handed round may come to be equal
             return replace(
                 array, differs=array.differs.difference(axes), exchanged=array.exchanged.union(axes), figure=None
@@ -144,6 +146,18 @@ def _check_cast(call: Call, array: Layout, axes: tuple[str, ...]) -> None:
     run = call.interpreter
     if run.checks_varying and call.get(-1, "to", None) == "varying" and array.varying and array.varying >= set(axes):
         run.violate("cast.varying", call.place, axes=", ".join(axes), array=str(array))
+
+
+@function("jax.lax ragged_all_to_all")
+def exchange_rows(call: Call) -> Value:
+    """Rows that devices hand each other, in an array of the shape of another one."""
+    events, output = call.interpreter.events, as_array(call.get(1, "output"))
+    axes = axis_names(call.get(6, "axis_name", call.keywords.get("axis_name")))
+    if axes is not None:
+        _bound(call, axes)
+    if events is not None:
+        events.is_open = True
+    return replace(_lose_track(output), spec=None)
 
 
 @function("jax.lax axis_index")

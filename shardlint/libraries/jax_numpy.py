@@ -56,17 +56,21 @@ from shardlint.libraries.registry import function
 _BOTH = ("jax.numpy", "numpy")
 UNARY = """abs absolute negative positive exp exp2 expm1 log log2 log10 log1p sqrt square cbrt reciprocal sin cos tan
 sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh sign floor ceil round rint trunc isnan isinf isfinite
-logical_not invert conj conjugate real imag angle nan_to_num deg2rad rad2deg copy"""
+logical_not invert conj conjugate real imag angle nan_to_num deg2rad rad2deg copy sinc radians degrees acos acosh asin
+asinh atan atanh bitwise_not bitwise_invert signbit fabs"""
 BINARY = """add subtract multiply divide true_divide floor_divide remainder mod power float_power maximum minimum
 fmax fmin logaddexp arctan2 hypot equal not_equal less less_equal greater greater_equal logical_and logical_or
-logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift where clip"""
+logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift where clip pow atan2 bitwise_left_shift
+bitwise_right_shift fmod copysign heaviside nextafter logaddexp2 isclose"""
 NN = """relu relu6 sigmoid softplus silu swish tanh gelu elu celu selu leaky_relu soft_sign log_sigmoid hard_tanh
 hard_sigmoid hard_silu hard_swish mish squareplus"""
 LAX = """add sub mul div rem pow max min exp log log1p expm1 tanh sin cos sqrt rsqrt cbrt neg sign abs floor ceil round
-is_finite square logistic erf erfc erf_inv integer_pow select stop_gradient convert_element_type bitwise_and bitwise_or
+is_finite square logistic erf erfc erf_inv integer_pow select select_n clamp stop_gradient convert_element_type
+bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right_arithmetic shift_right_logical eq ne lt le gt ge
+nextafter atan2 complex tan asin acos atan sinh cosh asinh acosh atanh exp2 lgamma digamma reduce_precision
 optimization_barrier"""
-REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin count_nonzero
-median"""
+REDUCTIONS = """sum mean max min prod any all var std nansum nanmean nanmax nanmin nanprod nanvar nanstd amax amin ptp
+argmax argmin nanargmax nanargmin count_nonzero median"""
 
 # Over one element they say nothing.
 _STATISTICS = ("mean", "std", "var", "median")
@@ -79,6 +83,8 @@ _ANY_TYPE = (
     "square",
     "sign",
     "invert",
+    "bitwise_not",
+    "bitwise_invert",
     "copy",
     "conj",
     "relu",
@@ -86,18 +92,19 @@ _ANY_TYPE = (
 )
 _BOOLEANS = frozenset(
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not isnan isinf "
-    "isfinite is_finite any all".split()
+    "isfinite is_finite isclose signbit eq ne lt le gt ge any all".split()
 )
 # Of these the result has the promoted type of the operands; others make floats of integers.
 _KEEPS_INTEGERS = frozenset(
     "add subtract multiply floor_divide remainder mod maximum minimum where clip bitwise_and bitwise_or bitwise_xor "
     "left_shift right_shift sub mul rem max min neg abs sign select stop_gradient integer_pow square "
-    "optimization_barrier fmax fmin power pow div".split()
+    "optimization_barrier fmax fmin power pow div clamp select_n bitwise_left_shift bitwise_right_shift fmod "
+    "shift_left shift_right_arithmetic shift_right_logical bitwise_not reduce_precision".split()
 )
 # Arrays that are made like another one vary as it does since then.
 _VARYING = (0, 7)
 # They compare with counted numbers, which are in device memory.
-_COUNTING = ("argmax", "argmin", "count_nonzero")
+_COUNTING = ("argmax", "argmin", "nanargmax", "nanargmin", "count_nonzero")
 
 
 def dtype_of(value: Value) -> str | None:
@@ -124,6 +131,8 @@ def elementwise(call: Call) -> Value:
     last = call.function_name
     if last in _BOOLEANS:
         found = replace(found, dtype="bool")
+    elif last == "complex":
+        found = replace(found, dtype="complex64" if found.dtype == "float32" else None)
     elif last not in _KEEPS_INTEGERS and "float" not in (found.dtype or ""):
         found = replace(found, dtype=None)
     return of_module(call, found)
@@ -250,7 +259,7 @@ def check_whole_along(call: Call, array: Layout, place: int) -> None:
 
 @function(
     *(f"{module} cumsum cumprod sort argsort flip roll" for module in _BOTH),
-    "jax.lax cumsum cumprod cummax sort",
+    "jax.lax cumsum cumprod cummax cummin cumlogsumexp sort",
 )
 def along(call: Call) -> Value:
     """An operation along one dimension that keeps the shape. Over Explicit axes that dimension has to be whole."""
@@ -665,12 +674,13 @@ def concatenate(call: Call) -> Value:
         return of_module(call, base.shaped(None))
     place = axis % len(first)
     parts = [one[place] for one in shapes if one is not None]
-    total = _sum(parts)
+    total = add_sizes(parts)
     shape = (*first[:place], total, *first[place + 1 :])
     return of_module(call, base.shaped(shape, _agreed(call, arrays, base)))
 
 
-def _sum(sizes: list[Size]) -> Size:
+def add_sizes(sizes: list[Size]) -> Size:
+    """The sum of sizes; None where one is not known."""
     known = [one for one in sizes if isinstance(one, int)]
     return sum(known) if len(known) == len(sizes) else None
 
@@ -713,20 +723,21 @@ def stack(call: Call) -> Value:
 # constructors
 
 
-@function(*(f"{module} zeros ones empty full" for module in _BOTH), "jax.lax full")
+@function(*(f"{module} zeros ones empty full" for module in _BOTH), "jax.lax full empty")
 def constructed(call: Call) -> Value:
     """An array of one number, of the shape given."""
     shape = sizes_of(call.get(0, "shape"))
     position = 2 if call.name.endswith("full") else 1
     dtype = dtype_of(call.get(position, "dtype", None)) if call.has(position, "dtype") else "float32"
-    found = _fresh(call, shape, dtype)
+    found = make_array(call, shape, dtype)
     rows = Figure("repeated", frozenset(), call.place)
     weak = call.name.endswith(".full") and not call.has(position, "dtype")
     of_number = isinstance(call.get(1, "fill_value", None), int | float)
     return replace(found, built="filled" if found.built else None, figure=rows, weak=weak and (of_number or None))
 
 
-def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
+def make_array(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
+    """An array that is made of no other: of numpy on the host, else where the call says."""
     if call.name.startswith("numpy."):
         return host_array(shape, dtype)
     found = fresh(call, shape, dtype)
@@ -754,7 +765,7 @@ def like(call: Call) -> Value:
     """An array of the shape of another one; over Explicit axes also of its spec, and varying as it does."""
     array = call.get(0, "a")
     if not isinstance(array, Layout):
-        made = _fresh(call, as_array(array).shape, None)
+        made = make_array(call, as_array(array).shape, None)
         known = isinstance(array, int | float | tuple | ListValue)
         return made if known else replace(made, mesh=None, spec=None, committed=None, varying=None)
     dtype = (
@@ -816,7 +827,7 @@ def ranged(call: Call) -> Value:
         shape = sizes_of(call.get(1, "size"))
     elif last == "broadcasted_iota":
         shape = sizes_of(call.get(1, "shape"))
-    return _fresh(
+    return make_array(
         call,
         shape,
         "int32"
@@ -864,7 +875,8 @@ def from_data(call: Call) -> Value:
     return replace(made, mesh=None, spec=None, committed=made.committed and None)
 
 
-for _dtype in "float32 float16 bfloat16 int32 int8 uint8 uint32 float64 int64 bool_".split():
+for _dtype in """float32 float16 bfloat16 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64
+bool_""".split():
 
     @function(f"jax.numpy.{_dtype}", f"numpy.{_dtype}")
     def scalar(call: Call, dtype: str = _dtype.rstrip("_")) -> Value:

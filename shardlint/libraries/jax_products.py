@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Layout, Shape, multiply_size
 from shardlint.layouts.values import Call, Unknown, Value, known_items
-from shardlint.libraries.jax_numpy import contract, of_module, ravel, reduce
-from shardlint.libraries.meeting import NO_AXES, as_array, broadcast, meet
+from shardlint.libraries.jax_numpy import check_whole_along, contract, of_module, ravel, reduce
+from shardlint.libraries.meeting import NO_AXES, as_array, broadcast, computed, meet, spec_entry
 from shardlint.libraries.registry import function
 
 _BOTH = ("jax.numpy", "numpy")
@@ -123,17 +123,27 @@ def outer(call: Call) -> Value:
     return of_module(call, found.shaped(shape, (NO_AXES,) * len(shape) if whole else None))
 
 
-@function("jax.numpy.linalg norm")
+@function("jax.numpy.linalg norm", "numpy.linalg norm")
 def norm(call: Call) -> Value:
-    """A norm over one dimension, or over all of them."""
-    axis, order = call.get(2, "axis", None), call.get(1, "ord", None)
-    if not isinstance(axis, int | None) or order is not None:
-        return _unknown(call, (as_array(call.get(0, "x")),))
-    keep = call.get(3, "keepdims", False)
-    return reduce(replace(call, name="jax.numpy.sum", args=(call.get(0, "x"), axis), keywords={"keepdims": keep}))
+    """A norm over one dimension, over two, or over all of them."""
+    array, axis, order = as_array(call.get(0, "x")), call.get(2, "axis", None), call.get(1, "ord", None)
+    home, keep = call.name.partition(".linalg")[0], call.get(3, "keepdims", False)
+    total = replace(call, name=f"{home}.sum", args=(call.get(0, "x"), axis), keywords={"keepdims": keep})
+    if isinstance(axis, int | None) and order is None:
+        return reduce(total)
+    found = as_array(reduce(replace(total, args=(array.shaped(array.shape), axis))))  # its spec depends on `ord`
+    return of_module(call, computed(call, [array], found.shape, found.dtype))
 
 
-@function("jax.numpy.linalg solve inv")
+def check_matrix(call: Call, matrix: Layout) -> None:
+    """Record a matrix that is split over Explicit axes: a batch of them may be."""
+    for place in range(max((matrix.rank or 0) - 2, 0), matrix.rank or 0):
+        if matrix.explicit and spec_entry(matrix, place):
+            check_whole_along(call, matrix, place)
+            break
+
+
+@function("jax.numpy.linalg solve inv", "numpy.linalg solve inv")
 def solved(call: Call) -> Value:
     """The inverse of a matrix, or of it by another one; over Explicit axes the matrix is whole."""
     matrix = as_array(call.get(0, "a"))
@@ -141,13 +151,10 @@ def solved(call: Call) -> Value:
     if isinstance(call.get(0, "a"), Unknown):
         return Layout()
     base = meet(call, [matrix, other])
-    for place in range((matrix.rank or 0) - 2, matrix.rank or 0):
-        if matrix.explicit and (axes := (matrix.spec or ())[place : place + 1]) and axes[0]:
-            operation, split = call.function_name, "/".join(axes[0])
-            call.interpreter.violate("along.split", call.place, array=str(matrix), axes=split, operation=operation)
-            break
+    check_matrix(call, matrix)
     specs = [one.typed_spec for one in (matrix, other) if one.explicit]
     whole = all(spec is not None and not any(spec) for spec in specs)
     if base.explicit and not whole:
         base = replace(base, mesh=None)
-    return base.shaped(other.shape, (NO_AXES,) * len(other.shape) if whole and other.shape is not None else None)
+    spec = (NO_AXES,) * len(other.shape) if whole and other.shape is not None else None
+    return of_module(call, base.shaped(other.shape, spec))

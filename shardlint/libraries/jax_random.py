@@ -8,7 +8,7 @@ from functools import partial
 from shardlint.layouts.layout import RAW_KEY, Layout, Shape
 from shardlint.layouts.values import AnyTree, Call, Unknown, Value
 from shardlint.libraries.draws import check_drawn_for, note_draw
-from shardlint.libraries.jax_numpy import _fresh, dtype_of, sizes_of
+from shardlint.libraries.jax_numpy import dtype_of, make_array, sizes_of
 from shardlint.libraries.meeting import (
     as_array,
     broadcast_shapes,
@@ -32,7 +32,7 @@ _DTYPES = {"randint": "int32", "poisson": "int32", "rademacher": "int32", "bits"
 def key(call: Call) -> Value:
     """A key."""
     typed = not call.name.endswith("PRNGKey")
-    return replace(_fresh(call, () if typed else (2,), None), dtype="key" if typed else RAW_KEY)
+    return replace(make_array(call, () if typed else (2,), None), dtype="key" if typed else RAW_KEY)
 
 
 @function("jax.random fold_in clone")
@@ -63,10 +63,10 @@ def _drawn(position: int, call: Call) -> Value:
         given = _shape_of_parameters(call, base, position)
     draw = note_draw(call, base, given)
     if isinstance(given, Unknown):
-        return replace(_fresh(call, None, None).varying_like(base), drawn=draw)
+        return replace(make_array(call, None, None).varying_like(base), drawn=draw)
     dtype = call.keywords.get("dtype")
     default = _DTYPES.get(call.function_name, "float32")
-    found = _fresh(call, _with_matrices(call, sizes_of(given)), default if dtype is None else dtype_of(dtype))
+    found = make_array(call, _with_matrices(call, sizes_of(given)), default if dtype is None else dtype_of(dtype))
     return replace(found.varying_like(base), drawn=draw)
 
 
@@ -108,7 +108,7 @@ def shuffled(call: Call) -> Value:
     axis = call.keywords.get("axis", 0)
     if isinstance(given, int) or array.rank is None or axis != 0 or (one and shape != ()):
         numbers = (given,) if isinstance(given, int) and not one else None
-        return replace(_fresh(call, numbers, None), varying=_varies(call))
+        return replace(make_array(call, numbers, None), varying=_varies(call))
     found = replace(meet(call, [array, key]), dtype=array.dtype, varying=_varies(call))
     spec = array.typed_spec
     if array.explicit and array.rank == 1 and not is_recent(call):

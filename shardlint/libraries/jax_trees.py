@@ -30,7 +30,7 @@ class Structure(Instance):
     tree: Value = None
 
 
-@function("jax.tree map", "jax.tree_util tree_map")
+@function("jax.tree map", "jax.tree_util tree_map", "jax tree_multimap", "jax.tree_util tree_multimap")
 def tree_map(call: Call) -> Value:
     """A function applied to each leaf."""
     if len(call.args) < 2 or call.open:
@@ -109,25 +109,25 @@ def _filled(tree: Value, values: Iterator[Value]) -> Value:
     return rebuilt(tree, [found[key] for key, _ in children(tree) or ()])
 
 
-@function("jax.tree leaves", "jax.tree_util tree_leaves")
+@function("jax.tree leaves", "jax.tree_util tree_leaves", "jax tree_leaves")
 def tree_leaves(call: Call) -> Value:
     """The leaves of a tree."""
     return ListValue(ordered_leaves(call.args[0])) if _has_known_leaves(call) else AnyTree(Unknown())
 
 
-@function("jax.tree flatten", "jax.tree_util tree_flatten")
+@function("jax.tree flatten", "jax.tree_util tree_flatten", "jax tree_flatten")
 def tree_flatten(call: Call) -> Value:
     """The leaves of a tree, and its structure."""
     return (tree_leaves(call), tree_structure(call))
 
 
-@function("jax.tree structure", "jax.tree_util tree_structure")
+@function("jax.tree structure", "jax.tree_util tree_structure", "jax tree_structure")
 def tree_structure(call: Call) -> Value:
     """The structure of a tree."""
     return Structure(None, tree=call.args[0]) if _has_known_leaves(call) else Unknown("a structure")
 
 
-@function("jax.tree unflatten", "jax.tree_util tree_unflatten")
+@function("jax.tree unflatten", "jax.tree_util tree_unflatten", "jax tree_unflatten")
 def tree_unflatten(call: Call) -> Value:
     """A tree of a structure, with other leaves."""
     structure, given = call.get(0, "treedef"), known_items(call.get(1, "leaves"))
@@ -148,7 +148,7 @@ def with_paths(call: Call) -> Value:
     return (found, tree_structure(call)) if "flatten" in call.function_name else found
 
 
-@function("jax.tree reduce", "jax.tree_util tree_reduce")
+@function("jax.tree reduce", "jax.tree_util tree_reduce", "jax tree_reduce")
 def tree_reduce(call: Call) -> Value:
     """A function of two values, applied to one leaf after the other."""
     tree, start = call.get(1, "tree"), call.get(2, "initializer", None)
@@ -164,7 +164,15 @@ def tree_reduce(call: Call) -> Value:
     return found
 
 
-@function("flax.traverse_util.flatten_dict")
+@function("jax.tree all", "jax.tree_util tree_all", "jax tree_all")
+def tree_all(call: Call) -> Value:
+    """Whether all leaves are true."""
+    tree = call.get(0, "tree")
+    found = [truth_of(one) for one in ordered_leaves(tree)] if _is_known(tree) else [None]
+    return Unknown("a truth") if None in found else all(found)
+
+
+@function("flax.traverse_util.flatten_dict", "flax.nnx.traversals.flatten_mapping")
 def flatten_dict(call: Call) -> Value:
     """A dict of the leaves of nested dicts, by their paths."""
     tree, separator = call.get(0, "xs"), call.get(-1, "sep", None)
@@ -186,7 +194,7 @@ def _entries(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value
         yield from _entries(part, (*path, key))
 
 
-@function("flax.traverse_util.unflatten_dict")
+@function("flax.traverse_util.unflatten_dict", "flax.nnx.traversals.unflatten_mapping")
 def unflatten_dict(call: Call) -> Value:
     """Nested dicts of a dict whose keys are paths."""
     flat, separator = call.get(0, "xs"), call.get(-1, "sep", None)
@@ -226,3 +234,29 @@ def _shown(part: Value) -> str:
     if "name" in values:
         return f".{values['name']}"
     return f"[{values.get('key', values.get('idx'))!r}]"
+
+
+@function("flax.traverse_util.path_aware_map")
+def path_aware_map(call: Call) -> Value:
+    """A function of the path and the leaf, applied to each leaf of nested dicts."""
+    given, tree = call.get(0, "f"), call.get(1, "nested_dict")
+    if not isinstance(tree, DictValue) or tree.open:
+        return AnyTree(Unknown())
+
+    def walk(part: Value, path: tuple[Value, ...]) -> Value:
+        if isinstance(part, DictValue) and part.entries:
+            return rebuilt(part, [walk(one, (*path, key)) for key, one in part.entries.items()])
+        return call.interpreter.call(given, (path, part), {}, call.place)
+
+    return walk(tree, ())
+
+
+@function("flax.core pop", "flax.core.frozen_dict pop")
+def popped(call: Call) -> Value:
+    """A dict without an entry, and that entry."""
+    tree, key = call.get(0, "x"), call.get(1, "key")
+    if not isinstance(tree, DictValue) or not isinstance(key, str):
+        return (AnyTree(Unknown()), AnyTree(Unknown()))
+    rest = DictValue({name: one for name, one in tree.entries.items() if name != key}, tree.open)
+    default = call.args[2] if len(call.args) > 2 else Unknown("an entry")
+    return (rest, tree.entries.get(key, Unknown("an entry") if tree.open else default))

@@ -53,10 +53,11 @@ def as_array(value: Value) -> Layout:
     return Layout()
 
 
-def meet(call: Call, operands: Sequence[Layout]) -> Layout:
+def meet(call: Call, operands: Sequence[Layout], in_one_memory: bool = True) -> Layout:
     """What the result of an operation has of its operands but for shape and spec; records what cannot meet."""
     arrays = [one for one in operands if not one.literal]
-    check_memory(call, arrays)
+    if in_one_memory:
+        check_memory(call, arrays)
     if call.interpreter.manual is not None and _is_closed_over(call, arrays):
         operands = [replace(one, mesh=None, spec=None, committed=None) for one in operands]
     check_devices(call, arrays)
@@ -431,3 +432,21 @@ def explicit_spec(array: Layout) -> Spec | None:
     if array.shape is None:
         return None
     return (NO_AXES,) * len(array.shape) if is_whole(array) else array.spec
+
+
+def computed(call: Call, arrays: Sequence[Layout], shape: Shape | None, dtype: str | None = None) -> Layout:
+    """What is computed of arrays in another way than entry by entry: of a shape and a type.
+
+    Over Explicit axes its spec is known where all arrays are whole. Where numbers are counted, which are in device
+    memory, it is not known in which memory the result is.
+    """
+    base = meet(call, arrays, in_one_memory=False)
+    if base.figure is not None and base.figure.kind == "term":
+        base = replace(base, figure=None)
+    specs = [explicit_spec(one) for one in arrays]
+    whole = base.explicit and all(spec is not None and not any(spec) and None not in spec for spec in specs)
+    base = replace(
+        base, dtype=dtype, memory=base.memory if base.memory == "device" else None,
+        mesh=base.mesh if whole or not base.explicit else None,
+    )  # fmt: skip
+    return base.shaped(shape, (NO_AXES,) * len(shape) if whole and shape is not None else None)

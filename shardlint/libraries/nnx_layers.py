@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from typing import cast
 
 from shardlint.layouts.layout import Layout, Symbol
-from shardlint.layouts.values import Call, DictValue, Instance, Library, Unknown, Value, known_items
+from shardlint.layouts.values import Call, DictValue, Instance, Library, Unknown, Value, known_items, operand
 from shardlint.libraries import flax_layers, flax_modules
 from shardlint.libraries.jax_numpy import size_of
 from shardlint.libraries.meeting import as_array, fresh
@@ -102,9 +102,26 @@ def _general(call: Call, layer: Object) -> Value:
     return Layout((*x.shape[: len(x.shape) - len(axes)], *sizes))
 
 
-def _opaque(call: Call, layer: Object) -> Value:
-    """What is not followed."""
-    return Layout()
+def _einsum(call: Call, layer: Object) -> Value:
+    """An Einstein summation with the kernel, and the bias added to it."""
+    run, given = call.interpreter, call.get(1, "einsum_str", None)
+    text = layer.setting("einsum_str", Unknown("a text")) if given is None else given
+    kernel, bias = (operand(layer.setting(name, None)) for name in ("kernel", "bias"))
+    found = run.call(Library("jax.numpy.einsum"), (text, call.get(0, "inputs"), kernel), {}, call.place)
+    return found if bias is None else run.call(Library("jax.numpy.add"), (found, bias), {}, call.place)
+
+
+def _transposed_kernel(layer: Object) -> tuple[Value, ...] | None:
+    """The window, then the features that come in and those that go out, or the other way round."""
+    sizes, turned = _sizes("kernel_size")(layer), layer.setting("transpose_kernel", False)
+    if sizes is None or not isinstance(turned, bool):
+        return None
+    features = [layer.setting(name, Unknown("a size")) for name in ("in_features", "out_features")]
+    return (*sizes, *(reversed(features) if turned else features))
+
+
+def _conv_transpose(call: Call, layer: Object) -> Value:
+    return flax_layers.conv_transpose(call, cast("flax_modules.Module", _featured(layer)))
 
 
 def _batch_norm(call: Call, layer: Object) -> Value:
@@ -148,8 +165,12 @@ LAYERS = {
     "Conv": Layer(
         "in_features out_features kernel_size strides", _conv, {"kernel": _convolution, "bias": _sizes("out_features")}
     ),
+    "ConvTranspose": Layer(
+        "in_features out_features kernel_size strides", _conv_transpose,
+        {"kernel": _transposed_kernel, "bias": _sizes("out_features")},
+    ),
     "Einsum": Layer(
-        "einsum_str kernel_shape bias_shape", _opaque, {"kernel": _sizes("kernel_shape"), "bias": _sizes("bias_shape")},
+        "einsum_str kernel_shape bias_shape", _einsum, {"kernel": _sizes("kernel_shape"), "bias": _sizes("bias_shape")},
         {"bias_shape": None},
     ),
     "LayerNorm": Layer("num_features", _linen(flax_layers.layer_norm), {"scale": _FEATURES, "bias": _FEATURES}),

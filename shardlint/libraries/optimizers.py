@@ -22,7 +22,7 @@ from shardlint.layouts.values import (
     leaves,
     map_tree,
 )
-from shardlint.libraries.meeting import as_array, broadcast, common, fresh, meet, spec_entry
+from shardlint.libraries.meeting import as_array, broadcast, common, fresh
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -39,6 +39,7 @@ _FIELDS = {
     "ema": "count ema",
     "clip clip_by_global_norm clip_by_block_rms adaptive_grad_clip add_decayed_weights centralize identity scale": "",
     "scale_by_learning_rate scale_by_trust_ratio scale_by_sign set_to_zero keep_params_nonnegative": "",
+    "scale_by_param_block_rms scale_by_param_block_norm": "",
 }
 _SCALARS = ("count",)
 # What optimizers are chains of; "rate" keeps a count where the learning rate is a schedule.
@@ -60,7 +61,7 @@ _CHAINS = {
 Init = Callable[[Call, Value], Value]
 
 
-def _fresh_like(call: Call, params: Value) -> Value:
+def zeros_like_tree(call: Call, params: Value) -> Value:
     """Zeros that are made like the parameters."""
     from shardlint.libraries.jax_numpy import like
 
@@ -73,42 +74,45 @@ def _fresh_like(call: Call, params: Value) -> Value:
     return map_tree(zeros, params)
 
 
-def _counter(call: Call) -> Layout:
+def make_counter(call: Call) -> Layout:
+    """A count of steps."""
     return replace(fresh(call, (), "int32"), committed=None if call.interpreter.mesh is not None else False)
 
 
 def _fields(names: str, call: Call, params: Value) -> Value:
-    return Instance(
-        None, {name: _counter(call) if name in _SCALARS else _fresh_like(call, params) for name in names.split()}
-    )
+    made = {
+        name: make_counter(call) if name in _SCALARS else zeros_like_tree(call, params) for name in names.split()
+    }
+    return Instance(None, made)
 
 
-_PIECES: dict[str, Init] = {
+STATES: dict[str, Init] = {
     name: partial(_fields, fields) for names, fields in _FIELDS.items() for name in names.split()
 }
 
 
-def _rate(rate: Value) -> Init:
+def state_of_rate(rate: Value) -> Init:
     """The state of a learning rate: a count for a schedule, nothing for a number."""
     if isinstance(rate, int | float | Layout):
-        return _PIECES["scale"]
+        return STATES["scale"]
     if isinstance(rate, FunctionValue | Native):
-        return _PIECES["scale_by_schedule"]
+        return STATES["scale_by_schedule"]
     return lambda call, params: Unknown("the state of a learning rate")
 
 
 def _chain(names: str, call: Call) -> Value:
     """An optimizer by the transforms that it is made of."""
-    pieces = dict(_PIECES)
+    pieces = dict(STATES)
     momentum = call.get(1, "momentum", None)
-    pieces["momentum"] = _PIECES["identity" if momentum is None else "trace"]
+    pieces["momentum"] = STATES["identity" if momentum is None else "trace"]
     if isinstance(momentum, Unknown):
         pieces["momentum"] = lambda again, params: Unknown("momentum")
-    pieces["rate"] = _rate(call.get(0, "learning_rate"))
-    return _transform(lambda again, params: tuple(pieces[name](again, params) for name in names.split()))
+    pieces["rate"] = state_of_rate(call.get(0, "learning_rate"))
+    return make_transformation(lambda again, params: tuple(pieces[name](again, params) for name in names.split()))
 
 
-def _transform(init: Init) -> Value:
+def make_transformation(init: Init) -> Value:
+    """A transformation with what makes its state; its updates are like those that it is given."""
     def begin(call: Call) -> Value:
         params = call.get(0, "params")
         return AnyTree(Unknown()) if isinstance(params, Unknown) else init(call, params)
@@ -146,17 +150,18 @@ def _moments(state: Value) -> Iterator[Value]:
 
 for _names, _pieces in _CHAINS.items():
     function(f"optax {_names}")(partial(_chain, _pieces))
-for _name, _piece in _PIECES.items():
-    function(f"optax.{_name}")(lambda call, piece=_piece: _transform(piece))  # type: ignore[misc]
+for _name, _piece in STATES.items():
+    function(f"optax.{_name}")(lambda call, piece=_piece: make_transformation(piece))  # type: ignore[misc]
 
 
-def _inits(values: tuple[Value, ...]) -> list[Value] | None:
+def find_inits(values: tuple[Value, ...]) -> list[Value] | None:
     """The `init` functions of transforms; None where one is not known."""
     found = [one.attributes.get("init", MISSING) if isinstance(one, Instance) else MISSING for one in values]
     return None if MISSING in found else found
 
 
-def _begin(call: Call, inits: list[Value], params: Value) -> tuple[Value, ...]:
+def begin_states(call: Call, inits: list[Value], params: Value) -> tuple[Value, ...]:
+    """The states that some `init` functions make."""
     return tuple(call.interpreter.call(one, (params,), {}, call.place) for one in inits)
 
 
@@ -164,32 +169,32 @@ def _begin(call: Call, inits: list[Value], params: Value) -> tuple[Value, ...]:
 def chain(call: Call) -> Value:
     """Transforms one after the other: the state is a tuple of theirs."""
     given = (known_items(call.args[0]) if len(call.args) == 1 else None) or call.args
-    inits = None if call.open or call.function_name == "named_chain" else _inits(given)
+    inits = None if call.open or call.function_name == "named_chain" else find_inits(given)
     if inits is None:
-        return _transform(lambda again, params: AnyTree(Unknown()))
-    return _transform(lambda again, params: _begin(again, inits, params))
+        return make_transformation(lambda again, params: AnyTree(Unknown()))
+    return make_transformation(lambda again, params: begin_states(again, inits, params))
 
 
 @function("optax MultiSteps")
 def accumulate(call: Call) -> Value:
     """Gradients that are added up over several steps, like the parameters."""
-    inits = _inits((call.get(0, "opt"),))
+    inits = find_inits((call.get(0, "opt"),))
 
     def init(again: Call, params: Value) -> Value:
-        inner = _begin(again, inits, params)[0] if inits is not None else Unknown("the inner state")
-        added = _fresh_like(again, params)
+        inner = begin_states(again, inits, params)[0] if inits is not None else Unknown("the inner state")
+        added = zeros_like_tree(again, params)
         return Instance(
             None,
             {
-                "mini_step": _counter(again),
-                "gradient_step": _counter(again),
+                "mini_step": make_counter(again),
+                "gradient_step": make_counter(again),
                 "inner_opt_state": inner,
                 "acc_grads": added,
                 "skip_state": (),
             },
         )
 
-    return _transform(init)
+    return make_transformation(init)
 
 
 _SCHEDULES = """constant_schedule linear_schedule polynomial_schedule exponential_decay cosine_decay_schedule
@@ -197,29 +202,10 @@ warmup_cosine_decay_schedule warmup_exponential_decay_schedule warmup_constant_s
 piecewise_interpolate_schedule linear_onecycle_schedule cosine_onecycle_schedule sgdr_schedule join_schedules"""
 
 
-@function(f"optax {_SCHEDULES}")
+@function(f"optax {_SCHEDULES}", f"optax.schedules {_SCHEDULES}")
 def schedule(call: Call) -> Value:
     """A number for each step."""
     return Native("schedule", lambda again: Layout((), "float32"))
-
-
-@function("optax global_norm", "optax.tree_utils tree_l2_norm tree_norm", "optax.tree norm")
-def norm(call: Call) -> Value:
-    """One number of a tree."""
-    return Layout((), "float32")
-
-
-@function("optax.tree_utils tree_zeros_like tree_ones_like", "optax.tree zeros_like ones_like")
-def tree_like(call: Call) -> Value:
-    """A tree that is made like another one."""
-    tree = call.get(0, "tree")
-    return AnyTree(Unknown()) if isinstance(tree, Unknown) else _fresh_like(call, tree)
-
-
-@function("optax ScaleByAdamState ScaleByLionState TraceState EmptyState ScaleByScheduleState")
-def state(call: Call) -> Value:
-    """A state as a program writes it."""
-    return Instance(None, dict(call.keywords), open=bool(call.args))
 
 
 @function("optax.apply_updates", "equinox.apply_updates")
@@ -302,6 +288,12 @@ def create(call: Call) -> Value:
     return TrainState(made_of, attributes, region=call.interpreter.region)
 
 
+@function(_TRAIN_STATE)
+def train_state(call: Call) -> Value:
+    """A state of the parts given."""
+    return TrainState(None, dict(call.keywords), call.open or bool(call.args), region=call.interpreter.region)
+
+
 @function(f"{_TRAIN_STATE}.apply_gradients")
 def apply_gradients(call: Call) -> Value:
     """The state after one step: parameters and optimizer state are like before."""
@@ -318,28 +310,3 @@ def apply_gradients(call: Call) -> Value:
         call.interpreter.call(tx.attributes["update"], given, {}, call.place)
     others = {name: value for name, value in call.keywords.items() if name != "grads"}
     return state.with_parts({**state.attributes, **others, "step": Layout((), "int32")})
-
-
-@function(
-    "optax l2_loss squared_error softmax_cross_entropy sigmoid_binary_cross_entropy",
-    "optax softmax_cross_entropy_with_integer_labels",
-)
-def loss(call: Call) -> Value:
-    """One number for each example, or for each entry."""
-    logits, labels = as_array(call.get(0, "logits")), as_array(call.get(1, "labels", 0))
-    last = call.function_name
-    if last in ("l2_loss", "squared_error"):
-        logits, labels = as_array(call.get(0, "predictions")), as_array(call.get(1, "targets", 0))
-    if not last.endswith("labels"):
-        found = broadcast(call, (logits, labels))
-    else:
-        found = meet(call, [logits, labels]).shaped(logits.shape, logits.typed_spec)
-        if logits.explicit and logits.shape and (axes := spec_entry(logits, -1)):
-            call.interpreter.violate("index.split", call.place, array=str(logits), axes="/".join(axes))
-            found = replace(found, mesh=None, spec=None)
-    found = replace(found, dtype=logits.dtype)
-    if call.interpreter.axes:
-        found = replace(found.varying_like(common([logits, labels])), figure=None)
-    if "softmax" not in last or not found.shape:
-        return found
-    return found.shaped(found.shape[:-1], found.typed_spec[:-1] if found.typed_spec is not None else None)

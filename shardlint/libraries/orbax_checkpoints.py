@@ -12,7 +12,21 @@ from dataclasses import replace
 from functools import partial
 
 from shardlint.layouts.layout import Layout
-from shardlint.layouts.values import MISSING, AnyTree, Call, Instance, Native, Unknown, Value, map_tree
+from shardlint.layouts.values import (
+    MISSING,
+    AnyTree,
+    Call,
+    Instance,
+    Native,
+    Sharding,
+    State,
+    Unknown,
+    Value,
+    map_spread,
+    map_tree,
+)
+from shardlint.libraries.jax_numpy import dtype_of, sizes_of
+from shardlint.libraries.jax_sharding import placed
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -42,7 +56,58 @@ class Checkpointer(Instance):
 def request(call: Call) -> Value:
     """What a checkpoint is restored to."""
     exact = call.function_name == "StandardRestore"
-    return Request(None, target=call.get(0, "item", None), exact=exact)
+    target, placements = call.get(0, "item", None), call.get(1, "restore_args", None)
+    if not exact and placements is not None:
+        return Request(None, target=_with_shapes(placements, target))
+    return Request(None, target=target, exact=exact)
+
+
+def _with_shapes(placements: Value, target: Value) -> Value:
+    """Arrays as `restore_args` place them, with the shapes of a target where these say none."""
+    if isinstance(placements, Unknown):
+        return placements
+
+    def fill(_: str, leaf: Value, like: Value) -> Value:
+        if not isinstance(leaf, Layout) or not isinstance(like, Layout):
+            return leaf
+        filled = replace(leaf, shape=leaf.shape or like.shape, dtype=leaf.dtype or like.dtype)
+        return filled if leaf.shape is not None or leaf.mesh is None else replace(filled, spec=None)
+
+    return map_spread(fill, Unknown() if target is None else target, placements)
+
+
+@function("orbax.checkpoint.checkpoint_utils construct_restore_args")
+def restore_args(call: Call) -> Value:
+    """What places each array of a tree: the sharding given for it, or its own."""
+    tree, shardings = call.get(0, "target"), call.get(1, "sharding_tree", None)
+    if isinstance(tree, Unknown) or shardings is None:
+        return tree
+
+    def place(path: str, leaf: Value, target: Value) -> Value:
+        return placed(call, leaf, target, call.place, path) if isinstance(leaf, Layout) else leaf
+
+    return map_spread(place, shardings, tree)
+
+
+@function(*(f"{home} ArrayRestoreArgs RestoreArgs" for home in ("orbax.checkpoint", "orbax.checkpoint.type_handlers")))
+def restore_argument(call: Call) -> Value:
+    """The same for one array."""
+    shape, dtype = call.keywords.get("global_shape"), call.keywords.get("dtype")
+    array = Layout(sizes_of(shape) if shape is not None else None, dtype_of(dtype) if dtype is not None else None)
+    target = call.keywords.get("sharding")
+    return placed(call, array, target, call.place) if isinstance(target, Sharding) else array
+
+
+@function("orbax.checkpoint.args StandardSave PyTreeSave ArraySave", "orbax.checkpoint SaveArgs")
+def to_save(call: Call) -> Value:
+    """What is saved."""
+    return Instance(None, {"item": call.get(0, "item", None)})
+
+
+@function("orbax.checkpoint.args.Composite")
+def composite(call: Call) -> Value:
+    """Several items by their names."""
+    return State(dict(call.keywords), call.open)
 
 
 @function(
@@ -58,9 +123,16 @@ def _restore(owner: Checkpointer, call: Call) -> Value:
     given = call.get(-1, "args", None)
     if isinstance(given, Request):
         return _restored(given.target, given.exact, call.place.line)
+    if isinstance(given, State) and not given.open:
+        asked = {name: one for name, one in given.entries.items() if isinstance(one, Request)}
+        line = call.place.line
+        return State({name: _restored(one.target, one.exact, line) for name, one in asked.items()}, True)
     if given is not None or call.open:
         return AnyTree(Unknown())
     target = call.get(1, "target", call.get(-1, "item", call.get(-1, "items", None)))
+    placements = call.keywords.get("restore_args")
+    if placements is not None:
+        return _restored(_with_shapes(placements, target), True, call.place.line)
     return _restored(target, owner.exact, call.place.line)
 
 

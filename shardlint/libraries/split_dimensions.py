@@ -20,8 +20,7 @@ from shardlint.layouts.pieces import (
 )
 from shardlint.layouts.values import Call, Unknown, Value, known_items
 from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import function, marking
-from shardlint.libraries.unseen import compute
+from shardlint.libraries.registry import marking
 from shardlint.model.values import Place
 
 _BOTH = ("jax.numpy", "numpy")
@@ -119,9 +118,6 @@ def mark_moved(call: Call, found: Value) -> Value:
         elif places == 0 and last == "roll" and isinstance(steps, int):
             _doubt_shift(call, array.pieces[0], "on" if steps > 0 else "back")
     return found if last == "diff" else _with_pieces(found, array.pieces)
-
-
-function(_CONVOLUTIONS)(compute)
 
 
 @marking(_CONVOLUTIONS, "jax.numpy.convolve")

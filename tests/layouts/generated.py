@@ -18,9 +18,13 @@ from dataclasses import dataclass
 
 import jax
 import jax.ad_checkpoint
+import jax.experimental.multihost_utils
 import jax.experimental.pjit
 import jax.flatten_util
+import jax.image
 import jax.numpy as jnp
+import jax.ops
+import jax.scipy.linalg
 import jax.scipy.special
 import numpy as np
 import optax
@@ -52,7 +56,7 @@ _SPECS = ("P()", 'P("a")', 'P("b")', 'P(None, "b")', 'P("a", "b")', 'P("b", "a")
 # What shard_map's body says beside expressions; `x` is an array of the body, `n` an axis.
 _COLLECTIVES = ("jax.lax.psum({x}, {n})", "jax.lax.pmean({x}, {n})", "jax.lax.pmax({x}, {n})", "jax.lax.pmin({x}, {n})",
                 "{x} * jax.lax.axis_index({n})", "{x} / jax.lax.psum(1, {n})", "jax.lax.ppermute({x}, {n}, [(0, 1), (1, 0)])",
-                "jax.lax.all_gather({x}, {n}, tiled=True)", "jax.lax.all_gather({x}, {n})", "{x} / jax.lax.axis_size({n})",
+                "jax.lax.all_gather({x}, {n}, tiled=True)", "jax.lax.all_gather({x}, {n})", "{x} / jax.lax.axis_size({n})", "jax.lax.psum_scatter(jax.lax.all_gather({x}, {n}), {n})",
                 "jax.lax.psum_scatter({x}, {n}, tiled=True)", "jax.lax.all_to_all({x}, {n}, 0, 0, tiled=True)",
                 "jax.lax.pshuffle({x}, {n}, list(reversed(range(jax.lax.psum(1, {n})))))", "jax.lax.pcast({x}, {n}, to='varying')", "jax.lax.pvary({x}, {n})",
                 "jax.lax.psum({x}.sum(axis=0), {n})", "jax.lax.scan(lambda c, r: (c + r, None), jnp.zeros({x}.shape[1:]), {x})[0]",

@@ -65,6 +65,10 @@ def _layer(chance: Chance, blocks: list[str], nested: bool = True) -> str:
     options += [
         f"nn.Conv({size}, (3,))",
         f"nn.DenseGeneral({size})",
+        f"nn.ConvTranspose({size}, (3,), strides=(2,))",
+        f"nn.Conv({size}, (2,), strides=2, padding=1, kernel_dilation=2)",
+        f"nn.MultiHeadDotProductAttention(2, qkv_features={size}, use_bias=False)",
+        "nn.MultiHeadAttention(num_heads=4, normalize_qk=True)",
         "nn.BatchNorm(use_running_average=True)",
     ]
     if nested:

@@ -37,6 +37,16 @@ g = jax.tree.map(lambda leaf: leaf * 2, reader.restore(file, target={"w": x}))
 h = manager.restore(0, args=ocp.args.StandardRestore({"w": jnp.zeros((16, 4))}))["w"]
 i = manager.restore(0)["w"]
 j = manager.restore(0, args=ocp.args.StandardRestore())["w"]
+args = ocp.checkpoint_utils.construct_restore_args({"w": x})
+l = ocp.PyTreeCheckpointer().restore(file, item={"w": jnp.zeros((16, 4))}, restore_args=args)["w"]
+whole = {"w": NamedSharding(mesh, P())}
+n = ocp.PyTreeCheckpointer().restore(file, restore_args=ocp.checkpoint_utils.construct_restore_args({"w": x}, whole))["w"]
+o = ocp.PyTreeCheckpointer().restore(file, restore_args={"w": ocp.ArrayRestoreArgs(sharding=split, global_shape=(16, 4))})["w"]
+other = ocp.CheckpointManager(folder + "/o")
+done = other.save(0, args=ocp.args.Composite(state=ocp.args.StandardSave({"w": x}), extra=ocp.args.PyTreeSave({"b": x})))
+other.wait_until_finished()
+p = other.restore(0, args=ocp.args.Composite(state=ocp.args.StandardRestore({"w": x}))).state["w"]
+q = other.restore(0, args=ocp.args.Composite(extra=ocp.args.PyTreeRestore({"b": x}, restore_args=ocp.checkpoint_utils.construct_restore_args({"b": x}, {"b": split}))))["extra"]["b"]
 k = c + e
 m = a + x
 """

@@ -68,14 +68,18 @@ def is_there(name: str, release: Release) -> bool:
 
 _UNARY_OF_LAX = frozenset(
     "exp log log1p expm1 tanh sin cos sqrt rsqrt cbrt neg sign abs floor ceil round is_finite square logistic erf erfc "
-    "erf_inv stop_gradient optimization_barrier expit logit".split()
+    "erf_inv stop_gradient optimization_barrier expit logit tan asin acos atan sinh cosh asinh acosh atanh exp2 lgamma "
+    "digamma bitwise_not".split()
 )
-_OF_INTEGERS = frozenset("bitwise_and bitwise_or bitwise_xor left_shift right_shift invert".split())
+_OF_INTEGERS = frozenset(
+    "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_invert bitwise_left_shift bitwise_right_shift left_shift "
+    "right_shift shift_left shift_right_arithmetic shift_right_logical invert".split()
+)
 _GIVES_BOOLEANS = frozenset(
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not isnan isinf "
-    "isfinite is_finite any all".split()
+    "isfinite is_finite isclose signbit eq ne lt le gt ge any all".split()
 )
-_GIVES_INTEGERS = frozenset("argmax argmin count_nonzero argsort".split())
+_GIVES_INTEGERS = frozenset("argmax argmin nanargmax nanargmin count_nonzero argsort".split())
 _SHORT = {"jax.numpy": "jnp", "numpy": "np"}
 
 
@@ -129,6 +133,10 @@ def _elementwise(scope: Scope) -> Drawn | None:
         return Drawn(f"{text}({one.name}, jnp.int32)", one.shape, "i")
     if name == "integer_pow":
         return Drawn(f"{text}({one.name}, 3)", one.shape)
+    if name == "reduce_precision":
+        return Drawn(f"{text}({one.name}, 8, 7)", one.shape)
+    if name == "clamp":
+        return Drawn(f"{text}(0.0, {one.name}, 1.0)", one.shape)
     if name == "clip":
         return Drawn(f"{text}({one.name}, 0.0, 1.0)", one.shape)
     strict = text.startswith("jax.lax")
@@ -136,7 +144,7 @@ def _elementwise(scope: Scope) -> Drawn | None:
     if two is None or (strict and name in ("max", "min") and one.shape != two.shape):
         return None
     operands = f"{one.name}, {two.name}"
-    if name in ("where", "select"):
+    if name in ("where", "select", "select_n"):
         return Drawn(f"{text}({one.name} > 0, {operands})", one.shape)
     shape = one.shape if len(one.shape) >= len(two.shape) else two.shape
     return Drawn(f"{text}({operands})", shape, "i" if one.kind == "i" else _kind(name))
@@ -154,7 +162,7 @@ def _reduction(scope: Scope) -> Drawn | None:
         return None
     rank = len(array.shape)
     choices: list[Any] = [None, 0, rank - 1, -1]
-    if rank > 1 and not name.startswith("arg"):
+    if rank > 1 and "arg" not in name:
         choices.append((0, 1))
     axis, keep = scope.chance.choice(choices), scope.chance.random() < 0.3
     gone = set(range(rank)) if axis is None else {one % rank for one in (axis if isinstance(axis, tuple) else (axis,))}
@@ -215,7 +223,7 @@ def _numpy_row(scope: Scope) -> Drawn | None:
 
 
 def _is_of_numpy(text: str) -> bool:
-    others = ("jax.", "optax.", "np.random", "{star}", ".at[", "jnp.unstack", "jnp.concat(", "jnp.permute_dims", "linalg", "bfloat16", ".shape, jnp", "jnp.array")
+    others = ("jax.", "optax.", "np.random", "{star}", ".at[", "jnp.unstack", "jnp.concat(", "jnp.permute_dims", "linalg", "bfloat16", ".shape, jnp", "jnp.array", "size=", "length=")
     return "jnp." in text and not any(one in text for one in others)
 
 
@@ -375,6 +383,130 @@ len(s) == 2 and s[0] >= 4 | jax.lax.dynamic_slice({0}, (0, 0), (4, 2)) | (4, 2)
 len(s) >= 1 and s == t and s[0] >= 4 | jax.lax.dynamic_update_slice_in_dim({0}, {1}[:2], 0, axis=0) | s
 len(s) == 2 and s == t | jax.lax.dynamic_update_slice({0}, {1}, (0, 0)) | s
 len(s) >= 1 and s == t | jax.lax.dynamic_update_index_in_dim({0}, {1}[0], 0, 0) | s
+len(s) >= 1 | jnp.astype({0}, jnp.int32) | s #i
+len(s) >= 1 | jnp.nonzero({0}, size=4)[0] | (4,) #i
+len(s) >= 1 | jnp.where({0} > 0, size=4)[0] | (4,) #i
+len(s) >= 1 | jnp.argwhere({0}, size=4) | (4, len(s)) #i
+len(s) >= 1 | jnp.flatnonzero({0}, size=4) | (4,) #i
+len(s) >= 1 | jnp.unique({0}, size=4) | (4,)
+len(s) >= 1 | jnp.isin({0}, jnp.arange(3.0)) | s #b
+len(s) >= 1 | jnp.searchsorted(jnp.arange(8.0), {0}) | s #i
+len(s) >= 1 | jnp.digitize({0}, jnp.arange(8.0)) | s #i
+len(s) >= 1 | jnp.bincount(jnp.argmax({0}, axis=-1), length=8) | (8,) #i
+len(s) >= 1 | jnp.histogram({0}, 4)[0] | (4,) #?
+len(s) >= 1 | jnp.histogram({0}, 4)[1] | (5,)
+s == t | jnp.array_equal({0}, {1}) | () #b
+s == t | jnp.allclose({0}, {1}) | () #b
+s == t | jnp.isclose({0}, {1}) | s #b
+len(s) >= 1 | jnp.unravel_index(jnp.argmax({0}, axis=-1), (4, 2))[0] | s[:-1] #i
+len(s) == 2 | {0}[jnp.tril_indices(3)[0]] | (6, s[1])
+len(s) >= 1 | jnp.interp({0}, jnp.arange(8.0), jnp.arange(8.0)) | s
+len(s) >= 1 | jnp.percentile({0}, 50.0) | ()
+len(s) >= 1 | jnp.quantile({0}, jnp.array([0.2, 0.5]), axis={a}) | (2, *(x for i, x in enumerate(s) if i != a))
+len(s) >= 1 | jnp.percentile({0}, 50.0, axis={a}, keepdims=True) | tuple(1 if i == a else x for i, x in enumerate(s))
+len(s) >= 1 | jnp.average({0}, axis={a}) | tuple(x for i, x in enumerate(s) if i != a)
+s == t and len(s) >= 1 | jnp.average({0}, axis=0, weights={1}) | s[1:]
+len(s) == 1 and len(t) == 1 | jnp.meshgrid({0}, {1})[0] | (t[0], s[0])
+len(s) == 1 and len(t) == 1 | jnp.meshgrid({0}, {1}, indexing="ij")[1] | (s[0], t[0])
+len(s) == 1 and len(t) == 1 | jnp.meshgrid({0}, {1}, sparse=True)[1] | (t[0], 1)
+s == t | jnp.append({0}, {1}) | (2 * prod(s),)
+s == t and len(s) >= 1 | jnp.append({0}, {1}, axis={a}) | tuple(2 * x if i == a else x for i, x in enumerate(s))
+s == t and len(s) >= 1 | jnp.dstack([{0}, {1}]) | (*s[:2], 2 * s[2], *s[3:]) if len(s) > 2 else (*s, 2) if len(s) == 2 else (1, *s, 2)
+s == t and len(s) >= 1 | jnp.column_stack([{0}, {1}]) | (s[0], 2 * s[1], *s[2:]) if len(s) > 1 else (s[0], 2)
+len(s) >= 1 | jnp.delete({0}, 1, axis=0) | (s[0] - 1, *s[1:])
+len(s) >= 1 | jnp.insert({0}, 1, 2.0, axis=0) | (s[0] + 1, *s[1:])
+len(s) >= 1 | jnp.resize({0}, (4, 4)) | (4, 4)
+s == t | jnp.select([{0} > 0, {1} > 0], [{0}, {1}]) | s
+s == t | jnp.divmod({0}, {1})[0] | s
+len(s) >= 1 | jnp.modf({0})[1] | s
+len(s) == 2 and s[0] == s[1] | {0} * jnp.tri({0}.shape[0]) | s
+len(s) >= 1 | {0} * jnp.hanning({0}.shape[-1]) | s
+len(s) >= 1 | {0} + jnp.geomspace(1.0, 2.0, {0}.shape[-1]) | s
+len(s) >= 1 | jnp.diff({0}) | (*s[:-1], s[-1] - 1)
+len(s) >= 1 | jnp.diff({0}, n=2, axis={a}) | tuple(max(x - 2, 0) if i == a else x for i, x in enumerate(s))
+len(s) == 1 and len(t) == 1 | jnp.convolve({0}, {1}, mode="same") | (max(s[0], t[0]),)
+len(s) == 1 and len(t) == 1 | jnp.correlate({0}, {1}, mode="full") | (s[0] + t[0] - 1,)
+len(s) >= 1 | jnp.cumulative_sum({0}, axis={a}) | s
+len(s) >= 1 | jnp.partition({0}, 1) | s
+len(s) >= 1 | jnp.argpartition({0}, 1) | s #i
+len(s) >= 1 | jnp.lexsort([{0}, {0}]) | s #i
+len(s) >= 2 | jnp.rot90({0}) | (s[1], s[0], *s[2:])
+len(s) >= 2 | jnp.flipud({0}) | s
+s == t and len(s) >= 1 | jnp.broadcast_arrays({0}, {1}[0])[1] | s
+len(s) >= 1 | jax.lax.bitcast_convert_type({0}, jnp.int32) | s #i
+len(s) >= 1 | jax.lax.bitcast_convert_type({0}, jnp.uint8) | (*s, 4) #?
+len(s) >= 2 | jnp.linalg.qr({0})[0] | (*s[:-2], s[-2], min(s[-2:]))
+len(s) >= 2 | jnp.linalg.qr({0})[1] | (*s[:-2], min(s[-2:]), s[-1])
+len(s) >= 2 | jnp.linalg.qr({0}, mode="r") | (*s[:-2], min(s[-2:]), s[-1])
+len(s) >= 2 | jnp.linalg.svd({0})[0] | (*s[:-1], s[-2])
+len(s) >= 2 | jnp.linalg.svd({0}, full_matrices=False)[2] | (*s[:-2], min(s[-2:]), s[-1])
+len(s) >= 2 | jnp.linalg.svd({0}, compute_uv=False) | (*s[:-2], min(s[-2:]))
+len(s) >= 2 and s[-1] == s[-2] | jnp.linalg.eigh({0})[0] | s[:-1]
+len(s) >= 2 and s[-1] == s[-2] | jnp.linalg.eigh({0})[1] | s
+len(s) >= 2 and s[-1] == s[-2] | jnp.linalg.cholesky({0} + jnp.eye({0}.shape[-1])) | s
+len(s) >= 2 | jnp.linalg.pinv({0}) | (*s[:-2], s[-1], s[-2])
+len(s) >= 2 and s[-1] == s[-2] | jnp.linalg.det({0}) | s[:-2]
+len(s) >= 2 and s[-1] == s[-2] | jnp.linalg.slogdet({0})[1] | s[:-2]
+len(s) >= 2 | jnp.linalg.matrix_rank({0}) | s[:-2] #?
+s == (8, 8) and t == (8, 8) | jax.scipy.linalg.solve_triangular({0} + jnp.eye(8), {1}) | (8, 8)
+s == (8, 8) | jax.scipy.linalg.expm({0}) | (8, 8)
+len(s) >= 2 | jnp.trace({0}) | s[2:]
+len(s) >= 2 | jnp.diagonal({0}) | (*s[2:], min(s[:2]))
+len(s) == 2 and len(t) == 2 | jax.scipy.linalg.block_diag({0}, {1}) | (s[0] + t[0], s[1] + t[1])
+len(s) == 2 | jnp.cov({0}) | (s[0], s[0])
+len(s) >= 1 | jnp.fft.rfft({0}) | (*s[:-1], s[-1] // 2 + 1) #?
+len(s) >= 1 | jnp.fft.irfft(jnp.fft.rfft({0})) | s
+len(s) >= 1 | jnp.fft.fft({0}, n=4) | (*s[:-1], 4) #?
+len(s) >= 2 | jnp.fft.fft2({0}) | s #?
+len(s) >= 2 | jnp.fft.rfft2({0}) | (*s[:-1], s[-1] // 2 + 1) #?
+len(s) >= 1 | jnp.fft.fftn({0}) | s #?
+len(s) >= 1 | jnp.fft.fftshift({0}) | s
+len(s) >= 1 | {0} + jnp.fft.fftfreq({0}.shape[-1]) | s
+len(s) == 2 | jax.lax.slice({0}, (1, 0), (5, 2)) | (4, 2)
+len(s) == 2 | jax.lax.slice({0}, (0, 0), (6, 2), (2, 1)) | (3, 2)
+len(s) == 2 | jax.lax.pad({0}, 0.0, ((1, 1, 0), (0, 0, 1))) | (s[0] + 2, 2 * s[1] - 1)
+len(s) >= 2 | jax.lax.collapse({0}, 0, 2) | (s[0] * s[1], *s[2:])
+len(s) >= 1 | jax.lax.reduce({0}, 0.0, jax.lax.add, (0,)) | s[1:]
+len(s) >= 1 | jax.lax.reduce_max({0}, (0,)) | s[1:]
+len(s) >= 1 | jax.lax.argmax({0}, 0, jnp.int32) | s[1:] #i
+len(s) >= 1 | jax.lax.rev({0}, (0,)) | s
+len(s) >= 1 and s[0] == 8 | jax.lax.split({0}, (2, 6))[1] | (6, *s[1:])
+s == t and len(s) >= 1 | jax.lax.sort_key_val({0}, {1})[1] | s
+len(s) >= 1 | jax.lax.associative_scan(jnp.add, {0}) | s
+len(s) == 2 | jax.lax.ragged_dot({0}, jnp.ones((2, {0}.shape[1], 4)), jnp.array([3, 3])) | (s[0], 4)
+len(s) == 3 and s == t | jax.lax.batch_matmul({0}, {1}) | s
+len(s) >= 1 | jax.ops.segment_sum({0}, jnp.zeros({0}.shape[0], jnp.int32), 3) | (3, *s[1:])
+len(s) >= 1 | jax.ops.segment_max({0}, jnp.zeros({0}.shape[0], jnp.int32), num_segments=3) | (3, *s[1:])
+s == (8, 8, 8) and t == s | jax.lax.conv_general_dilated({0}, {1}, (1,), "SAME") | s
+s == (8, 8, 8) and t == s | jax.lax.conv_general_dilated({0}, {1}, (2,), [(1, 2)], rhs_dilation=(1,), dimension_numbers=("NWC", "WIO", "NWC")) | (8, 2, 8)
+s == (8, 8, 8) and t == s | jax.lax.conv({0}, {1}, (1,), "VALID") | (8, 8, 1)
+s == (8, 8, 8) and t == s | jax.lax.conv_transpose({0}, {1}, (2,), "SAME") | (8, 16, 8)
+s == (8, 8, 8) and t == s | jax.lax.conv_transpose({0}, {1}, (2,), "VALID") | (8, 22, 8)
+s == (8, 8, 8) | jax.lax.conv_general_dilated_patches({0}, (3,), (1,), "VALID") | (8, 24, 6)
+len(s) == 2 | jax.lax.reduce_window({0}, 0.0, jax.lax.add, (2, 1), (2, 1), "VALID") | (s[0] // 2, s[1])
+len(s) == 2 | jax.lax.reduce_window({0}, -jnp.inf, jax.lax.max, (3, 1), (1, 1), "SAME") | s
+len(s) == 2 | jax.image.resize({0}, (4, 6), "linear") | (4, 6)
+len(s) == 2 | jax.image.resize({0}, {0}.shape, method="nearest") | s
+s == (8, 8, 8) and t == s | jax.nn.dot_product_attention({0}, {1}, {1}) | s
+len(s) >= 1 and s[-1] % 2 == 0 | jax.nn.glu({0}) | (*s[:-1], s[-1] // 2)
+len(s) >= 1 | jax.lax.clamp(0.0, {0}, 1.0) | s
+s == t | jax.lax.select_n({0} > 0, {0}, {1}) | s
+len(s) >= 1 | jnp.take({0}, jnp.array([0, 1]), axis=0) | (2, *s[1:])
+len(s) >= 1 | jax.lax.empty({0}.shape, jnp.float32) | s
+len(s) >= 1 | jax.lax.associative_scan(jnp.maximum, {0}, axis={a}) | s
+len(s) == 2 | jax.make_array_from_callback((8, 8), NamedSharding(mesh, P("a")), lambda i: np.ones((8, 8), np.float32)[i]) | (8, 8)
+len(s) == 2 | jax.make_array_from_process_local_data(NamedSharding(mesh, P("a")), np.ones((8, 8), np.float32)) | (8, 8)
+len(s) == 2 | jax.make_array_from_process_local_data(NamedSharding(mesh, P()), np.ones((8, 8), np.float32), (8, 8)) | (8, 8)
+len(s) >= 0 | jnp.asarray(jax.experimental.multihost_utils.broadcast_one_to_all(np.ones({0}.shape, np.float32))) | s
+len(s) >= 0 | jnp.asarray(jax.experimental.multihost_utils.process_allgather(np.ones({0}.shape, np.float32), tiled=True)) | s
+len(s) == 2 | jax.experimental.multihost_utils.host_local_array_to_global_array(np.ones((8, 8), np.float32), mesh, P("b")) | (8, 8)
+len(s) >= 1 | jax.sharding.auto_axes(lambda v: v * 2.0, out_sharding=P())({0}) | s
+len(s) >= 1 | {0}.at[0].get() | s[1:]
+len(s) >= 1 | {0}.at[:4].get() | (min(s[0], 4), *s[1:])
+len(s) >= 1 | {0}.argsort() | s #i
+len(s) >= 2 | {0}.diagonal() | (*s[2:], min(s[:2]))
+len(s) >= 2 | {0}.trace() | s[2:]
+len(s) >= 0 | jax.pure_callback(np.sin, jax.ShapeDtypeStruct({0}.shape, jnp.float32), {0}) | s
 len(s) >= 1 | {0}.astype(jnp.bfloat16).astype(jnp.float32) | s
 len(s) >= 1 | {0}.astype(jnp.int32) | s #i
 len(s) >= 1 | {0} > 0 | s #b

@@ -1,0 +1,175 @@
+"""Functions of jax.lax and jax.ops that slice, pad, reduce, scatter or sort: shapes, and specs of whole arrays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.layout import Layout, Shape, Size, count_entries
+from shardlint.layouts.values import AnyTree, Call, ListValue, Unknown, Value, known_items, map_tree
+from shardlint.libraries.jax_numpy import check_whole_along, dtype_of, make_array, reshape, size_of, sizes_of
+from shardlint.libraries.meeting import as_array, common, computed, is_recent
+from shardlint.libraries.registry import function
+
+
+def _arrays(call: Call, *names: str) -> list[Layout]:
+    """The arrays among the first arguments."""
+    return [as_array(call.get(place, name)) for place, name in enumerate(names)]
+
+
+def _numbers(value: Value) -> tuple[int, ...] | None:
+    items = (value,) if isinstance(value, int) else known_items(value)
+    return items if items is not None and all(isinstance(one, int) for one in items) else None
+
+
+@function("jax.lax slice")
+def sliced(call: Call) -> Value:
+    """A block with a first and last entry and a step for each dimension."""
+    array = as_array(call.get(0, "operand"))
+    parts = _numbers(call.get(1, "start_indices")), _numbers(call.get(2, "limit_indices"))
+    given = call.get(3, "strides", None)
+    steps = (1,) * len(parts[0] or ()) if given is None else _numbers(given)
+    shape: Shape | None = None
+    if parts[0] is not None and parts[1] is not None and steps is not None and 0 not in steps:
+        shape = tuple(len(range(*one)) for one in zip(parts[0], parts[1], steps, strict=False))
+    return computed(call, [array], shape, array.dtype)
+
+
+@function("jax.lax pad")
+def pad(call: Call) -> Value:
+    """More entries, or fewer, at the ends of each dimension and between its entries."""
+    array, edges = as_array(call.get(0, "operand")), known_items(call.get(2, "padding_config"))
+    rows = [_numbers(one) for one in edges or ()]
+    sizes: list[Size] = []
+    for size, row in zip(array.shape or (), rows, strict=False):
+        if isinstance(size, int) and row is not None and len(row) == 3:
+            sizes.append(size + row[0] + row[1] + max(size - 1, 0) * row[2])
+        else:
+            sizes.append(None)
+    return computed(call, [array], tuple(sizes) if array.rank == len(rows) else None, array.dtype)
+
+
+@function("jax.lax collapse")
+def collapse(call: Call) -> Value:
+    """Neighboring dimensions as one."""
+    array, rank = as_array(call.get(0, "operand")), as_array(call.get(0, "operand")).rank
+    start, stop = call.get(1, "start_dimension"), call.get(2, "stop_dimension", None)
+    if array.shape is None or rank is None or not isinstance(start, int) or not isinstance(stop, int | None):
+        return computed(call, [array], None, array.dtype)
+    first, last = slice(start, stop).indices(rank)[:2]
+    shape = (*array.shape[:first], count_entries(array.shape[first:last]), *array.shape[last:])
+    wanted = tuple(Unknown("a size") if one is None else one for one in shape)
+    return reshape(replace(call, name="jax.lax.reshape", args=(array, wanted), keywords={}))
+
+
+@function("jax.lax reduce reduce_max reduce_min reduce_sum reduce_prod reduce_and reduce_or reduce_xor")
+def reduced(call: Call) -> Value:
+    """Arrays without the dimensions over which they are reduced."""
+    general = call.function_name == "reduce"
+    places = _numbers(call.get(3 if general else 1, "dimensions" if general else "axes"))
+
+    def reduce_one(leaf: Value) -> Value:
+        array = as_array(leaf)
+        if array.shape is None or places is None:
+            return computed(call, [array], None, array.dtype)
+        rest = tuple(size for place, size in enumerate(array.shape) if place not in places)
+        return computed(call, [array], rest, array.dtype)
+
+    tree = call.get(0, "operands" if general else "operand")
+    return map_tree(reduce_one, tree) if not isinstance(tree, Unknown) else AnyTree(Unknown())
+
+
+@function("jax.lax argmax argmin")
+def greatest(call: Call) -> Value:
+    """Where the greatest or smallest entry of a dimension is."""
+    array, axis = as_array(call.get(0, "operand")), call.get(1, "axis")
+    shape: Shape | None = None
+    if array.shape and isinstance(axis, int):
+        place = axis % len(array.shape)
+        shape = (*array.shape[:place], *array.shape[place + 1 :])
+    return computed(call, [array], shape, dtype_of(call.get(2, "index_dtype", None)))
+
+
+@function("jax.lax rev")
+def reversed_(call: Call) -> Value:
+    """An array with dimensions turned round."""
+    array = as_array(call.get(0, "operand"))
+    return computed(call, [array], array.shape, array.dtype)
+
+
+@function("jax.lax split")
+def split(call: Call) -> Value:
+    """Parts of the sizes given along a dimension."""
+    array, sizes, axis = as_array(call.get(0, "operand")), known_items(call.get(1, "sizes")), call.get(2, "axis", 0)
+    if array.shape is None or sizes is None or not isinstance(axis, int) or not array.shape:
+        return ListValue([computed(call, [array], None, array.dtype)], True)
+    place = axis % len(array.shape)
+    shapes = [(*array.shape[:place], size_of(one), *array.shape[place + 1 :]) for one in sizes]
+    return tuple(computed(call, [array], shape, array.dtype) for shape in shapes)
+
+
+@function("jax.lax sort_key_val")
+def sort_both(call: Call) -> Value:
+    """Keys in order, and values in the order of the keys."""
+    keys, values, axis = as_array(call.get(0, "keys")), as_array(call.get(1, "values")), call.get(2, "dimension", -1)
+    if keys.rank and isinstance(axis, int) and is_recent(call):
+        check_whole_along(call, keys, axis % keys.rank)
+    return tuple(computed(call, [keys, values], one.shape, one.dtype) for one in (keys, values))
+
+
+@function("jax.lax scatter scatter_add scatter_mul scatter_min scatter_max scatter_apply")
+def scattered(call: Call) -> Value:
+    """An array with entries replaced or changed."""
+    arrays = _arrays(call, "operand", "scatter_indices", "updates")
+    return computed(call, arrays, arrays[0].shape, arrays[0].dtype)
+
+
+@function("jax.lax associative_scan")
+def associative_scan(call: Call) -> Value:
+    """A function of neighbors, applied to all entries so far: trees of arrays as before."""
+    tree = call.get(1, "elems")
+    if isinstance(tree, Unknown):
+        return AnyTree(Unknown())
+
+    def scan_one(leaf: Value) -> Value:
+        array = as_array(leaf)
+        return computed(call, [array], array.shape)
+
+    return map_tree(scan_one, tree)
+
+
+@function("jax.lax ragged_dot")
+def ragged_dot(call: Call) -> Value:
+    """A product of groups of rows, each with a matrix of its own."""
+    rows, matrices, groups = _arrays(call, "lhs", "rhs", "group_sizes")
+    wanted = call.get(4, "preferred_element_type", None)
+    dtype = common([rows, matrices]).dtype if wanted is None else dtype_of(wanted)
+    shape: Shape | None = None
+    if rows.shape is not None and matrices.shape is not None and len(rows.shape) == 2 and len(matrices.shape) == 3:
+        shape = (rows.shape[0], matrices.shape[2])
+    return computed(call, [rows, matrices, groups], shape, dtype)
+
+
+@function("jax.lax batch_matmul")
+def batch_matmul(call: Call) -> Value:
+    """Products of matrices, one for each entry of the first dimensions."""
+    left, right = as_array(call.get(0, "lhs")), as_array(call.get(1, "rhs"))
+    known = left.shape is not None and right.shape is not None and len(left.shape) > 1 and len(right.shape) > 1
+    shape = (*left.shape[:-1], right.shape[-1]) if known and left.shape and right.shape else None
+    return computed(call, [left, right], shape, common([left, right]).dtype)
+
+
+@function("jax.lax rng_uniform")
+def uniform(call: Call) -> Value:
+    """Random numbers of the shape given."""
+    return make_array(call, sizes_of(call.get(2, "shape")), None)
+
+
+@function("jax.ops segment_sum segment_max segment_min segment_prod")
+def segmented(call: Call) -> Value:
+    """The rows of each segment, reduced to one."""
+    data, numbers = as_array(call.get(0, "data")), as_array(call.get(1, "segment_ids"))
+    count = size_of(call.get(2, "num_segments", None))
+    shape: Shape | None = None
+    if data.shape is not None and numbers.rank is not None:
+        shape = (count, *data.shape[numbers.rank :])
+    return computed(call, [data, numbers], shape, data.dtype)

@@ -1,0 +1,181 @@
+"""Arrays that several processes make together, and what callbacks and kernels give: shapes that the call itself says.
+
+Facts of jax: an array of callbacks or of one-device arrays has the shape that is given. What a process adds of its own
+is a part of a dimension that the spec splits; how large the whole is depends on the number of processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.layout import Layout, Mesh, Shape
+from shardlint.layouts.values import (
+    AnyTree,
+    Call,
+    Native,
+    PartitionSpec,
+    Sharding,
+    Unknown,
+    Value,
+    leaves,
+    map_spread,
+    map_tree,
+)
+from shardlint.libraries.jax_numpy import dtype_of, sizes_of
+from shardlint.libraries.jax_sharding import place_of, placed
+from shardlint.libraries.jax_transforms import decorator
+from shardlint.libraries.meeting import as_array, computed, host_array
+from shardlint.libraries.registry import function
+
+_UTILITIES = "jax.experimental.multihost_utils"
+
+
+def _made(call: Call, shape: Shape | None, dtype: str | None, target: Value, position: int, path: str = "") -> Value:
+    """An array on a sharding; what a traced function sees of it is not followed."""
+    if call.interpreter.traced:
+        return Layout(shape, dtype)
+    array = Layout(shape, dtype, host=False, varying=frozenset())
+    return placed(call, array, target, place_of(call, position, ""), path)
+
+
+@function("jax make_array_from_callback make_array_from_single_device_arrays")
+def from_parts(call: Call) -> Value:
+    """An array whose parts a function gives, or arrays on single devices."""
+    callback = call.get(2, "data_callback", None)
+    if "callback" in call.name and callback is not None:
+        with call.interpreter.uncertain():
+            call.interpreter.call(callback, (Unknown("an index"),), {}, call.place)
+    given = call.keywords.get("dtype")
+    dtype = dtype_of(given) if given is not None else None
+    return _made(call, sizes_of(call.get(0, "shape")), dtype, call.get(1, "sharding"), 1)
+
+
+def _whole_shape(array: Layout, target: Value) -> Shape | None:
+    """The shape of an array of which each process adds a part: of a dimension that is split, no size is known."""
+    spec = target.spec if isinstance(target, Sharding) else target
+    if array.shape is None or not isinstance(spec, PartitionSpec) or spec.open:
+        return (None,) * len(array.shape) if array.shape is not None else None
+    axes = (*spec.axes(), *((),) * len(array.shape))
+    return tuple(size if axes[place] == () else None for place, size in enumerate(array.shape))
+
+
+@function("jax.make_array_from_process_local_data")
+def from_process(call: Call) -> Value:
+    """An array to which each process adds a part."""
+    target, array = call.get(0, "sharding"), as_array(call.get(1, "local_data"))
+    whole = call.get(2, "global_shape", None)
+    shape = _whole_shape(array, target) if whole is None else sizes_of(whole)
+    return _made(call, shape, None, target, 0)
+
+
+@function(f"{_UTILITIES} host_local_array_to_global_array")
+def to_global(call: Call) -> Value:
+    """Arrays to which each process adds a part, over a mesh."""
+    mesh, tree = call.get(1, "global_mesh"), call.get(0, "local_inputs")
+
+    def make(path: str, leaf: Value, spec: Value) -> Value:
+        array = as_array(leaf)
+        on = mesh if isinstance(mesh, Mesh) else Unknown("a mesh")
+        target = Sharding(on, spec) if isinstance(spec, PartitionSpec) else Unknown("a spec")
+        return _made(call, _whole_shape(array, spec), array.dtype, target, 2, path)
+
+    return map_spread(make, call.get(2, "pspecs"), tree) if not isinstance(tree, Unknown) else AnyTree(Unknown())
+
+
+@function(f"{_UTILITIES} global_array_to_host_local_array")
+def to_local(call: Call) -> Value:
+    """The part of arrays that a process has."""
+    tree = call.get(0, "global_inputs")
+
+    def make(_: str, leaf: Value, spec: Value) -> Value:
+        array = as_array(leaf)
+        return Layout(_whole_shape(array, spec), array.dtype)
+
+    return map_spread(make, call.get(2, "pspecs"), tree) if not isinstance(tree, Unknown) else AnyTree(Unknown())
+
+
+@function(f"{_UTILITIES} process_allgather")
+def gathered(call: Call) -> Value:
+    """Arrays of numpy: those of all processes along the first dimension, which may be a new one unless `tiled`."""
+    tree, tiled = call.get(0, "in_tree"), call.get(1, "tiled", False)
+
+    def gather(leaf: Value) -> Value:
+        array = as_array(leaf)
+        shape = (None, *array.shape[1:]) if array.shape and tiled is True else None
+        return host_array(shape, array.dtype)
+
+    return map_tree(gather, tree) if not isinstance(tree, Unknown) else AnyTree(Layout(host=True))
+
+
+@function(f"{_UTILITIES} broadcast_one_to_all")
+def from_one(call: Call) -> Value:
+    """The arrays of one process on all of them, as those of numpy."""
+    tree = call.get(0, "in_tree")
+
+    def copy(leaf: Value) -> Value:
+        array = as_array(leaf)
+        return leaf if array.is_key else host_array(array.shape, array.dtype)
+
+    return map_tree(copy, tree) if not isinstance(tree, Unknown) else AnyTree(Layout(host=True))
+
+
+@function(f"{_UTILITIES} assert_equal", "jax.debug print visualize_array_sharding")
+def shown(call: Call) -> Value:
+    """Nothing."""
+    return None
+
+
+@function("jax.debug callback inspect_array_sharding")
+def shown_by(call: Call) -> Value:
+    """Nothing; a function of the host is called."""
+    call.interpreter.call_unknown(call.name, call.args, call.keywords, call.place)
+    return None
+
+
+def _described(call: Call, given: tuple[Value, ...], shapes: Value) -> Value:
+    """Arrays of the shapes and types that are described, which are computed of others."""
+    arrays = [leaf for one in given for _, leaf in leaves(one) if isinstance(leaf, Layout)] or [Layout()]
+
+    def make(leaf: Value) -> Value:
+        if not isinstance(leaf, Layout):
+            return replace(computed(call, arrays, None), mesh=None)
+        # Along which axes it varies is said by the description, if at all.
+        return replace(computed(call, arrays, leaf.shape, leaf.dtype), memory=None, committed=None, varying=None)
+
+    return map_tree(make, shapes) if not isinstance(shapes, Unknown) else AnyTree(Unknown())
+
+
+@function("jax pure_callback io_callback")
+def callback(call: Call) -> Value:
+    """What a function of the host gives, of the shapes that are said."""
+    call.interpreter.call_unknown(call.name, call.args[:1], {}, call.place)
+    return _described(call, call.args[2:], call.get(1, "result_shape_dtypes"))
+
+
+@function("jax.experimental.pallas pallas_call")
+def kernel(call: Call) -> Value:
+    """A function that gives arrays of the shapes that are said."""
+    shapes = call.get(1, "out_shape", None)
+
+    def run(again: Call) -> Value:
+        return _described(replace(again, name=call.name), again.args, Unknown() if shapes is None else shapes)
+
+    return Native(call.name, run)
+
+
+def _typed_anew(call: Call, given: Value) -> Value:
+    """A function whose arrays have other types of axes inside: of the results, the sharding is not followed."""
+
+    def inside(leaf: Value) -> Value:
+        return replace(leaf, mesh=None, spec=None, committed=None) if isinstance(leaf, Layout) else leaf
+
+    def run(again: Call) -> Value:
+        keywords = {name: one for name, one in again.keywords.items() if name != "out_sharding"}
+        args = tuple(map_tree(inside, one) for one in again.args)
+        found = again.interpreter.call(given, args, keywords, again.place, again.open)
+        return map_tree(lambda leaf: Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else leaf, found)
+
+    return Native(call.name, run)
+
+
+function("jax.sharding auto_axes explicit_axes")(decorator(_typed_anew))

@@ -1,0 +1,214 @@
+"""Functions of jax.numpy and numpy that search, count and compare: what they find has a shape of its own.
+
+How many entries fit is known where a `size` is given, as within jit it has to be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.layout import Layout, Size, count_entries
+from shardlint.layouts.values import Call, ListValue, Unknown, Value, known_items
+from shardlint.libraries.jax_numpy import elementwise, make_array, of_module, size_of
+from shardlint.libraries.meeting import as_array, broadcast_shapes, computed
+from shardlint.libraries.registry import FUNCTIONS, function
+
+_BOTH = ("jax.numpy", "numpy")
+
+
+def counting_dtype(call: Call) -> str:
+    """The type of numbers that are counted: numpy counts in 64 bits."""
+    return "int64" if call.name.startswith("numpy.") else "int32"
+
+
+def _found(call: Call) -> Size:
+    """How many entries are found."""
+    return size_of(call.keywords.get("size"))
+
+
+def nonzero(call: Call) -> Value:
+    """A row of numbers for each dimension: where the entries are that are not zero."""
+    array = as_array(call.get(0, "a"))
+    each = of_module(call, computed(call, [array], (_found(call),), counting_dtype(call)))
+    return (each,) * max(array.rank, 1) if array.rank is not None else ListValue([each], True)
+
+
+function(*(f"{module} nonzero" for module in _BOTH))(nonzero)
+
+
+@function(*(f"{module} where" for module in _BOTH))
+def where(call: Call) -> Value:
+    """Entries of two arrays by a condition; of a condition alone, where it holds."""
+    alone = len(call.args) == 1 and not call.open and not call.keywords.keys() & {"x", "y"}
+    if alone:
+        return nonzero(call)
+    named = [call.keywords[name] for name in ("condition", "x", "y") if name in call.keywords]
+    return elementwise(replace(call, args=(*call.args, *named), keywords={}))
+
+
+@function(*(f"{module} argwhere flatnonzero" for module in _BOTH))
+def argwhere(call: Call) -> Value:
+    """The same as rows of one array, or as numbers in the flat array."""
+    array = as_array(call.get(0, "a"))
+    flat = call.function_name == "flatnonzero"
+    shape = (_found(call),) if flat else (_found(call), array.rank)
+    return of_module(call, computed(call, [array], shape, counting_dtype(call)))
+
+
+@function(*(f"{module} unique" for module in _BOTH))
+def unique(call: Call) -> Value:
+    """The entries of an array without those that repeat, and what else is asked for."""
+    array, axis = as_array(call.get(0, "ar")), call.get(4, "axis", None)
+    shape = (_found(call),) if axis is None else None
+    values = of_module(call, computed(call, [array], shape, array.dtype))
+    asked = [call.get(place, f"return_{name}", False) for place, name in enumerate(("index", "inverse", "counts"), 1)]
+    if not all(isinstance(one, bool) for one in asked):
+        return Unknown("entries, and maybe where they are")
+    counted = replace(values.shaped((_found(call),)), dtype=counting_dtype(call))
+    inverse = replace(counted.shaped(None), mesh=None)  # releases differ in its shape
+    others = [part for part, wanted in zip((counted, inverse, counted), asked, strict=True) if wanted]
+    return (values, *others) if others else values
+
+
+@function(*(f"{module} isin in1d" for module in _BOTH))
+def isin(call: Call) -> Value:
+    """For each entry whether it is one of others."""
+    array, others = as_array(call.get(0, "element")), as_array(call.get(1, "test_elements"))
+    return of_module(call, computed(call, [array, others], array.shape, "bool"))
+
+
+@function(*(f"{module} searchsorted digitize" for module in _BOTH))
+def searchsorted(call: Call) -> Value:
+    """For each number its place among sorted ones."""
+    ordered, numbers = as_array(call.get(0, "a")), as_array(call.get(1, "v"))
+    if call.function_name == "digitize":
+        ordered, numbers = as_array(call.get(1, "bins")), as_array(call.get(0, "x"))
+    return of_module(call, computed(call, [ordered, numbers], numbers.shape, counting_dtype(call)))
+
+
+@function(*(f"{module} bincount" for module in _BOTH))
+def bincount(call: Call) -> Value:
+    """How often each number occurs, or the sum of weights."""
+    array, weights = as_array(call.get(0, "x")), call.get(1, "weights", None)
+    length = size_of(call.keywords.get("length"))
+    arrays = [array] if weights is None else [array, as_array(weights)]
+    found = computed(call, arrays, (length,), counting_dtype(call) if weights is None else None)
+    return of_module(call, found)
+
+
+@function(*(f"{module} histogram histogram_bin_edges" for module in _BOTH))
+def histogram(call: Call) -> Value:
+    """Counts, and the ends of the intervals."""
+    array, bins = as_array(call.get(0, "a")), call.get(1, "bins", 10)
+    count = bins if isinstance(bins, int) else None
+    if count is None and as_array(bins).rank == 1:
+        size = as_array(bins).shape or (None,)
+        count = size[0] - 1 if isinstance(size[0], int) else None
+    ends = of_module(call, computed(call, [array], (count + 1 if count is not None else None,)))
+    counts = of_module(call, computed(call, [array], (count,)))
+    return ends if call.function_name == "histogram_bin_edges" else (counts, ends)
+
+
+@function(*(f"{module} array_equal allclose" for module in _BOTH))
+def compared(call: Call) -> Value:
+    """Whether two arrays are equal; of numpy a number of Python."""
+    if call.name.startswith("numpy."):
+        return Unknown("a comparison")
+    arrays = [as_array(call.get(0, "a")), as_array(call.get(1, "b"))]
+    return computed(call, arrays, (), "bool")
+
+
+@function(*(f"{module} iscomplexobj isscalar" for module in _BOTH))
+def tested(call: Call) -> Value:
+    """Whether something is complex, or a single number: of Python."""
+    array = as_array(call.get(0, "x"))
+    if call.function_name == "iscomplexobj":
+        return "complex" in array.dtype if array.dtype is not None else Unknown("a type")
+    return True if isinstance(call.get(0, "x"), int | float | complex) else Unknown("a test")
+
+
+@function(*(f"{module} unravel_index" for module in _BOTH))
+def unravel(call: Call) -> Value:
+    """The numbers of entries in a flat array as rows of numbers, one for each dimension."""
+    array, sizes = as_array(call.get(0, "indices")), known_items(call.get(1, "shape"))
+    each = of_module(call, computed(call, [array], array.shape))
+    return (each,) * len(sizes) if sizes is not None else ListValue([each], True)
+
+
+@function(*(f"{module} ravel_multi_index" for module in _BOTH))
+def ravel_index(call: Call) -> Value:
+    """The numbers of entries in the flat array."""
+    arrays = [as_array(one) for one in known_items(call.get(0, "multi_index")) or ()] or [Layout()]
+    return of_module(call, computed(call, arrays, broadcast_shapes([one.shape for one in arrays])))
+
+
+@function(*(f"{module} tril_indices triu_indices diag_indices" for module in _BOTH))
+def indices(call: Call) -> Value:
+    """Where the entries of a triangle or diagonal are: a row of numbers for each dimension."""
+    count, second = call.get(0, "n"), call.get(2, "m", None)
+    size: Size = None
+    if call.function_name.startswith("diag"):
+        rank = call.get(1, "ndim", 2)
+        size = size_of(count)
+        if not isinstance(rank, int):
+            return ListValue([make_array(call, (size,), counting_dtype(call))], True)
+    else:
+        rank = 2
+        if isinstance(count, int) and call.get(1, "k", 0) == 0 and second is None:
+            size = count * (count + 1) // 2
+    return (make_array(call, (size,), counting_dtype(call)),) * rank
+
+
+@function(*(f"{module} interp" for module in _BOTH))
+def interp(call: Call) -> Value:
+    """Values between those at known points."""
+    arrays = [as_array(call.get(place, name)) for place, name in enumerate(("x", "xp", "fp"))]
+    return of_module(call, computed(call, arrays, arrays[0].shape))
+
+
+@function(*(f"{module} percentile quantile nanpercentile nanquantile" for module in _BOTH))
+def quantile(call: Call) -> Value:
+    """The numbers of an array below which a part of it is, for each of these parts."""
+    array, parts = as_array(call.get(0, "a")), as_array(call.get(1, "q"))
+    axis, keep = call.get(2, "axis", None), call.keywords.get("keepdims", False)
+    places = tuple(range(array.rank)) if axis is None and array.rank is not None else known_items(axis)
+    places = (axis,) if isinstance(axis, int) else places
+    rank = array.rank or 0
+    known = places is not None and all(isinstance(one, int) and -rank <= one < rank for one in places)
+    if array.shape is None or parts.shape is None or not known or places is None or not isinstance(keep, bool):
+        return of_module(call, computed(call, [array, parts], None))
+    gone = {one % rank for one in places}
+    rest = [1 if place in gone else size for place, size in enumerate(array.shape) if keep or place not in gone]
+    return of_module(call, computed(call, [array, parts], (*parts.shape, *rest)))
+
+
+@function(*(f"{module} average" for module in _BOTH))
+def average(call: Call) -> Value:
+    """A mean, of which each entry may have a weight; with `returned` the sum of these too."""
+    home = call.name.rpartition(".")[0]
+    axis, keep = call.get(1, "axis", None), call.keywords.get("keepdims", False)
+    of_all = replace(call, name=f"{home}.mean", args=(call.get(0, "a"), axis), keywords={"keepdims": keep})
+    found = FUNCTIONS[of_all.name](of_all)
+    weights = call.get(2, "weights", None)
+    if weights is not None:
+        array = as_array(found)
+        found = of_module(call, computed(call, [array, as_array(weights)], array.shape))
+    return found if call.keywords.get("returned", False) is False else (found, found)
+
+
+@function(*(f"{module} meshgrid" for module in _BOTH))
+def meshgrid(call: Call) -> Value:
+    """Arrays of all combinations of some numbers: one for each of those given, all of one shape."""
+    order, sparse = call.keywords.get("indexing", "xy"), call.keywords.get("sparse", False)
+    if call.open or order not in ("xy", "ij") or not isinstance(sparse, bool):
+        return ListValue([Layout()], True)
+    arrays = [as_array(one) for one in call.args]
+    places = list(range(len(arrays)))
+    if order == "xy":
+        places[:2] = reversed(places[:2])
+    sizes: list[Size] = [count_entries(arrays[place].shape) for place in places]
+    made: list[Value] = []
+    for array, own in zip(arrays, places, strict=True):
+        shape = tuple(1 if sparse and place != own else size for place, size in enumerate(sizes))
+        made.append(of_module(call, computed(call, [array], shape, array.dtype)))
+    return tuple(made) if call.name.startswith("numpy.") else ListValue(made, region=call.interpreter.region)
