@@ -88,7 +88,7 @@ def test_what_is_predicted_of_linen_is_what_flax_does(first: int, seeds: int) ->
         ("if flag:\n    return nn.Dense(4, name='one')(x)\nreturn nn.Dense(2)(x)", ["/params/*"]),
         ("x = unknown(x)\nreturn nn.Dense(2)(x)", ["/params/*"]),
         ("x = nn.Dense(2)(x)\nreturn unknown(x)", ["/params/*", "/params/Dense_0/kernel", "/params/Dense_0/bias"]),
-        ("x = nn.SelfAttention(2)(x)\nreturn nn.Dense(2)(x)", ["/params/SelfAttention_0/*", "/params/Dense_0/kernel", "/params/Dense_0/bias"]),
+        ("x = nn.ConvLocal(2, (1,))(x)\nreturn nn.Dense(2)(x)", ["/params/ConvLocal_0/*", "/params/Dense_0/kernel", "/params/Dense_0/bias"]),
     ],
 )  # fmt: skip
 def test_parts_on_a_way_that_may_not_be_taken_have_no_known_names(
