@@ -42,6 +42,7 @@ from shardlint.layouts.values import (
     Native,
     Partial,
     PartitionSpec,
+    Plain,
     Sharding,
     State,
     Transformed,
@@ -83,6 +84,23 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_COMPARED: dict[type[ast.cmpop], str] = {
+    ast.NotEq: "not_equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+}
+_CONSTANTS: dict[str, Value] = {
+    "jax.numpy.newaxis": None,
+    "numpy.newaxis": None,
+    "jax.numpy.pi": 3.141592653589793,
+    "numpy.pi": 3.141592653589793,
+    "jax.numpy.inf": float("inf"),
+    "numpy.inf": float("inf"),
+    **dict.fromkeys(("flax.linen.PARTITION_NAME", "flax.linen.meta.PARTITION_NAME"), "partition_name"),
+    **api.CONSTANTS,
+}
 _LARGEST = 1 << 40
 _ITEMS = 512
 
@@ -118,7 +136,7 @@ def evaluate(run: Interpreter, node: ast.expr) -> Value:
             found = _elements(run, elements)
             return ListValue(found or [], found is None, region=run.region)
         case ast.Dict(keys=keys, values=values):
-            return _dict(run, keys, values)
+            return _dict(run, keys, values, Place(run.frame.file, node))
         case ast.IfExp(test=test, body=body, orelse=orelse):
             known = truth(run, test)
             if known is not None:
@@ -237,8 +255,8 @@ def _elements(run: Interpreter, nodes: list[ast.expr]) -> list[Value] | None:
     return found
 
 
-def _dict(run: Interpreter, keys: list[ast.expr | None], values: list[ast.expr]) -> Value:
-    made = DictValue(region=run.region)
+def _dict(run: Interpreter, keys: list[ast.expr | None], values: list[ast.expr], place: Place) -> Value:
+    made = DictValue(region=run.region, written=place)
     for key, node in zip(keys, values, strict=True):
         value = run.value(node)
         if key is None:
@@ -253,7 +271,7 @@ def _dict(run: Interpreter, keys: list[ast.expr | None], values: list[ast.expr])
 
 
 def _enter(table: DictValue, key: Value, value: Value) -> None:
-    if isinstance(key, str | int | float | bool | tuple | None):
+    if isinstance(key, str | int | float | bool | tuple | Plain | None):
         try:
             table.entries[key] = value
             return
@@ -396,8 +414,9 @@ def _unary(run: Interpreter, op: ast.unaryop, node_: ast.expr, node: ast.expr) -
         return -value if isinstance(op, ast.USub) else +value if isinstance(op, ast.UAdd) else ~value  # type: ignore[operator]
     if isinstance(value, AnyTree):
         value = value.leaf
-    if isinstance(value, Layout):
-        return library(run, "jax.numpy.negative", (value,), Place(run.frame.file, node))
+    if isinstance(value, Layout) or operators_of(value):
+        module = operators_of(value) or "jax.numpy"
+        return library(run, f"{module}.negative", (value,), Place(run.frame.file, node))
     return Unknown("arithmetic")
 
 
@@ -420,6 +439,9 @@ def _compared(run: Interpreter, values: list[Value], ops: list[ast.cmpop], node:
     if isinstance(op, ast.In | ast.NotIn) and isinstance(right, Layout | AnyTree):
         return Unknown("a test of membership")
     left, right = (one.leaf if isinstance(one, AnyTree) else one for one in (operand(left), operand(right)))
+    if operators_of(left, right):
+        name = _COMPARED.get(type(op), "equal")
+        return library(run, f"{operators_of(left, right)}.{name}", (left, right), Place(run.frame.file, node))
     if isinstance(left, Layout) or isinstance(right, Layout):
         return library(run, "jax.numpy.equal", (left, right), Place(run.frame.file, node))
     plain = (str, *_NUMBERS, tuple, type(None))
@@ -459,12 +481,19 @@ def _boolean(run: Interpreter, op: ast.boolop, nodes: list[ast.expr]) -> Value:
     return Unknown("a condition") if unknown else found
 
 
+def operators_of(*values: Value) -> str:
+    """The module whose functions the operators of some values call, if one of them has its own."""
+    return next((one.operators for one in values if isinstance(one, Instance) and one.operators), "")
+
+
 def binary(run: Interpreter, op: ast.operator, left: Value, right: Value, place: Place) -> Value:
     """An operator applied to two values."""
     compute, name = _OPERATORS[type(op)]
     left, right = operand(left), operand(right)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return _number(compute, left, right)
+    if operators_of(left, right):
+        return library(run, f"{operators_of(left, right)}.{name}", (left, right), place)
     if isinstance(left, str) and isinstance(right, str | int) and isinstance(op, ast.Add | ast.Mult):
         try:
             return compute(left, right)
@@ -664,18 +693,9 @@ def _of_library(run: Interpreter, module: str, name: str) -> Value:
     if module == "jax.sharding.AxisType":
         kind = name.lower()
         return AxisTypeValue(kind) if kind in ("auto", "explicit", "manual") else Unknown("an axis type")  # type: ignore[arg-type]
-    constants: dict[str, Value] = {
-        "jax.numpy.newaxis": None,
-        "numpy.newaxis": None,
-        "jax.numpy.pi": 3.141592653589793,
-        "numpy.pi": 3.141592653589793,
-        "jax.numpy.inf": float("inf"),
-        "numpy.inf": float("inf"),
-        **dict.fromkeys(("flax.linen.PARTITION_NAME", "flax.linen.meta.PARTITION_NAME"), "partition_name"),
-    }
     if dotted in run.flags:
         return run.flags[dotted]
-    return constants[dotted] if dotted in constants else Library(dotted)
+    return _CONSTANTS[dotted] if dotted in _CONSTANTS else Library(dotted)
 
 
 # Of a tree of which nothing is known but its leaves, what only an array has.
@@ -910,7 +930,7 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
         case ListValue(items=found, open=False) if isinstance(index, slice) and _plain_slice(index):
             return ListValue(found[index], region=run.region)
         case DictValue(entries=entries, open=more):
-            if isinstance(index, str | int | float | bool | tuple | None):
+            if isinstance(index, str | int | float | bool | tuple | Plain | None):
                 try:
                     if index in entries:
                         return entries[index]
@@ -938,6 +958,8 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
             method = owner.find("__getitem__")
             if method is not MISSING:
                 return run.call(method, (value, index), {}, place)
+        case Instance(of=None) if (hook := find_hook(run, value, "__getitem__")) is not None:
+            return run.call(hook, (value, index), {}, place)
         case PartitionSpec(entries=found, open=False) if isinstance(index, int) and -len(
             found
         ) <= index < len(found):
@@ -1325,9 +1347,9 @@ def _is_instance(call: Call) -> Value:
     }
     if isinstance(kind, Library) and kind.name in plain and not isinstance(value, Unknown | Symbol | AnyTree):
         return isinstance(value, plain[kind.name])
-    if isinstance(kind, Library) and isinstance(value, Instance) and kind.name in value.libraries():
+    if isinstance(kind, Library) and isinstance(value, Instance | Plain) and kind.name in value.libraries():
         return True
-    if isinstance(kind, Library) and isinstance(value, Layout) and kind.name.startswith("flax."):
+    if isinstance(kind, Library) and isinstance(value, Layout | str) and kind.name.startswith(("flax.", "haliax.")):
         return False
     if isinstance(kind, ClassValue) and isinstance(value, Instance) and value.of is not None:
         return any(one is kind for one in value.of.order) or Unknown("isinstance")

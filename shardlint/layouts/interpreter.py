@@ -46,6 +46,7 @@ from shardlint.layouts.values import (
     Native,
     Partial,
     PartitionSpec,
+    Plain,
     Sharding,
     Transformed,
     Unknown,
@@ -73,15 +74,16 @@ _ROUNDS = 2
 
 _PLAIN = (
     int, float, complex, str, bytes, type(None), Layout, Mesh, PartitionSpec, Sharding, Unknown, Symbol, Library,
-    AxisTypeValue, Device, Devices,
+    AxisTypeValue, Device, Devices, Plain,
 )  # fmt: skip
 _FUNCTIONS = (FunctionValue, ClassValue, Native, Partial)
 _CALLED = (*_FUNCTIONS, Method, Instance)
 # Libraries whose functions call nothing of a project that they are not given, and make no parts of its modules.
 _HARMLESS = frozenset(
     """
-absl builtins chex collections contextlib copy dataclasses einops enum functools inspect itertools jax jaxtyping json
-logging math ml_dtypes numpy operator optax os random re string sys tensorflow time typing typing_extensions warnings
+absl builtins chex collections contextlib copy dataclasses einops einshard enum functools haliax inspect itertools jax
+jaxtyping json logging math ml_dtypes numpy operator optax os random re string sys tensorflow time typing
+typing_extensions warnings
 """.split()
 )
 # Functions of jax that communicate, of those that are not modelled.
@@ -521,7 +523,7 @@ class Interpreter:
                 if isinstance(holder, DictValue | ListValue):
                     holder = self.thaw(holder)
                 if isinstance(holder, DictValue):
-                    if isinstance(key, str | int | bool | float | tuple | None) and _hashable(key):
+                    if isinstance(key, str | int | bool | float | tuple | Plain | None) and _hashable(key):
                         holder.entries[key] = self._written(holder, holder.entries.get(key, MISSING), value)
                         holder.open = holder.open or holder.region is not self.region
                     else:
