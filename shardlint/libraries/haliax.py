@@ -25,7 +25,9 @@ from shardlint.libraries.haliax_axes import (
     map_named,
     places_in,
     selected,
+    sizes_of_axes,
     violate,
+    widen,
 )
 from shardlint.libraries.haliax_mappings import auto_sharded
 from shardlint.libraries.jax_numpy import BINARY, NN, REDUCTIONS, UNARY, dtype_of
@@ -74,13 +76,6 @@ def _made(call: Call, axes: Sequence[Axis] | None, array: Layout) -> Value:
     return make_named(call, array, axes)
 
 
-def _sizes(axes: Sequence[Axis] | None) -> Value:
-    """The shape of axes as jax takes it."""
-    if axes is None:
-        return Unknown("a shape")
-    return tuple(Unknown("a size") if one.size is None else one.size for one in axes)
-
-
 @function("haliax zeros ones full")
 def constructed(call: Call) -> Value:
     """An array of one number."""
@@ -88,7 +83,7 @@ def constructed(call: Call) -> Value:
     more = (call.get(1, "fill_value"),) if last == "full" else ()
     dtype = call.get(2 if last == "full" else 1, "dtype", None)
     keywords = {} if dtype is None and last == "full" else {"dtype": dtype or Library("jax.numpy.float32")}
-    return _made(call, axes, call_jax(call, f"jax.numpy.{last}", _sizes(axes), *more, **keywords))
+    return _made(call, axes, call_jax(call, f"jax.numpy.{last}", sizes_of_axes(axes), *more, **keywords))
 
 
 @function("haliax zeros_like ones_like full_like")
@@ -111,7 +106,7 @@ def ranged(call: Call) -> Value:
     axes = (Axis(given, 50),) if isinstance(given, str) and last != "arange" else axes_of(given)
     dtype, start = call.keywords.get("dtype"), call.keywords.get("start", 0)
     kind = "int32" if isinstance(start, int) and isinstance(call.keywords.get("step", 1), int) else None
-    made = call_jax(call, "jax.numpy.zeros", _sizes(axes))
+    made = call_jax(call, "jax.numpy.zeros", sizes_of_axes(axes))
     kind = "float32" if last != "arange" else kind
     found = replace(made, dtype=kind if dtype is None else dtype_of(dtype), figure=None)
     return _made(call, axes, replace(found, built=None))
@@ -123,7 +118,7 @@ def drawn(call: Call) -> Value:
     axes, last = axes_of(call.get(1, "shape")), call.function_name
     dtype = call.get(_DTYPE_AT.get(last, -1), "dtype", None)
     default = _DTYPE_OF.get(last, "float32")
-    keywords = {"shape": _sizes(axes)}
+    keywords = {"shape": sizes_of_axes(axes)}
     array = call_jax(call, f"jax.random.{last}", call.get(0, "key"), **keywords)
     array = replace(array, dtype=default if dtype is None else dtype_of(dtype))
     return auto_sharded(call, _made(call, axes, array))
@@ -169,7 +164,7 @@ def binary(call: Call) -> Value:
     axes = _common_axes(call, arrays)
     if axes is None:
         return Unknown("what raises") if None not in [one.axes for one in arrays] else make_named(call, Layout(), None)
-    one, two = (_broadcast(call, each, axes).array for each in arrays)
+    one, two = (widen(call, each, axes).array for each in arrays)
     return make_named(call, call_jax(call, f"jax.numpy.{call.function_name}", one, two), axes)
 
 
@@ -204,29 +199,6 @@ def _common_axes(call: Call, arrays: Sequence[NamedArray]) -> tuple[Axis, ...] |
     return found
 
 
-def _broadcast(call: Call, array: NamedArray, axes: Sequence[Axis], ordered: bool = True) -> NamedArray:
-    """An array with all of some axes: new ones in front, and if `ordered` those given in their order."""
-    own = array.axes or ()
-    added = [one for one in axes if one.name not in array.names]
-    every = [*added, *own]
-    made = array
-    if added:
-        made = make_named(call, call_jax(call, "jax.numpy.broadcast_to", array.array, _sizes(every)), every)
-    names = [one.name for one in axes]
-    if ordered and [one.name for one in every if one.name in names] != names:
-        return _permuted(call, made, [*names, *(one.name for one in own if one.name not in names)])
-    return made
-
-
-def _permuted(call: Call, array: NamedArray, names: Sequence[str]) -> NamedArray:
-    """An array with its axes in another order."""
-    if array.names == list(names):
-        return array
-    places = tuple(array.names.index(one) for one in names)
-    axes = [(array.axes or ())[place] for place in places]
-    return make_named(call, call_jax(call, "jax.numpy.transpose", array.array, places), axes)
-
-
 @function("haliax where clip")
 def chosen_by(call: Call) -> Value:
     """An operation on the entries of three arrays or numbers."""
@@ -238,7 +210,7 @@ def chosen_by(call: Call) -> Value:
     axes = _common_axes(call, arrays)
     if axes is None:
         return Unknown("what raises")
-    args = [_broadcast(call, one, axes).array if isinstance(one, NamedArray) else one for one in call.args]
+    args = [widen(call, one, axes).array if isinstance(one, NamedArray) else one for one in call.args]
     return make_named(call, call_jax(call, f"jax.numpy.{call.function_name}", *args), axes)
 
 
@@ -282,14 +254,17 @@ def _unplaced(call: Call, axis: Value) -> Value:
 
 @function(f"haliax {_ALONG} roll", "haliax.nn softmax log_softmax", f"{NAMED_ARRAY} roll")
 def along(call: Call) -> Value:
-    """An operation along an axis, which keeps the axes."""
+    """An operation along an axis, which keeps the axes. But for `roll` the name of the axis counts alone."""
     given, last = call.get(0, "a" if "a" in call.keywords else "array"), call.function_name
     axis = call.get(2 if last == "roll" else 1, "axis", None)
     if not isinstance(given, NamedArray) or axis is None:
         return Unknown("an array")
-    places = _places(call, given, axis) if given.axes is not None else None
+    chosen = selected(axis)
+    if chosen is not None and last != "roll":
+        chosen = tuple((name, None) for name, _ in chosen)
+    places = places_in(call, given, chosen) if given.axes is not None and chosen is not None else None
     if places is None:
-        return make_named(call, Layout(), given.axes) if selected(axis) is None else _unplaced(call, axis)
+        return make_named(call, Layout(), given.axes) if chosen is None else _unplaced(call, axis)
     place = places[0] if len(places) == 1 else tuple(places)
     more = (call.get(1, "shift"),) if last == "roll" else ()
     home = "jax.nn" if call.name.startswith("haliax.nn") else "jax.numpy"

@@ -194,6 +194,18 @@ def is_named(value: Value) -> bool:
     return isinstance(value, NamedArray)
 
 
+def named_leaves(tree: Value) -> list[NamedArray]:
+    """The arrays with axes in a tree."""
+    found: list[NamedArray] = []
+
+    def note(leaf: Value) -> Value:
+        found.extend([leaf] if isinstance(leaf, NamedArray) else [])
+        return leaf
+
+    map_named(note, tree)
+    return found
+
+
 def map_named(change: Callable[[Value], Value], tree: Value) -> Value:
     """A tree with a function applied to its leaves, of which an array with axes is one."""
     return map_tree(change, tree, stop=is_named)
@@ -241,6 +253,36 @@ def resolve(call: Call) -> Value:
         sizes = [Unknown("a size") if one.size is None else one.size for one in axes]
         places = [*axes] if last == "resolve_axis" else [*sizes]
     return places[0] if isinstance(given, Axis | str) else tuple(places)
+
+
+def sizes_of_axes(axes: Sequence[Axis] | None) -> Value:
+    """The shape of axes as jax takes it."""
+    if axes is None:
+        return Unknown("a shape")
+    return tuple(Unknown("a size") if one.size is None else one.size for one in axes)
+
+
+def permute(call: Call, array: NamedArray, names: Sequence[str]) -> NamedArray:
+    """An array with its axes in another order."""
+    if array.names == list(names):
+        return array
+    places = tuple(array.names.index(one) for one in names)
+    axes = [(array.axes or ())[place] for place in places]
+    return make_named(call, call_jax(call, "jax.numpy.transpose", array.array, places), axes)
+
+
+def widen(call: Call, array: NamedArray, axes: Sequence[Axis], ordered: bool = True) -> NamedArray:
+    """An array with all of some axes: new ones in front, and if `ordered` those given in their order."""
+    own = array.axes or ()
+    added = [one for one in axes if one.name not in array.names]
+    every = [*added, *own]
+    made = array
+    if added:
+        made = make_named(call, call_jax(call, "jax.numpy.broadcast_to", array.array, sizes_of_axes(every)), every)
+    names = [one.name for one in axes]
+    if ordered and [one.name for one in every if one.name in names] != names:
+        return permute(call, made, [*names, *(one.name for one in own if one.name not in names)])
+    return made
 
 
 # what a call requires

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from itertools import pairwise
 
 from shardlint.layouts.expressions import attribute
-from shardlint.layouts.layout import Layout, Size
+from shardlint.layouts.layout import Layout, Size, surely_differ
 from shardlint.layouts.values import (
     MISSING,
     AnyTree,
@@ -31,10 +31,13 @@ from shardlint.libraries.haliax_axes import (
     call_jax,
     make_named,
     map_named,
+    named_leaves,
+    permute,
+    places_in,
     selected,
+    violate,
 )
 from shardlint.libraries.haliax_mappings import auto_sharded
-from shardlint.libraries.haliax_shapes import rearrange
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -44,15 +47,25 @@ _ANY = AnyTree(Unknown())
 # rows along an axis
 
 
-def _rows(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size], rowed: bool) -> list[Value]:
-    """The arrays of trees that give a row each, those with the axis with it in front. `rowed`: plain ones too."""
+def _gives_rows(leaf: Value, axis: tuple[str, Size]) -> bool:
+    """Whether an array gives a row for each entry of an axis: one with the axis, or a plain one with dimensions."""
+    if isinstance(leaf, NamedArray):
+        own = {one.name: one.size for one in leaf.axes or ()}
+        return axis[0] in own and not surely_differ(own[axis[0]], axis[1])
+    return isinstance(leaf, Layout) and leaf.rank != 0
+
+
+def _rows(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size]) -> list[Value]:
+    """The arrays of trees that give a row each, those with the axis with it in front."""
     found: list[Value] = []
 
     def note(leaf: Value) -> Value:
-        if isinstance(leaf, NamedArray) and axis[0] in leaf.names:
-            moved = rearrange(replace(call, name="haliax.rearrange", args=(leaf, (axis[0], ...)), keywords={}))
-            found.append(moved.array)
-        elif rowed and isinstance(leaf, Layout) and leaf.rank != 0:
+        if not _gives_rows(leaf, axis):
+            return leaf
+        if isinstance(leaf, NamedArray):
+            names = [axis[0], *(one for one in leaf.names if one != axis[0])]
+            found.append(permute(call, leaf, names).array)
+        else:
             found.append(leaf)
         return leaf
 
@@ -60,13 +73,15 @@ def _rows(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size], rowed: b
     return found
 
 
-def _with_rows(call: Call, trees: tuple[Value, ...], axis: str, rows: Iterator[Value], rowed: bool) -> Value:
+def _with_rows(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size], rows: Iterator[Value]) -> Value:
     """The trees with a row in the place of each array that has some."""
 
     def one(leaf: Value) -> Value:
-        if isinstance(leaf, NamedArray) and axis in leaf.names:
-            return make_named(call, next(rows), [each for each in leaf.axes or () if each.name != axis])
-        return next(rows) if rowed and isinstance(leaf, Layout) and leaf.rank != 0 else leaf
+        if not _gives_rows(leaf, axis):
+            return leaf
+        if isinstance(leaf, NamedArray):
+            return make_named(call, next(rows), [each for each in leaf.axes or () if each.name != axis[0]])
+        return next(rows)
 
     return map_named(one, trees)
 
@@ -107,12 +122,12 @@ def _scanned(kind: str, body: Value, axis: tuple[str, Size], call: Call) -> Valu
     given = (*args, *call.keywords.values())
     if call.open or any(isinstance(one, AnyTree) for one in given):
         return (_ANY, _ANY) if kind == "scan" else _ANY
-    rows = _rows(call, given, axis, True)
+    rows = _rows(call, given, axis)
     along = _sized(axis, rows)
 
     def inner(again: Call) -> Value:
         carry, own = again.args
-        found = _with_rows(call, given, axis[0], iter(own), True)
+        found = _with_rows(call, given, axis, iter(own))
         positional, named = found[: len(args)], dict(zip(call.keywords, found[len(args) :], strict=True))
         first = () if kind == "map" else (carry,)
         left = run.call(body, (*first, *positional), named, call.place)
@@ -143,12 +158,15 @@ def _mapped(body: Value, axis: tuple[str, Size], call: Call) -> Value:
     given = (*call.args, *call.keywords.values())
     if call.open or any(isinstance(one, AnyTree) for one in given):
         return _ANY
-    rows = _rows(call, given, axis, True)
+    for one in named_leaves(given):
+        if axis[0] in one.names and places_in(call, one, (axis,)) is None:
+            return Unknown("what raises")
+    rows = _rows(call, given, axis)
     along = _sized(axis, rows)
     count = len(call.args)
 
     def inner(again: Call) -> Value:
-        found = _with_rows(call, given, axis[0], iter(again.args), True)
+        found = _with_rows(call, given, axis, iter(again.args))
         return run.call(body, found[:count], dict(zip(call.keywords, found[count:], strict=True)), call.place)
 
     if not rows:  # jax is told how many there are
@@ -211,6 +229,11 @@ def apply_linear(call: Call) -> Value:
     """A contraction with the weight over the input, and the bias added."""
     layer, given = call.args[0], call.get(1, "inputs")
     weight, bias = layer.attributes["weight"], layer.attributes["bias"]
+    inside = selected(layer.fields["In"])
+    if isinstance(given, NamedArray) and given.axes is not None and inside:
+        missing = next((name for name, _ in inside if name not in given.names), None)
+        if missing is not None:  # the weight is summed over it
+            violate(call, "named.input", axis=missing, array=str(given))
     scaled = call_haliax(call, "multiply", weight, 1.0)
     found = call_haliax(call, "dot", given, scaled, axis=layer.fields["In"])
     if bias is None or isinstance(found, Unknown):

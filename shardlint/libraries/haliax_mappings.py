@@ -20,6 +20,7 @@ from shardlint.layouts.values import (
     Native,
     PartitionSpec,
     Sharding,
+    Transformed,
     Unknown,
     Value,
     known_items,
@@ -209,8 +210,8 @@ def _sharded(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) -> V
             return leaf
         if not isinstance(leaf.attributes["array"], Layout):
             return leaf
-        if leaf.axes is None:
-            return leaf.with_parts({"array": Layout(dtype=leaf.array.dtype)})
+        if leaf.axes is None or isinstance(mapping, Unknown):  # which may be None
+            return leaf.with_parts({"array": Layout(leaf.array.shape, leaf.array.dtype)})
         spec = _spec(mapping, leaf.names)
         if not _fits(call, leaf, mapping, mesh, spec, raises=not traced):
             return leaf if traced else Unknown("what raises")
@@ -227,6 +228,8 @@ def _shardings(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) ->
     """The shardings that `infer_resource_partitions` gives for a tree: of arrays without axes whole ones."""
 
     def one(leaf: Value) -> Value:
+        if isinstance(mapping, Unknown):
+            return Unknown("a sharding, or none")
         if isinstance(leaf, NamedArray):
             if leaf.axes is None:
                 return leaf.with_parts({"array": Unknown("a sharding")})
@@ -302,10 +305,10 @@ def _named_jit(call: Call, given: Value) -> Value:
         mapping = around if resources is None else resources
         results = mapping if outs is None else outs
         mesh = _mesh(again)
-        keywords: dict[str, Value] = {}
-        if mesh is None and (ins is not None or results is not None):
-            interpreter.violate("mapping.meshless", again.function_place, operation="named_jit")
-            return Unknown("what raises")
+        flags = known_items(call.keywords.get("donate_args"))
+        donated = tuple(place for place, one in enumerate(flags or ()) if one is True)
+        keywords: dict[str, Value] = {"donate_argnums": donated}
+        is_placed = ins is not None or results is not None
         for one in {id(one): one for one in (mapping, ins, results)}.values():
             _check_mapping(call, one, mesh)
         if ins is not None:
@@ -318,11 +321,15 @@ def _named_jit(call: Call, given: Value) -> Value:
         interpreter.contexts = {**before, MAPPING: mapping} if mapping is not None else before
         try:
             compiled = interpreter.call(Library("equinox.filter_jit"), (given,), keywords, call.place)
-            return interpreter.call(compiled, again.args, again.keywords, again.place, again.open)
+            found = interpreter.call(compiled, again.args, again.keywords, again.place, again.open)
         finally:
             interpreter.contexts = before
+        if mesh is None and is_placed:  # haliax traces the function first
+            interpreter.violate("mapping.meshless", again.function_place, operation="named_jit")
+            return Unknown("what raises")
+        return found
 
-    return Native("haliax.named_jit", run)
+    return Transformed("haliax.named_jit", run, given, call.place)
 
 
 function("haliax named_jit named_pjit")(decorator(_named_jit))

@@ -20,9 +20,12 @@ from shardlint.libraries.haliax_axes import (
     call_jax,
     check_unique,
     make_named,
+    permute,
     places_in,
     selected,
+    sizes_of_axes,
     violate,
+    widen,
 )
 from shardlint.libraries.haliax_mappings import auto_sharded
 from shardlint.libraries.jax_numpy import size_of
@@ -78,10 +81,7 @@ def rearrange(call: Call) -> Value:
     axes = ordered(call, array.axes or (), given)
     if axes is None:
         return _unknown(call)
-    places = tuple(array.names.index(one.name) for one in axes)
-    if places == tuple(range(len(places))):
-        return array
-    return make_named(call, call_jax(call, "jax.numpy.transpose", array.array, places), axes)
+    return permute(call, array, [one.name for one in axes])
 
 
 def _rearranged_by_text(call: Call, array: NamedArray, text: str) -> Value:
@@ -90,11 +90,8 @@ def _rearranged_by_text(call: Call, array: NamedArray, text: str) -> Value:
     plain = not any(one in text for one in "(){}:") and "..." not in text and not call.keywords.keys() - {"expression"}
     if not plain or len(letters) != len(array.names) or sorted(letters) != sorted(out):
         return _unknown(call)
-    places = tuple(letters.index(one) for one in out)
-    axes = [(array.axes or ())[place] for place in places]
-    moved = places != tuple(range(len(places)))
-    made = call_jax(call, "jax.lax.transpose", array.array, places) if moved else array.array
-    return auto_sharded(call, make_named(call, made, axes))
+    names = dict(zip(letters, array.names, strict=True))
+    return auto_sharded(call, permute(call, array, [names[one] for one in out]))
 
 
 @function(*_named("rename"))
@@ -132,17 +129,7 @@ def broadcast(call: Call) -> Value:
         return Unknown("what raises")
     own = {one.name: one for one in array.axes or ()}
     axes = [own.get(name, Axis(name, size)) for name, size in chosen]
-    added = [one for one in axes if one.name not in own]
-    every = [*added, *own.values()]
-    sizes = tuple(Unknown("a size") if one.size is None else one.size for one in every)
-    made = make_named(call, call_jax(call, "jax.numpy.broadcast_to", array.array, sizes), every) if added else array
-    names = [one.name for one in axes]
-    in_order = [one.name for one in every if one.name in names] == names
-    if in_order or call.get(2, "ensure_order", True) is not True:
-        return made
-    order = [*axes, *(own[one] for one in extra)]
-    places = tuple(made.names.index(one.name) for one in order)
-    return make_named(call, call_jax(call, "jax.numpy.transpose", made.array, places), order)
+    return widen(call, array, axes, call.get(2, "ensure_order", True) is True)
 
 
 # parts of an array
@@ -291,19 +278,16 @@ def flatten(call: Call) -> Value:
     first = min(places)
     before = [one for one in range(first) if one not in places]
     after = [one for one in range(first, len(array.names)) if one not in places]
-    order = (*before, *places, *after)
-    moved = order != tuple(range(len(order)))
-    made = call_jax(call, "jax.numpy.transpose", array.array, order) if moved else array.array
+    made = permute(call, array, [array.names[one] for one in (*before, *places, *after)])
     kept = array.axes or ()
     axes = [*(kept[one] for one in before), Axis(name, size), *(kept[one] for one in after)]
-    return _reshaped(call, made, axes)
+    return _reshaped(call, made.array, axes)
 
 
 def _reshaped(call: Call, array: Layout, axes: list[Axis]) -> Value:
     if not check_unique(call, axes):
         return Unknown("what raises")
-    shape = tuple(Unknown("a size") if one.size is None else one.size for one in axes)
-    return make_named(call, call_jax(call, "jax.numpy.reshape", array, shape), axes)
+    return make_named(call, call_jax(call, "jax.numpy.reshape", array, sizes_of_axes(axes)), axes)
 
 
 @function(*_named("unflatten_axis"))
@@ -337,9 +321,7 @@ def joined(call: Call) -> Value:
         alike = [(other.name, None if other.name == name else other.size) for other in first.axes or ()]
         if set(one.names) != set(first.names) or places_in(call, one, alike) is None:
             return Unknown("what raises")
-        again = replace(call, name="haliax.rearrange", args=(one, tuple(first.names)), keywords={})
-        moved = rearrange(again)
-        parts.append(moved.array)
+        parts.append(permute(call, one, first.names).array)
         sizes += [other.size for other in one.axes or () if other.name == name]
     if call.function_name == "stack":
         made = call_jax(call, "jax.numpy.stack", tuple(parts), 0)

@@ -44,6 +44,14 @@ BROKEN = [
     ('y = x.rename({"embed": "batch"})', "named.twice"),
     ("y = x.rearrange((Mlp, ...))", "named.missing"),
     ("y = x[Mlp, 0]", "named.missing"),
+    ("y = hnn.softmax(x, Mlp)", "named.missing"),
+    ("y = hax.roll(x, 1, Embed.resize(4))", "named.sizes"),
+    ("y = hax.take(x, Embed.resize(4), 0)", "named.sizes"),
+    ("y = x.flatten_axes((Batch, Embed.resize(4)), 'flat')", "named.sizes"),
+    ("y = hax.dot(x, x, axis=Embed.resize(4))", "named.sizes"),
+    ("y = x.rename({'embed': hax.Axis('new', 4)})", "named.sizes"),
+    ("y = hax.vmap(lambda a: a, Batch.resize(4))(x)", "named.sizes"),
+    ("y = hnn.Linear.init(Mlp, Pos, key=key)(x)", "named.input"),
     ("y = x.unflatten_axis(Embed, (Pos, Pos.alias('other').resize(3)))", "named.sizes"),
     ("y = hax.broadcast_to(x, (Batch, Pos))", "named.subset"),
     ('y = hax.shard(x, {"embed": "tensor"}, mesh)', "mapping.missing"),
@@ -58,12 +66,15 @@ RIGHT = [
     'y = hax.shard(x, {"data": "batch"}, mesh)',
     'y = x.rename({"nothing": "new"})',
     "y = x * jnp.ones(())",
+    "y = hnn.softmax(x, Embed.resize(4))",
+    "y = x.rearrange((Embed.resize(4), ...))",
+    'y = x.rename({Embed.resize(4): "new"})',
     "y = hax.ones(Embed) + x",
     'y = hax.shard(x, {"embed": ("data", "model"), "batch": None}, mesh)',
     'with mesh:\n    y = hax.named_jit(lambda a: a * 2, axis_resources={"embed": "data"})(x)',
 ]
-# They raise only where a mesh is in context.
-SILENT = {"mapping.mesh", "mapping.axis"}
+# They raise nothing, or only where a mesh is in context.
+SILENT = {"mapping.mesh", "mapping.axis", "named.input"}
 
 
 def test_what_breaks_a_contract_raises() -> None:
