@@ -28,7 +28,7 @@ def expression(chance: random.Random, rank: int) -> str:
         right.pop()
     if chance.random() < 0.1:
         right.reverse()
-    if chance.random() < 0.05:
+    if right and chance.random() < 0.05:
         right[0] += ","
     return f"{' '.join(left)} -> {' '.join(right)}"
 
@@ -62,4 +62,4 @@ def test_what_is_predicted_of_einshard_is_what_it_does() -> None:
             assert array.spec is not None and [list(one or ()) for one in array.spec] == actual["spec"], text
             assert array.shape == tuple(actual["shape"]) and array.committed == actual["committed"], text
             known += 1
-    assert known > 60 and told > 60 and told > 0.95 * errors, (known, told, errors)
+    assert known > 40 and told > 80 and told > 0.95 * errors, (known, told, errors)
