@@ -12,9 +12,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from shardlint_rules.einshard.expression import Expression, Fault, parse
 
 from shardlint.engine.run import Options
+from shardlint.libraries.einshard import Expression, Fault, parse
 from shardlint.rewrite.fix import fix
 
 installed = pytest.mark.skipif(importlib.util.find_spec("einshard") is None, reason="einshard is not here")

@@ -58,3 +58,18 @@ def test_a_file_is_shown_with_the_layouts_of_its_arrays(write: Callable[..., Pat
     assert lines[17].endswith("x: float32[16@data, 32]")
     assert lines[18].endswith("y: float32[16, 32]")
     assert lines[5].strip().startswith("6  mesh = ") and lines[5].endswith('"model"))')
+
+
+def test_arrays_of_haliax_are_shown_with_the_names_of_their_axes(write: Callable[..., Path]) -> None:
+    code = """\
+import haliax as hax
+import jax
+
+mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+Batch, Embed = hax.make_axes(batch=8, embed=16)
+x = hax.shard(hax.ones((Batch, Embed)), {"batch": "data"}, mesh)
+y, z = x.sum("embed"), hax.named_jit(lambda a: a * 2)(x)
+"""
+    lines = list(explain_file(write({"named.py": code}) / "named.py"))
+    assert lines[5].endswith("x: float32[batch=8@data, embed=16]")
+    assert lines[6].endswith("y: float32[batch=8]; z: float32[batch=8, embed=16]")

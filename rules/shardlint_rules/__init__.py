@@ -126,6 +126,7 @@ RULES = {
     "SL603": "shardlint_rules.haliax.named_jit_donate:NamedJitDonate",
     "SL605": "shardlint_rules.haliax.mesh_given_as_mapping:MeshGivenAsMapping",
     "SL606": "shardlint_rules.haliax.weights_in_compute_mapping:WeightsInComputeMapping",
+    "SL607": "shardlint_rules.haliax.named_axes_differ:NamedAxesDiffer",
     "SL651": "shardlint_rules.einshard.bad_expression:BadExpression",
     "SL652": "shardlint_rules.einshard.stray_star:StrayStar",
     "SL653": "shardlint_rules.einshard.in_jit:EinshardInJit",

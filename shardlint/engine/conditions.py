@@ -37,13 +37,15 @@ _PLACING = tuple(
     text.encode()
     for text in (
         "device_put shard_map pmap sharding_constraint reshard filter_shard NamedSharding psum pmean set_mesh "
-        "make_mesh PartitionSpec named_sharding with_partitioning with_logical_partitioning"
+        "make_mesh PartitionSpec named_sharding with_partitioning with_logical_partitioning axis_mapping named_jit "
+        "hax.shard auto_sharded einshard("
     ).split()
 )
 _MAKING = tuple(
     text.encode()
     for text in (
-        "zeros ones full arange normal uniform randint eye make_mesh Mesh( device_put array( init( Linear"
+        "zeros ones full arange normal uniform randint eye make_mesh Mesh( device_put array( init( Linear Axis( "
+        "make_axes"
     ).split()
 )
 # What shard_map and pmap run says one of these, unless another file maps it.
@@ -58,6 +60,9 @@ _IN_BODIES = (
     "collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.", "random.", "stack.",
     "rows.", "reducer.", "mean.", "piece.", "axes.", "closure.",
 )  # fmt: skip
+# Contracts of one library, by the beginnings of their names, and what breaks one beside what makes arrays.
+_OF_LIBRARIES = {"named.": "haliax", "mapping.": "haliax", "einshard.": "einshard"}
+_MAPPING_AXES = (b"Axis(", b"make_axes", b"axis_mapping", b"named_jit", b"shard(", b"auto_sharded")
 # Names that other libraries have too, though they do not look it.
 _COMMON = frozenset(("assert_equal",))
 # Triggers on a name, whatever it stands on.
@@ -150,7 +155,8 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
     if (isinstance(trigger, Statements) and trigger.or_scripts) or (isinstance(trigger, Lines) and trigger.anywhere):
         return ("",)
     if isinstance(trigger, Statements | Lines | Takes | Violates):
-        return (ANY,)
+        own = [library for start, library in _OF_LIBRARIES.items() if name.startswith(start)]
+        return (own[0],) if own and isinstance(trigger, Violates) else (ANY,)
     anywhere = isinstance(trigger, (*_ON_ANYTHING, Names)) or not _is_plain(word)
     return ("" if anywhere else name.partition(".")[0],)
 
@@ -195,6 +201,10 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
             return {*_MAPPING, *(_REPLICATING if name.startswith("rows.") else ()), _COMPILING}
         if name.startswith("variable."):
             return set(_BUILDING_NNX)
+        if name.startswith(("named.", "mapping.")):
+            return set(_MAPPING_AXES)
+        if name.startswith("einshard."):
+            return {b"einshard"}
         return _both((b"donate_arg",) if name.startswith("donation.") else _PLACING, _MAKING)
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}

@@ -11,7 +11,7 @@ from shardlint.config.targets import Targets
 from shardlint.engine.explain import program_of
 from shardlint.layouts.file_runs import layouts_of
 from shardlint.layouts.layout import Layout
-from shardlint.layouts.values import Value
+from shardlint.layouts.values import Instance, Value
 from shardlint.model import Program
 from shardlint.source.text import decode, read_bytes
 from shardlint.syntax import FileFacts
@@ -51,7 +51,7 @@ def layouts_by_line(program: Program, facts: FileFacts, targets: Targets) -> dic
         texts = [
             f"{name}: {value}"
             for name, value in named
-            if isinstance(value, Layout) and value.shape is not None
+            if (isinstance(value, Layout) and value.shape is not None) or isinstance(value, Instance)
         ]
         if texts:
             found.setdefault(node.lineno, []).extend(texts[:_MOST])

@@ -129,6 +129,7 @@ _CONSTANTS: dict[str, Value] = {
     "numpy.inf": inf,
     "flax.linen.PARTITION_NAME": "partition_name",
     "flax.linen.meta.PARTITION_NAME": "partition_name",
+    **api.CONSTANTS,
 }
 
 

@@ -26,6 +26,7 @@ from shardlint.layouts.values import (
     Library,
     ListValue,
     Native,
+    Plain,
     Unknown,
     Value,
     operand,
@@ -226,9 +227,9 @@ def _is_instance(call: Call) -> Value:
     }
     if isinstance(kind, Library) and kind.name in plain and not isinstance(value, Unknown | Symbol | AnyTree):
         return isinstance(value, plain[kind.name])
-    if isinstance(kind, Library) and isinstance(value, Instance) and kind.name in value.libraries():
+    if isinstance(kind, Library) and isinstance(value, Instance | Plain) and kind.name in value.libraries():
         return True
-    if isinstance(kind, Library) and isinstance(value, Layout) and kind.name.startswith("flax."):
+    if isinstance(kind, Library) and isinstance(value, Layout | str) and kind.name.startswith(("flax.", "haliax.")):
         return False
     if isinstance(kind, ClassValue) and isinstance(value, Instance) and value.of is not None:
         return any(one is kind for one in value.of.order) or Unknown("isinstance")

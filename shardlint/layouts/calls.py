@@ -27,6 +27,7 @@ from shardlint.layouts.values import (
     Native,
     Partial,
     PartitionSpec,
+    Plain,
     Sharding,
     Transformed,
     Unknown,
@@ -39,15 +40,16 @@ from shardlint.model.values import Place
 _DEPTH = 40
 _PLAIN = (
     int, float, complex, str, bytes, type(None), Layout, Mesh, PartitionSpec, Sharding, Unknown, Symbol, Library,
-    AxisTypeValue, Device, Devices,
+    AxisTypeValue, Device, Devices, Plain,
 )  # fmt: skip
 _FUNCTIONS = (FunctionValue, ClassValue, Native, Partial)
 _CALLED = (*_FUNCTIONS, Method, Instance)
 # Libraries whose functions call nothing of a project that they are not given, and make no parts of its modules.
 _HARMLESS = frozenset(
     """
-absl builtins chex collections contextlib copy dataclasses einops enum functools inspect itertools jax jaxtyping json
-logging math ml_dtypes numpy operator optax os random re string sys tensorflow time typing typing_extensions warnings
+absl builtins chex collections contextlib copy dataclasses einops einshard enum functools haliax inspect itertools jax
+jaxtyping json logging math ml_dtypes numpy operator optax os random re string sys tensorflow time typing
+typing_extensions warnings
 """.split()
 )
 # Functions of jax that communicate, of those that are not modelled.

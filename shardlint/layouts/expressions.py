@@ -196,10 +196,10 @@ def _elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | None:
     return found
 
 
-def _dict(run: RunState, keys: list[ast.expr | None], values: list[ast.expr]) -> Value:
-    made = DictValue(region=run.region)
-    for key, node in zip(keys, values, strict=True):
-        value = run.value(node)
+def _dict(run: RunState, node: ast.Dict) -> Value:
+    made = DictValue(region=run.region, written=Place(run.frame.file, node))
+    for key, given in zip(node.keys, node.values, strict=True):
+        value = run.value(given)
         if key is None:
             if isinstance(value, DictValue):
                 made.entries.update(value.entries)
@@ -319,7 +319,7 @@ _EVALUATED: dict[type[ast.AST], Callable[[RunState, Any], Value]] = {
     ast.Tuple: _tuple,
     ast.List: _list,
     ast.Set: _list,
-    ast.Dict: lambda run, node: _dict(run, node.keys, node.values),
+    ast.Dict: _dict,
     ast.IfExp: _conditional,
     ast.Lambda: lambda run, node: run.function(node),
     ast.NamedExpr: _walrus,

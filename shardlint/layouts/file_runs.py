@@ -9,7 +9,7 @@ from dataclasses import replace
 from shardlint.config.targets import Targets
 from shardlint.layouts.interpreter import Interpreter, Modules
 from shardlint.layouts.layout import Layout
-from shardlint.layouts.values import Value
+from shardlint.layouts.values import Instance, Value
 from shardlint.layouts.violation import Violation
 from shardlint.libraries import FUNCTIONS
 from shardlint.model import Program
@@ -91,9 +91,9 @@ def _is_in_its_body(found: Violation) -> bool:
 
 
 def _is_array(value: Value) -> bool:
-    return isinstance(value, Layout) or (
-        isinstance(value, tuple) and bool(value) and all(map(_is_array, value))
-    )
+    if isinstance(value, tuple):
+        return bool(value) and all(map(_is_array, value))
+    return isinstance(value, Layout) or (isinstance(value, Instance) and value.is_array)
 
 
 def _in_file(found: Violation, file: FileFacts) -> Violation | None:

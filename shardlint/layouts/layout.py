@@ -5,7 +5,7 @@ A part that is not known is None. Layouts are immutable and compare by value.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import field, replace
 from math import prod
 from typing import Literal
@@ -335,12 +335,17 @@ class Layout:
 
     def __str__(self) -> str:
         """In the words of jax: `float32[64@data, 128]`."""
+        return self.show()
+
+    def show(self, names: Sequence[str] = ()) -> str:
+        """The same, with a name for each dimension if there are some: `float32[batch=64@data, embed=128]`."""
         if self.shape is None:
             return "an array of unknown shape"
         parts = []
         for place, size in enumerate(self.shape):
             axes = self.spec[place] if self.spec is not None and place < len(self.spec) else ()
-            shown = "?" if size is None else str(size)
+            shown = f"{names[place]}=" if names else ""
+            shown += "?" if size is None else str(size)
             if axes:
                 shown += f"@{axes[0]}" if len(axes) == 1 else f"@({', '.join(axes)})"
             parts.append(shown)

@@ -10,6 +10,7 @@ from shardlint.layouts.values import (
     Call,
     DictValue,
     ListValue,
+    Plain,
     Unknown,
     Value,
 )
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def enter(table: DictValue, key: Value, value: Value) -> None:
     """Enter a value in a table; a key that is not known opens it."""
-    if isinstance(key, str | int | float | bool | tuple | None):
+    if isinstance(key, str | int | float | bool | tuple | Plain | None):
         try:
             table.entries[key] = value
             return

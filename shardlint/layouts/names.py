@@ -18,6 +18,7 @@ from shardlint.layouts.values import (
     Instance,
     Lazy,
     ListValue,
+    Plain,
     Unknown,
     Value,
     join,
@@ -83,7 +84,7 @@ class Names(RunState):
                 if isinstance(holder, DictValue | ListValue):
                     holder = self.thaw(holder)
                 if isinstance(holder, DictValue):
-                    if isinstance(key, str | int | bool | float | tuple | None) and _hashable(key):
+                    if isinstance(key, str | int | bool | float | tuple | Plain | None) and _hashable(key):
                         holder.entries[key] = self._written(holder, holder.entries.get(key, MISSING), value)
                         holder.open = holder.open or holder.region is not self.region
                     else:

@@ -21,6 +21,7 @@ from shardlint.layouts.values import (
     ClassValue,
     DictValue,
     FunctionValue,
+    Instance,
     Library,
     ListValue,
     PartitionSpec,
@@ -64,6 +65,13 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 
+_COMPARED: dict[type[ast.cmpop], str] = {
+    ast.NotEq: "not_equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+}
 LARGEST = 1 << 40
 
 
@@ -105,8 +113,9 @@ def apply_unary(run: RunState, op: ast.unaryop, node_: ast.expr, node: ast.expr)
         return -value if isinstance(op, ast.USub) else +value if isinstance(op, ast.UAdd) else ~value  # type: ignore[operator]
     if isinstance(value, AnyTree):
         value = value.leaf
-    if isinstance(value, Layout):
-        return library(run, "jax.numpy.negative", (value,), Place(run.frame.file, node))
+    if isinstance(value, Layout) or operators_of(value):
+        module = operators_of(value) or "jax.numpy"
+        return library(run, f"{module}.negative", (value,), Place(run.frame.file, node))
     return Unknown("arithmetic")
 
 
@@ -130,6 +139,9 @@ def compare(run: RunState, values: list[Value], ops: list[ast.cmpop], node: ast.
     if isinstance(op, ast.In | ast.NotIn) and isinstance(right, Layout | AnyTree):
         return Unknown("a test of membership")
     left, right = (one.leaf if isinstance(one, AnyTree) else one for one in (operand(left), operand(right)))
+    if operators_of(left, right):
+        name = _COMPARED.get(type(op), "equal")
+        return library(run, f"{operators_of(left, right)}.{name}", (left, right), Place(run.frame.file, node))
     if isinstance(left, Layout) or isinstance(right, Layout):
         return library(run, "jax.numpy.equal", (left, right), Place(run.frame.file, node))
     plain = (str, *NUMBERS, tuple, type(None))
@@ -170,12 +182,19 @@ def apply_boolean(run: RunState, op: ast.boolop, nodes: list[ast.expr]) -> Value
     return Unknown("a condition") if unknown else found
 
 
+def operators_of(*values: Value) -> str:
+    """The module whose functions the operators of some values call, if one of them has its own."""
+    return next((one.operators for one in values if isinstance(one, Instance) and one.operators), "")
+
+
 def binary(run: RunState, op: ast.operator, left: Value, right: Value, place: Place) -> Value:
     """An operator applied to two values."""
     compute, name = _OPERATORS[type(op)]
     left, right = operand(left), operand(right)
     if isinstance(left, NUMBERS) and isinstance(right, NUMBERS):
         return _number(compute, left, right)
+    if operators_of(left, right):
+        return library(run, f"{operators_of(left, right)}.{name}", (left, right), place)
     if isinstance(left, str) and isinstance(right, str | int) and isinstance(op, ast.Add | ast.Mult):
         try:
             return compute(left, right)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardlint.layouts.attributes import Updates
+from shardlint.layouts.attributes import Updates, find_hook
 from shardlint.layouts.device_arrays import is_plain_slice, select_devices
 from shardlint.layouts.iteration import element, part_of_tree
 from shardlint.layouts.layout import (
@@ -23,6 +23,7 @@ from shardlint.layouts.values import (
     Library,
     ListValue,
     PartitionSpec,
+    Plain,
     Unknown,
     Value,
     operand,
@@ -46,7 +47,7 @@ def subscript(run: RunState, value: Value, index: Value, place: Place) -> Value:
         case ListValue(items=found, open=False) if isinstance(index, slice) and is_plain_slice(index):
             return ListValue(found[index], region=run.region)
         case DictValue(entries=entries, open=more):
-            if isinstance(index, str | int | float | bool | tuple | None):
+            if isinstance(index, str | int | float | bool | tuple | Plain | None):
                 try:
                     if index in entries:
                         return entries[index]
@@ -74,6 +75,8 @@ def subscript(run: RunState, value: Value, index: Value, place: Place) -> Value:
             method = owner.find("__getitem__")
             if method is not MISSING:
                 return run.call(method, (value, index), {}, place)
+        case Instance(of=None) if (hook := find_hook(run, value, "__getitem__")) is not None:
+            return run.call(hook, (value, index), {}, place)
         case PartitionSpec(entries=found, open=False) if isinstance(index, int) and -len(
             found
         ) <= index < len(found):

@@ -41,6 +41,11 @@ _PLACES = re.compile(
 )
 _MAPS = re.compile(r"shard_map|pmap|replicate\(|in_specs|jit\(\s*(?!self\b|cls\b)[a-z_]\w*\.[a-z_]\w*")
 _MAPS_OR_COMPILES = re.compile(r"shard_map|pmap|replicate\(|in_specs|jit\b")
+# The same in files that name a library: what says all that a contract of it requires.
+_SAYS_ALL = {
+    "einshard": re.compile(r"""einshard|make_sharding|["'][^"'\n]*->[^"'\n]*["']"""),
+    "haliax": re.compile(r"axis_mapping\(|named_jit\(|\bAxis\(|make_axes\("),
+}
 # A file says one of these if what it compiles may come to a collective.
 _COLLECTIVES = tuple("shard_map pmap psum pmean pmax pmin all_gather all_to_all ppermute axis_index".split())
 # The objects of these classes are made by their `__init__`, or of their fields.
@@ -53,9 +58,10 @@ def run_uncalled(run: RunState, frame: Frame) -> None:
     _run_mapped(run, objects)
     makes = _MAPS_OR_COMPILES if any(map(run.file.says, _COLLECTIVES)) else _MAPS
     pmapped = _names_of_pmapped(frame) if run.file.says("pmap") else None
+    more = [pattern for library, pattern in _SAYS_ALL.items() if run.file.says(library)]
     for node, value in list(_definitions(run.file.tree, frame)):
         text = "" if node in run.ran else run.file.text(node)
-        calls = pmapped is not None and pmapped.search(text)
+        calls = (pmapped is not None and pmapped.search(text)) or any(one.search(text) for one in more)
         if calls or makes.search(text) or (_PLACES.search(text) and _MAKES.search(text)):
             while not isinstance(value, FunctionValue) and value not in run.uncalled:
                 value = getattr(value, "function", None)

@@ -92,6 +92,14 @@ class AxisTypeValue:
     name: AxisType
 
 
+class Plain:
+    """A value of a library that never changes and compares by what it is."""
+
+    def libraries(self) -> frozenset[str]:
+        """The classes that it is of."""
+        return frozenset()
+
+
 @dataclass(eq=False)
 class Container:
     """What a program changes in place. `region` is the uncertain part of the program in which it was made."""
@@ -119,6 +127,8 @@ class DictValue(Container):
     open: bool = False
     declared: Place | None = field(default=None, kw_only=True)
     """Where the specs are written that alone tell its keys."""
+    written: Place | None = field(default=None, kw_only=True)
+    """The dict in the text, of one that is written so."""
 
 
 @dataclass(eq=False)
@@ -134,6 +144,10 @@ class Instance(Container):
     """The objects of which it may be any: what is written into it may be written into them."""
     transparent = True
     """Whether jax looks into it, where it is of no class of the project."""
+    operators = ""
+    """The module whose functions its operators call; "" for an object that has none, or those of its `operand`."""
+    is_array = False
+    """Whether it is an array with names for its dimensions, as its text shows."""
 
     def with_parts(self, attributes: dict[str, Value]) -> Instance:
         """The same object with other attributes, as a tree of them is made anew."""
@@ -412,6 +426,11 @@ class Call:
     def function_name(self) -> str:
         """The name of the function without its module: `psum` of "jax.lax.psum"."""
         return self.name.rpartition(".")[2]
+
+    @property
+    def function_place(self) -> Place:
+        """Where the name of the called function stands."""
+        return Place(self.place.file, getattr(self.place.node, "func", self.place.node))
 
     @property
     def argument_nodes(self) -> list[ast.expr]:

@@ -46,7 +46,8 @@ for _marks in ("split_dimensions", "jax_statistics"):  # they mark what function
     import_module(f"shardlint.libraries.{_marks}")
 _LINEN = ["flax_boxes", "flax_modules", "flax_variables", "flax_linen", "flax_layers"]
 _NNX = ["nnx_variables", "nnx_modules", "nnx_states", "nnx_layers", "nnx_attention", "nnx_optimizer"]
-_LATER = {"flax": [*_LINEN, *_NNX], "orbax": ["orbax_checkpoints"]}
+_HALIAX = ["haliax_axes", "haliax_mappings", "haliax", "haliax_shapes", "haliax_layers"]
+_LATER = {"flax": [*_LINEN, *_NNX], "orbax": ["orbax_checkpoints"], "haliax": _HALIAX, "einshard": ["einshard"]}
 
 
 def load_library(library: str) -> None:

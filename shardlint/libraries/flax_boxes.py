@@ -316,15 +316,10 @@ def _constrain(
     """An array constrained to a spec over a mesh; of one that is not known, what the array has without placement."""
     if not isinstance(mesh, Mesh) or spec is None or spec.open:
         return _somewhere(value)
-    place = place_of_function(call) if where is None else where
+    place = call.function_place if where is None else where
     return call.interpreter.call(
         Library("jax.lax.with_sharding_constraint"), (value, Sharding(mesh, spec)), {}, place
     )
-
-
-def place_of_function(call: Call) -> Place:
-    """Where the name of the called function stands: no argument of the call is the spec."""
-    return Place(call.place.file, getattr(call.place.node, "func", call.place.node))
 
 
 def _somewhere(value: Value) -> Value:

@@ -273,6 +273,8 @@ def along(call: Call) -> Value:
         # The counted numbers may decide along which axes it varies.
         memory = base.memory if base.memory == "device" else None
         base = replace(base, dtype="int32", varying=None if base.varying else base.varying, memory=memory)
+    elif last in ("cumsum", "cumprod") and base.dtype == "bool":
+        base = replace(base, dtype="int32")
     if axis is None and last in ("cumsum", "cumprod"):
         return of_module(call, base.shaped((count_entries(array.shape),)))
     spec = array.typed_spec

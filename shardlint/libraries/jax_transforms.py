@@ -167,7 +167,7 @@ def _jit(call: Call, given: Value) -> Value:
             given_args = map_tree(_committed, again.args)
         numbered: dict[int, Layout] = {}
         mapped = bool(again.interpreter.axes)
-        trace = _numbering(again, numbered, mapped)
+        trace = _numbering(again, numbered, mapped, call.name.startswith("equinox"))
         given_all = (*again.args, *again.keywords.values())
         lent = Lent(again, given_all, bind(tracer, mapped=mapped)) if changing else None
         args = tuple(
@@ -184,13 +184,15 @@ def _jit(call: Call, given: Value) -> Value:
             again.interpreter.binder = binder
             if lent is not None:
                 lent.restore(_freed(again, common(arrays) if arrays else Layout()))
+        # What a library decides by the results is asked for then.
+        placing = placing_out.run(replace(again, args=(found,))) if isinstance(placing_out, Native) else placing_out
         if again.interpreter.traced:
-            _check_results(again, placing_out, found, place_of(call, -1, "out_shardings"))
-            return found if placing_in is None and placing_out is None else map_tree(_of_placing_jit, found)
+            _check_results(again, placing, found, place_of(call, -1, "out_shardings"))
+            return found if placing_in is None and placing is None else map_tree(_of_placing_jit, found)
         if again.name in _TRACED_ALONE:
             return found
         used = arrays if changing else _used(numbered, found)
-        check_devices(again, used, _mesh_of(placing_out), "out_shardings")
+        check_devices(again, used, _mesh_of(placing), "out_shardings")
         arrays = [one if one.device is None or one in used else replace(one, device=None) for one in arrays]
         if placing_in is not None:
             used = [replace(one, device=None) for one in used]
@@ -199,22 +201,25 @@ def _jit(call: Call, given: Value) -> Value:
             check_reused(again, given, donated, found, place_of(call, -1, "donate_argnums"))
         if lent is not None:
             lent.finish(found)
-        if placing_in is None and placing_out is None:
+        if placing_in is None and placing is None:
             again.interpreter.use_arrays(arrays)
             check_built(again, arrays)
             check_alone(again, [*numbered.values()], found)
-        results = _results(again, found, placing_out, used, place_of(call, -1, "out_shardings"), changing)
+        results = _results(again, found, placing, used, place_of(call, -1, "out_shardings"), changing)
         check_carried(again, results)
         return results
 
     return call.interpreter.note_transformed(_Compiled("jit", run, given, call.place))
 
 
-def _numbering(call: Call, arrays: dict[int, Layout], mapped: bool) -> Callable[[Value], Value]:
-    """What makes tracers of arguments, each with a number of its own, by which the arguments are entered."""
+def _numbering(call: Call, arrays: dict[int, Layout], mapped: bool, plain: bool) -> Callable[[Value], Value]:
+    """What makes tracers of arguments, each with a number of its own, by which the arguments are entered.
+
+    `plain`: numbers of Python stay what they are.
+    """
 
     def trace(leaf: Value) -> Value:
-        made = tracer(leaf, mapped=mapped)
+        made = leaf if plain and not isinstance(leaf, Layout) else tracer(leaf, mapped=mapped)
         if not isinstance(made, Layout) or not isinstance(leaf, Layout):
             return made
         call.interpreter.arguments += 1

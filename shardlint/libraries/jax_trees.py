@@ -36,8 +36,7 @@ def tree_map(call: Call) -> Value:
     if len(call.args) < 2 or call.open:
         return Unknown("a tree")
     given, tree, *others = call.args
-    if isinstance(tree, Unknown):
-        return AnyTree(Unknown())
+    tree = AnyTree(tree) if isinstance(tree, Unknown) else tree
     is_leaf = call.keywords.get("is_leaf")
 
     def stops(part: Value) -> bool:

@@ -127,8 +127,13 @@ def common(operands: Sequence[Layout]) -> Layout:
 
 def _promoted(operands: Sequence[Layout]) -> str | None:
     """The dtype of an operation on arrays and numbers; None where it is not known."""
-    arrays = {one.dtype for one in operands if not one.literal}
-    numbers = {one.dtype for one in operands if one.literal}
+    counts = [one.literal or one.weak is True for one in operands]
+    if all(counts):
+        counts = [one.literal for one in operands]
+    arrays = {one.dtype for one, is_number in zip(operands, counts, strict=True) if not is_number}
+    numbers = {one.dtype for one, is_number in zip(operands, counts, strict=True) if is_number}
+    if len(arrays | numbers) > 1 and any(one.weak is None for one in operands):
+        return None
     if len(arrays) == 1 and (not numbers or all(one.host for one in operands)):
         return next(iter(arrays))
     ranks = {one: _RANKS.get((one or "").rstrip("0123456789")) for one in arrays | numbers}

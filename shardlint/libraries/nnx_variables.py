@@ -28,7 +28,7 @@ from shardlint.layouts.values import (
     operand,
 )
 from shardlint.libraries.contexts import Entered, set_context
-from shardlint.libraries.flax_boxes import ONLY_SET_MESH, RULES, find_mesh_of_flax, place_of_function
+from shardlint.libraries.flax_boxes import ONLY_SET_MESH, RULES, find_mesh_of_flax
 from shardlint.libraries.jax_sharding import check_axes
 from shardlint.libraries.meeting import as_array, fresh
 from shardlint.libraries.nnx_objects import HOME, VARIABLES, Annotated, Object, Variable, check_kept
@@ -109,7 +109,7 @@ def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value
     if not mesh.automatic and not mesh.explicit:
         return anywhere
     function_ = "jax.reshard" if mesh.explicit else "jax.lax.with_sharding_constraint"
-    return run.call(Library(function_), (value, Sharding(mesh, spec)), {}, place_of_function(call))
+    return run.call(Library(function_), (value, Sharding(mesh, spec)), {}, call.function_place)
 
 
 def report_no_mesh(call: Call) -> None:

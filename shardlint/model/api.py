@@ -78,6 +78,14 @@ _PREFIXES = {
     "flax.nnx.spmd.": "flax.nnx.",
     "flax.linen.spmd.": "flax.linen.",
     "flax.linen.partitioning.": "flax.linen.",
+    "haliax.axis.": "haliax.",
+    "haliax.core.": "haliax.",
+    "haliax.hof.": "haliax.",
+    "haliax.ops.": "haliax.",
+    "haliax.nn.activations.": "haliax.nn.",
+    "haliax.nn.linear.": "haliax.nn.",
+    "haliax.nn.embedding.": "haliax.nn.",
+    "haliax.nn.normalization.": "haliax.nn.",
 }
 
 

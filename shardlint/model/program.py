@@ -19,7 +19,6 @@ from shardlint.model.imported import together
 from shardlint.model.lifetime.donation import Donations
 from shardlint.model.lifetime.lifetimes import Lifetimes
 from shardlint.model.mesh.contexts import Context, Contexts
-from shardlint.model.mesh.mappings import AxisMappings, Mappings
 from shardlint.model.mesh.meshes import AxisTypes
 from shardlint.model.mesh.table import SharedMesh, shared_meshes
 from shardlint.model.modules import Modules
@@ -68,7 +67,6 @@ class Program:
         self.tracing = self.learning(Tracing(self.flow))
         self.tracing_in_sight = self.learning(Tracing(self.flow, every=True))
         self.contexts = self.learning(Contexts(self.evaluator, self.flow))
-        self.mappings = self.learning(AxisMappings(self.contexts))
         self.lifetimes = self.learning(Lifetimes(Donations(self.evaluator)))
         self.modules = self.learning(Modules(self.evaluator))
         self.callers = self.learning(Callers(self.evaluator, self.flow))
@@ -158,10 +156,6 @@ class Program:
     def call_context(self, file: FileFacts, node: ast.AST) -> Context:
         """Every mesh context open where a function is called: a definition, or what `jit(f)` makes."""
         return self.contexts.of_calls(Place(file, node))
-
-    def axis_mappings(self, file: FileFacts, node: ast.AST) -> Mappings:
-        """Which of Haliax's axis mappings are in context at a node."""
-        return self.mappings.at(file, node)
 
     def of_node(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """What a question about nodes comes to, which several rules ask; forgotten with the parsed files."""

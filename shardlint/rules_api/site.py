@@ -219,12 +219,16 @@ class Site:
         words: Mapping[str, str] | None = None,
         fix: Fix | None = None,
         form: str = "",
+        label: str = "",
+        at: ast.AST | None = None,
+        span: tuple[int, int] | None = None,
     ) -> Finding:
         """The finding of a broken contract: proven where its place surely runs, else of the form "on-a-way".
 
         That is where a condition or the default of an option decides.
 
-        `words` fill in what stands in braces in the message. A `form` is that of a contract with an assumption.
+        `words` fill in what stands in braces in the message. A `form` is that of a contract with an assumption. It
+        stands at the place that breaks the contract, or `at` a node that explains it.
         """
         found = self.violation
         message = message if words is None else message.format_map(words)
@@ -234,8 +238,9 @@ class Site:
         why = "; ".join(filter(None, (why, called, self._inside(found), options)))
         form = form or (CONDITIONAL if not found.certain else "defaults" if found.assumed else "")
         certain = Certainty.POSSIBLE if form else Certainty.PROVEN
+        node = found.place.node if at is None else at
         return self.finding(
-            found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix
+            node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix, label=label, span=span
         )
 
     def _inside(self, found: Violation) -> str:

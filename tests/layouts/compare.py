@@ -1,8 +1,8 @@
 """What is predicted of programs beside what jax makes of them.
 
-    python -m tests.layouts.compare FIRST COUNT [RELEASE [linen]]
+    python -m tests.layouts.compare FIRST COUNT [RELEASE [linen | haliax]]
 
-prints the differences of so many generated programs, and the figures; with `linen`, of programs of flax linen.
+prints the differences of so many generated programs, and the figures; with a library, of programs of that.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import AnyTree, DictValue, Unknown, Value, children, path_step
 from shardlint.layouts.violation import Violation
 from shardlint.libraries import FUNCTIONS
+from shardlint.libraries.haliax_axes import NamedArray
 from shardlint.model.project import Project
 from shardlint.source.text import decode
-from tests.layouts import linen_programs
+from tests.layouts import haliax_programs, linen_programs
 from tests.layouts.generated import program
 from tests.programs import simulated
 
@@ -43,7 +44,7 @@ _SILENT = frozenset(
     carried.memory carried.whole pattern.anchored rows.first rows.summed made.apart collective.elsewhere
     random.repeated random.handed reducer.own-maximum stack.reshaped reducer.means reducer.gradients
     reducer.by-all reducer.by-local reducer.own-sum reducer.own-count mean.nonlinear piece.along piece.shifted
-    piece.norm rows.again rows.taken rows.saved rows.shard variable.whole""".split()
+    named.input mapping.axis mapping.outer mapping.none mapping.no-mesh piece.norm rows.again rows.taken rows.saved rows.shard variable.whole""".split()
 )
 
 
@@ -79,12 +80,14 @@ class Prediction:
 
     arrays: what is known of the arrays that it binds, by line and path.
     broken: the contracts that it breaks.
+    axes: the names and sizes of the axes of arrays of haliax, as far as they are known, by line and path.
     closed: the paths of all arrays of the trees whose structure is known, by line.
     inside: the lines within functions.
     statements: the first line of the statement of the module that each line is in.
     """
 
     arrays: dict[str, Layout] = field(default_factory=dict)
+    axes: dict[str, list[list[Any]]] = field(default_factory=dict)
     broken: list[Violation] = field(default_factory=list)
     closed: dict[int, set[str]] = field(default_factory=dict)
     inside: set[int] = field(default_factory=set)
@@ -123,6 +126,7 @@ def predicted(
             line, value = statement.lineno, run.layouts.get(statement.value)
             leaves = {path: one for path, one in _leaves(value) if isinstance(one, Layout)}
             found.arrays |= {f"{line}{path}": one for path, one in leaves.items()}
+            found.axes |= {f"{line}{path}.array": axes for path, axes in _axes(value)}
             if type(value) is DictValue and all(isinstance(one, Layout) for _, one in _leaves(value)):
                 found.closed[line] = {f"{line}{path}" for path in leaves}
     return found
@@ -145,6 +149,14 @@ def _leaves(value: Value) -> Iterator[tuple[str, Value]]:
         yield "[?]", Unknown()
     for key, part in parts:
         yield from ((f"{path_step(value, key)}{path}", leaf) for path, leaf in _leaves(part))
+
+
+def _axes(value: Value) -> Iterator[tuple[str, list[list[Any]]]]:
+    """The axes of the arrays of haliax in a value, with their paths."""
+    if isinstance(value, NamedArray) and value.axes is not None:
+        yield "", [[one.name, one.size] for one in value.axes]
+    for key, part in children(value) or ():
+        yield from ((f"{path_step(value, key)}{path}", axes) for path, axes in _axes(part))
 
 
 class Observer:
@@ -228,7 +240,7 @@ def note(
         else:
             outcome.unknown[_words(_line(lines, line))] += 1
         if layout is not None:
-            for difference in _differences(layout, actual, checked):
+            for difference in (*_differences(layout, actual, checked), *_other_axes(found.axes.get(line), actual)):
                 outcome.wrong.append(f"{line}: {difference}\n    {_line(lines, line)}\n{text}")
     for number, paths in found.closed.items():
         seen_there = {path for path in seen["arrays"] if _line_number(path) == number}
@@ -244,6 +256,7 @@ def note(
             )
     if seen["error"]:
         key = f"{seen['error']}: {(seen['said'].splitlines() or [''])[0][:70]}"
+        seen["named"] = "haliax" in text
         if not _is_layout_error(seen):
             outcome.others[key] += 1
             outcome.examples.setdefault(key, f"{lines[inner - 1].strip()}\n{text}")
@@ -275,6 +288,8 @@ def _line(lines: list[str], path: str) -> str:
 
 def _is_layout_error(seen: dict[str, Any]) -> bool:
     said = f"{seen['error']}: {seen['said']}"
+    if seen["named"]:
+        return True  # haliax raises errors of all types
     if seen["said"].startswith(("INTERNAL", "UNIMPLEMENTED")):
         return False  # the compiler of CPUs cannot do it
     return seen["error"] in _TYPES or any(one in said for one in _SAYS)
@@ -312,6 +327,12 @@ def _differences(layout: Layout, actual: dict[str, Any], checked: bool = True) -
         yield f"committed {layout.committed}"
 
 
+def _other_axes(axes: list[list[Any]] | None, actual: dict[str, Any]) -> Iterator[str]:
+    """The axes of an array of haliax that are predicted and not so."""
+    if axes is not None and not _agree([name for name, _ in axes], [name for name, _ in actual.get("axes", ())]):
+        yield f"axes {axes}, not {actual.get('axes')}"
+
+
 def _agree(known: Sequence[Any], actual: Sequence[Any]) -> bool:
     return len(known) == len(actual) and all(
         one is None or one == two for one, two in zip(known, actual, strict=True)
@@ -333,5 +354,6 @@ def show(outcome: Outcome, wrong: int = 20, missed: int = 12) -> None:
 if __name__ == "__main__":
     first, count = int(sys.argv[1]), int(sys.argv[2])
     version = tuple(map(int, (sys.argv[3] if len(sys.argv) > 3 else "0.12.0").split(".")))
-    maker = linen_programs.program if sys.argv[4:] == ["linen"] else None
+    makers = {"linen": linen_programs.program, "haliax": haliax_programs.program}
+    maker = makers[sys.argv[4]] if len(sys.argv) > 4 else None
     show(compare(range(first, first + count), version, make=maker))

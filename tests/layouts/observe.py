@@ -109,19 +109,28 @@ def _flat(body: list[ast.stmt], names: dict[str, Any]) -> Generator[ast.stmt, No
 
 
 def _arrays(value: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The arrays of a value with their paths: of itself, or of a dict or tuple."""
+    """The arrays of a value with their paths: of itself, or of a dict or tuple, a module or an array of haliax."""
     import jax
 
     kinds = jax.Array, jax.ShapeDtypeStruct
-    if isinstance(value, dict | tuple | list):
-        flat = jax.tree_util.tree_flatten_with_path(value)[0]
-        return [(jax.tree_util.keystr(path), _described(one)) for path, one in flat if isinstance(one, kinds)]
+    module = hasattr(type(value), "__dataclass_fields__") and type(value).__module__.startswith(("haliax", "program"))
+    if isinstance(value, dict | tuple | list) or module:
+        flat = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_named)[0]
+        found = [(f"{jax.tree_util.keystr(path)}{'.array' * _is_named(one)}", one) for path, one in flat]
+        return [(path, _described(one)) for path, one in found if isinstance(getattr(one, "array", one), kinds)]
     return [("", _described(value))] if isinstance(value, kinds) else []
+
+
+def _is_named(value: Any) -> bool:
+    """Whether a value is an array of haliax, which has an axis for each dimension."""
+    return hasattr(value, "array") and hasattr(value, "axes")
 
 
 def _described(value: Any) -> dict[str, Any]:
     import jax
 
+    if _is_named(value):
+        return {**_described(value.array), "axes": [[one.name, one.size] for one in value.axes]}
     found = {"shape": list(value.shape), "dtype": str(value.dtype)}
     if isinstance(value, jax.core.Tracer):
         return {**found, **_typed(value)}

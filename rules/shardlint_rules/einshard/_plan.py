@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shardlint.libraries.einshard import Expression
 from shardlint.source.lazy import dataclass
-from shardlint_rules.einshard.expression import Expression
 
 _REST = 0  # the size of the one element that takes what the counts leave over
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.libraries.einshard import Element, Expression, Fault, parse
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Constant, Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
-from shardlint_rules.einshard.expression import Element, Expression, Fault, parse
 
 SHARD = "einshard.einshard"
 MAKE = "einshard.make_sharding"
@@ -26,7 +26,7 @@ class Written:
     """
 
     text: str
-    node: ast.expr
+    node: ast.AST
     body: int | None
     parsed: Expression | Fault
 
@@ -49,11 +49,17 @@ def written(site: Site) -> Written | None:
     value = site.value(argument)
     if not isinstance(value, Constant) or not isinstance(value.value, str):
         return None
+    node, body = find_text(site, argument, value.value)
+    return Written(value.value, node, body, parse(value.value))
+
+
+def find_text(site: Site, argument: ast.AST, text: str) -> tuple[ast.AST, int | None]:
+    """The string of an argument, or the argument; and where in the file the text of the string begins."""
     node = _string(site, argument)
-    return Written(value.value, node, _body(site, node, value.value), parse(value.value))
+    return node, _body(site, node, text)
 
 
-def _string(site: Site, argument: ast.expr) -> ast.expr:
+def _string(site: Site, argument: ast.AST) -> ast.AST:
     """The string itself where the argument is a name for one of this file."""
     if isinstance(argument, ast.Name):
         bindings, _ = lookup(site.file, argument, argument.id)
@@ -66,7 +72,7 @@ def _string(site: Site, argument: ast.expr) -> ast.expr:
     return argument
 
 
-def _body(site: Site, node: ast.expr, value: str) -> int | None:
+def _body(site: Site, node: ast.AST, value: str) -> int | None:
     text = site.text(node)
     opening = _LITERAL.match(text)
     if not isinstance(node, ast.Constant) or opening is None:

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.libraries.einshard import Fault
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.einshard.calls import SHARD, written
-from shardlint_rules.einshard.expression import Fault
 
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _MAKE = "einshard.make_sharding"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.libraries.einshard import Element, Expression
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.einshard.calls import MAKE, SHARD, Written, written
-from shardlint_rules.einshard.expression import Element, Expression
 
 _WHY = "the array gets another sharding, which must divide it"
 

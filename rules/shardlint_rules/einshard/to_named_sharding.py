@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.libraries.einshard import Expression
 from shardlint.model.values import Api, options
 from shardlint.rules_api.imports import spell_short
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
@@ -15,7 +16,6 @@ from shardlint.syntax import Scope, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.einshard._plan import SharedMesh, shared_mesh
 from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written
-from shardlint_rules.einshard.expression import Expression
 
 _NAMES = ("mesh", "device_mesh")
 _SHARDING = {"jax.sharding.NamedSharding": "NamedSharding", "jax.sharding.PartitionSpec": "P"}

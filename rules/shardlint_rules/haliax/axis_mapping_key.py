@@ -8,20 +8,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.mesh.contexts import Context
-from shardlint.model.mesh.mappings import AXIS_MAPPING
 from shardlint.model.reach import assigned_once
-from shardlint.model.values import Api, Constant, Items, Table, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety
+from shardlint.model.values import Api, Constant, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 
+_ENTER = "haliax.axis_mapping"
 _SHARD = "haliax.shard"
 _JIT = "haliax.named_jit"
 _RESOURCES = ("axis_resources", "in_axis_resources", "out_axis_resources")
 _NAMING = ("Axis", "make_axes", "named", "NamedArray")
-_AXES = ("haliax.Axis", "haliax.axis.Axis")
 _ALIKE = 0.8
 
 
@@ -33,6 +31,8 @@ class AxisMappingKey(Rule):
 
     ## Reports
     - proven: a mesh axis that the mesh in context, or the mesh argument, does not have.
+    - proven: two axes of one array that are mapped to the same mesh axis.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - proven: a key that no `Axis` of the file has, if an `Axis` has nearly the same name. Also in a mapping that a
       class has as a field default, against every `Axis` of the project.
     - proven: in `axis_mapping(..., merge=True)`, a key that the outer mapping maps to another mesh axis. The outer
@@ -50,29 +50,54 @@ class AxisMappingKey(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     triggers = (
-        Calls(AXIS_MAPPING, _SHARD, _JIT),
+        Violates("mapping.axis", "mapping.twice", "mapping.outer"),
+        Calls(_ENTER, _SHARD, _JIT),
         Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)),
     )
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for an entry of a mapping."""
+        if site.form == "violation":
+            yield self._report_entry(site)
+            return
         if site.form == "line":
             yield from self._field(site)
             return
-        names = _RESOURCES if site.api == _JIT else ("mapping",)
-        for name in names:
+        for name in _RESOURCES if site.api == _JIT else ("mapping",):
             argument = site.argument(name)
-            table = site.value(argument) if argument is not None else None
-            if argument is None or not isinstance(table, Table):
-                continue
-            keys = _keys(site, argument)
-            for key, value in table.entries:
-                if isinstance(key, str):
-                    found = self._entry(site, keys.get(key, argument), key, value)
-                    if found is not None:
-                        yield found
+            for key, node in _keys(site, argument).items() if argument is not None else ():
+                found = self._misspelled(site, node, key)
+                if found is not None:
+                    yield found
+
+    def _report_entry(self, site: Site) -> Finding:
+        """The finding of an entry that the mesh, the array or an outer mapping does not allow."""
+        said = site.violation.said
+        if site.violation.kind == "mapping.axis":
+            return site.report_violation(
+                f"The first array with the axis `{said['axis']}` raises ValueError: the mesh has no axis "
+                f"`{said['missing']}`.",
+                why=f"the mesh ({said['mesh']}) is made at line {said['line']}; checked for {site.release('haliax')}",
+                help="name an axis of the mesh",
+                harm=Harm.CRASH,
+            )
+        if site.violation.kind == "mapping.twice":
+            return site.report_violation(
+                f"This raises an error: the axes `{said['first']}` and `{said['second']}` of one array are both split "
+                f"over `{said['axis']}`.",
+                why=f"the array is `{said['array']}`, and a mesh axis splits one of its dimensions only",
+                help="map one of them to another mesh axis, or leave it out",
+                harm=Harm.CRASH,
+            )
+        return site.report_violation(
+            f"The entry `{said['axis']}` has no effect: with merge=True the outer mapping wins.",
+            why=f"the mapping written at line {said['line']} maps `{said['axis']}` to another mesh axis",
+            help="enter one mapping with all entries, without merge=True",
+        )
 
     def _field(self, site: Site) -> Iterator[Finding]:
         """A mapping that a class keeps by default."""
@@ -85,30 +110,6 @@ class AxisMappingKey(Rule):
                     found = self._misspelled(site, key, key.value, everywhere=True)
                     if found is not None:
                         yield found
-
-    def _entry(self, site: Site, node: ast.expr, key: str, value: Value) -> Finding | None:
-        return (
-            self._unknown(site, node, key, value)
-            or self._misspelled(site, node, key)
-            or self._outer(site, node, key, value)
-        )
-
-    def _unknown(self, site: Site, node: ast.expr, key: str, value: Value) -> Finding | None:
-        meshes = _meshes(site)
-        axes = _axes(value)
-        if not meshes or axes is None:
-            return None
-        missing = [axis for axis in axes if all(axis not in mesh for mesh in meshes)]
-        if not missing:
-            return None
-        there = ", ".join(meshes[0])
-        return site.finding(
-            node,
-            f"The first array with the axis `{key}` raises ValueError: the mesh has no axis `{missing[0]}`.",
-            why=f"the mesh has the axes {there}; checked for {site.release('haliax')}",
-            help="name an axis of the mesh",
-            harm=Harm.CRASH,
-        )
 
     def _misspelled(self, site: Site, node: ast.expr, key: str, everywhere: bool = False) -> Finding | None:
         if not isinstance(node, ast.Constant):
@@ -129,25 +130,6 @@ class AxisMappingKey(Rule):
             fix=site.fix(Safety.UNSAFE, f"write {right}", [edit], why),
         )
 
-    def _outer(self, site: Site, node: ast.expr, key: str, value: Value) -> Finding | None:
-        merge = site.keyword("merge")
-        if site.api != AXIS_MAPPING or merge is None or site.value(merge.value) != Constant(True):
-            return None
-        around = site.program.axis_mappings(site.file, site.call)
-        if not around.always or len(around.found) != 1:
-            return None
-        outer = around.found[0]
-        theirs = outer.value.get(key) if isinstance(outer.value, Table) else None
-        if theirs is None or _axes(theirs) is None or _axes(theirs) == _axes(value):
-            return None
-        where = f"line {outer.place.line}"
-        return site.finding(
-            node,
-            f"The entry `{key}` has no effect: with merge=True the outer mapping wins.",
-            why=f"the mapping entered at {where} maps `{key}` to another mesh axis",
-            help="enter one mapping with all entries, without merge=True",
-        )
-
 
 def _keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
     """The keys as they stand in this file."""
@@ -159,44 +141,6 @@ def _keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
     return {
         key.value: key for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
     }
-
-
-def _axes(value: Value) -> tuple[str, ...] | None:
-    """The mesh axes that an entry names, where all are known."""
-    if isinstance(value, Constant):
-        return (value.value,) if isinstance(value.value, str) else None
-    if not isinstance(value, Items) or value.open:
-        return None
-    names = [item.value for item in value.items if isinstance(item, Constant)]
-    texts = tuple(name for name in names if isinstance(name, str))
-    return texts if len(texts) == len(value.items) else None
-
-
-def _meshes(site: Site) -> list[tuple[str, ...]]:
-    """Axis names of every mesh the mapping can meet; none where one of them is not known."""
-    if site.api == _SHARD:
-        given = site.argument("mesh")
-        if given is not None and site.value(given) != Constant(None):
-            mesh = site.mesh_of(site.value(given))
-            return [mesh.axis_names] if mesh is not None and mesh.axis_names else []
-    context = _context(site)
-    if context is None or not context.complete or not context.contexts:
-        return []
-    found = [one.mesh.axis_names for one in context.contexts if one.mesh is not None and one.mesh.axis_names]
-    return found if len(found) == len(context.contexts) else []
-
-
-def _context(site: Site) -> Context | None:
-    if site.api == _SHARD:
-        return site.context
-    if site.api == AXIS_MAPPING:
-        item = site.file.parent(site.call)
-        block = site.file.parent(item) if isinstance(item, ast.withitem) else None
-        if isinstance(block, ast.With):
-            return site.program.context(site.file, block.body[0])
-        return None
-    called = site.decorated or site.call
-    return site.program.call_context(site.file, called) if site.form == "call" else None
 
 
 def _files(site: Site, everywhere: bool) -> Iterator[FileFacts]:
@@ -216,7 +160,7 @@ def _declared(site: Site, file: FileFacts) -> list[str]:
             apis = [
                 option.name for option in options(site.program.value(file, node)) if isinstance(option, Api)
             ]
-            if any(name in _AXES for name in apis):
+            if "haliax.Axis" in apis:
                 given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "name")]
                 names = [site.program.value(file, one) for one in given]
                 found += [

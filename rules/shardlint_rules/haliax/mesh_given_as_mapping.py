@@ -9,7 +9,6 @@ from typing import ClassVar
 from shardlint.model.values import Table, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.haliax.meshes import is_mesh
 
 PARAMETERS = (
     "mapping",
@@ -117,6 +116,11 @@ def rewritten(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:
         f"write: `{other}`, then `{text}`",
         [site.replace(given, other), site.replace(mesh, text)],
     )
+
+
+def is_mesh(site: Site, given: ast.expr) -> bool:
+    """Whether it is a mesh, whatever callers give."""
+    return all(site.mesh_of(one) is not None for one in options(site.program.followed(site.value(given))))
 
 
 def is_mapping(site: Site, given: ast.expr) -> bool:

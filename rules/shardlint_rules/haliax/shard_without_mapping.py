@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.values import Constant
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.haliax.meshes import is_mesh
-
-_AUTO = "haliax.auto_sharded"
 
 
 class ShardWithoutMapping(Rule):
@@ -23,8 +18,10 @@ class ShardWithoutMapping(Rule):
 
     ## Reports
     - proven: `hax.shard`, `hax.shard_with_axis_mapping` or `hax.auto_sharded` with a mapping, if no mesh is passed
-      and no `with mesh:` or `jax.set_mesh` surrounds any call path to it.
+      and no `with mesh:` or `jax.set_mesh` surrounds a call path to it.
     - proven: `hax.shard` without a mapping, passed or in context.
+    - proven: a call of `hax.named_jit` with a mapping for its results or arguments, without a mesh. It raises.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - possible: `hax.auto_sharded` without a mapping: a library may leave the mapping to its callers.
 
     ## Write instead
@@ -38,47 +35,34 @@ class ShardWithoutMapping(Rule):
     name = "hax-shard-without-mapping"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    triggers = (Calls("haliax.shard", _AUTO),)
-    forms = ("call",)
-    closed = ("positional", "keywords")
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
+    triggers = (Violates("mapping.none", "mapping.no-mesh", "mapping.meshless"),)
     in_version_checks = False
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
-        mapping, mesh = site.argument("mapping"), site.argument("mesh")
-        if mapping is not None and is_mesh(site, mapping):
-            return  # SL605
-        found = site.program.axis_mappings(site.file, site.call)
-        mapped = _given(site, mapping) or found.always
-        if not mapped:
-            if found.never:
-                yield self._unmapped(site)
-        elif not _given(site, mesh) and site.context.never:
-            yield self._no_mesh(site)
-
-    def _unmapped(self, site: Site) -> Finding:
-        inside = site.region.proven
-        warning = "" if inside or site.api == _AUTO else " and warns"
-        name = last_name(site.call.func)
-        return site.finding(
-            site.call.func,
-            f"`{name}` does nothing{warning}: no axis mapping is passed or in context.",
-            why=f"without a mapping {site.release('haliax')} returns the array unchanged",
-            help="pass the mapping, or enter it with `with hax.axis_mapping(...)`",
-            certainty=Certainty.POSSIBLE if site.api == _AUTO else None,
-        )
-
-    def _no_mesh(self, site: Site) -> Finding:
-        warns = site.allows("haliax", ">=1.4") and not site.region.proven
-        warning = " and at most warns" if warns else ""
-        name = last_name(site.call.func)
-        return site.finding(
-            site.call.func,
-            f"`{name}` does nothing{warning}: it has a mapping but no mesh.",
-            why=f"without a mapping {site.release('haliax')} returns the array unchanged",
-            help="enter the mesh around it, `with mesh:`, or pass it as mesh=",
-        )
-
-
-def _given(site: Site, argument: ast.expr | None) -> bool:
-    return argument is not None and site.value(argument) != Constant(None)
+        """The finding of a call."""
+        found, name = site.violation, last_name(site.syntax)
+        automatic = found.said["operation"] == "auto_sharded"
+        if found.kind == "mapping.none":
+            warning = "" if found.said["traced"] or automatic else " and warns"
+            yield site.report_violation(
+                f"`{name}` does nothing{warning}: no axis mapping is passed or in context.",
+                why=f"without a mapping {site.release('haliax')} returns the array unchanged",
+                help="pass the mapping, or enter it with `with hax.axis_mapping(...)`",
+                form="automatic" if automatic else "",
+            )
+        elif found.kind == "mapping.no-mesh":
+            warns = site.allows("haliax", ">=1.4") and not found.said["traced"]
+            yield site.report_violation(
+                f"`{name}` does nothing{' and at most warns' if warns else ''}: it has a mapping but no mesh.",
+                why=f"without a mesh {site.release('haliax')} returns the array unchanged",
+                help="enter the mesh around it, `with mesh:`, or pass it as mesh=",
+            )
+        else:
+            yield site.report_violation(
+                "This raises ValueError: `named_jit` has a mapping but no mesh.",
+                why=f"{site.release('haliax')} places arguments and results by the mapping over the mesh in context",
+                help="enter the mesh around the call, `with mesh:`",
+                harm=Harm.CRASH,
+            )
