@@ -223,12 +223,12 @@ def note(
             continue  # the prediction is that of a call which did not come to run
         outcome.arrays += 1
         layout = found.arrays.get(line)
-        if layout is not None and _is_known(layout):
+        if layout is not None and is_known(layout):
             outcome.known += 1
         else:
             outcome.unknown[_words(_line(lines, line))] += 1
         if layout is not None:
-            for difference in _differences(layout, actual, checked):
+            for difference in differences(layout, actual, checked):
                 outcome.wrong.append(f"{line}: {difference}\n    {_line(lines, line)}\n{text}")
     for number, paths in found.closed.items():
         seen_there = {path for path in seen["arrays"] if _line_number(path) == number}
@@ -280,7 +280,7 @@ def _is_layout_error(seen: dict[str, Any]) -> bool:
     return seen["error"] in _TYPES or any(one in said for one in _SAYS)
 
 
-def _is_known(layout: Layout) -> bool:
+def is_known(layout: Layout) -> bool:
     return (
         layout.shape is not None
         and None not in layout.shape
@@ -288,7 +288,7 @@ def _is_known(layout: Layout) -> bool:
     )
 
 
-def _differences(layout: Layout, actual: dict[str, Any], checked: bool = True) -> Iterator[str]:
+def differences(layout: Layout, actual: dict[str, Any], checked: bool = True) -> Iterator[str]:
     """The parts of a prediction that are not so. `checked`: jax follows along which axes values vary."""
     if layout.shape is not None and not _agree(layout.shape, actual["shape"]):
         yield f"shape {layout.shape}, not {actual['shape']}"
