@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import os
 import re
@@ -21,7 +22,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,13 @@ class Program:
     repository: str = ""
     commit: str = ""
     path: str = ""
-    jax: str = ""
+    environment: str = ""
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
     stand_ins: list[str] = field(default_factory=list)
     without: list[int] = field(default_factory=list)
+    importable: bool = False
+    """Whether the program expects its repository to be installed."""
     seconds: int = _SECONDS
     changed: str = ""
 
@@ -149,10 +152,10 @@ def replace_constants(text: str, settings: Mapping[str, Any]) -> str:
 
 
 def python_of(program: Program) -> Path:
-    """The Python that runs a program: that of this process, or of the environment with a release of jax."""
-    if not program.jax:
+    """The Python that runs a program: that of this process, or of an environment of the matrix by its name."""
+    if not program.environment:
         return Path(sys.executable)
-    return matrix.prepare(next(one for one in matrix.RELEASES if one.jax == program.jax and one.codes == "all"))
+    return matrix.prepare(next(one for one in matrix.RELEASES if one.folder.name == program.environment))
 
 
 def installed(python: Path) -> dict[str, tuple[int, ...]]:
@@ -168,12 +171,38 @@ def installed(python: Path) -> dict[str, tuple[int, ...]]:
 
 
 def observe(program: Program, python: Path) -> tuple[list[dict[str, Any]], launch.Ended, list[str]]:
-    """The calls at jit boundaries that a run of the program records, how it ended, and what could not be recorded."""
+    """The calls at jit boundaries that a run of the program records, how it ended, and what could not be recorded.
+
+    Those of a public program are kept until its text, its environment or what records them changes.
+    """
+    kept = LAID_OUT / f"{program.name}.json"
+    digest = _digest(program, python)
+    if program.name and kept.is_file():
+        known = json.loads(kept.read_text("utf-8"))
+        if known["digest"] == digest:
+            return known["seen"], launch.Ended(**known["ended"]), known["failed"]
+    seen, ended, failed = _observe_now(program, python)
+    if program.name:
+        kept.write_text(
+            json.dumps({"digest": digest, "seen": seen, "ended": asdict(ended), "failed": failed}), "utf-8"
+        )
+    return seen, ended, failed
+
+
+def _digest(program: Program, python: Path) -> str:
+    recorder = matrix.ROOT / "shardlint" / "run" / "observe"
+    files = [program.file, *(recorder / f"{name}.py" for name in ("boundaries", "layout", "called")), *STAND_INS.rglob("*.py")]
+    parts = [file.read_bytes() for file in files]
+    return hashlib.sha256(b"\0".join([repr(program).encode(), str(python).encode(), *parts])).hexdigest()
+
+
+def _observe_now(program: Program, python: Path) -> tuple[list[dict[str, Any]], launch.Ended, list[str]]:
     with tempfile.TemporaryDirectory(prefix="seen-") as name, tempfile.TemporaryFile() as output:
         folder = Path(name).resolve()
         env = launch.environment(folder, _DEVICES, True, dict(os.environ))
-        stand_ins = (str(STAND_INS / one) for one in program.stand_ins)
-        env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], *stand_ins])
+        stand_ins = [str(STAND_INS / one) for one in program.stand_ins]
+        own = [str(LAID_OUT / program.name)] if program.importable else []
+        env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], *stand_ins, *own])
         env |= {"MPLBACKEND": "Agg", "PYTHONUNBUFFERED": "1"}
         words = [str(python), str(program.file), *program.arguments]
         before = Path.cwd()

@@ -14,13 +14,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shardlint.layouts.interpreter import Interpreter, Modules
-from shardlint.layouts.layout import Layout
+from shardlint.layouts.layout import RAW_KEY, Layout
 from shardlint.layouts.values import AnyTree, DictValue, Unknown, Value, children, path_step
 from shardlint.layouts.violation import Violation
 from shardlint.libraries import FUNCTIONS
@@ -296,6 +296,8 @@ def differences(layout: Layout, actual: dict[str, Any], checked: bool = True) ->
     if layout.spec is not None and spec is not None and not _agree(layout.spec, list(map(tuple, spec))):
         yield f"spec {layout.spec}, not {spec}"
     dtype = actual["dtype"].partition("<")[0]
+    if layout.dtype == RAW_KEY:
+        layout = replace(layout, dtype="uint32")
     if layout.dtype is not None and not layout.host and layout.dtype != dtype:
         yield f"dtype {layout.dtype}, not {dtype}"
     if "varying" in actual and checked and layout.varying not in (None, frozenset(actual["varying"])):

@@ -62,7 +62,9 @@ def install(jax: Any) -> None:
 @quiet
 def _before(fun: Any) -> dict[str, Any] | None:
     """What a call of the user's takes; None of one that a library makes by itself, or that is traced."""
-    entered = _entered(fun)
+    from jax._src import core
+
+    entered = _entered(fun) if core.trace_state_clean() else None
     if entered is None:
         return None
     args, kwargs = _arguments(entered)
