@@ -44,6 +44,7 @@ _DEVICES = 8
 _SECONDS = 150
 _PACKAGES = ("jax", "flax", "equinox")
 _VERDICTS = ("known", "partly", "unknown", "wrong")
+_RANKS = ("unknown", "partly", "known", "wrong")
 _BEGIN, _END = "<!-- real programs -->", "<!-- end of real programs -->"
 
 
@@ -125,7 +126,7 @@ def leave_out(text: str, numbers: Sequence[int]) -> str:
 
 
 def replace_constants(text: str, settings: Mapping[str, Any]) -> str:
-    """A module with other values in the assignments and keywords of some names.
+    """A module with other values in the assignments, keywords and defaults of options of some names.
 
     Raises `KeyError` for a name that has none.
     """
@@ -140,6 +141,8 @@ def replace_constants(text: str, settings: Mapping[str, Any]) -> str:
                 found.append((value, name))
             case ast.keyword(arg=str(name), value=value) if f"{name}=" in settings:
                 found.append((value, f"{name}="))
+            case ast.Call(func=ast.Attribute(attr="add_argument"), args=[ast.Constant(str(name)), *_], keywords=given):
+                found += ((one.value, name) for one in given if one.arg == "default" and name in settings)
     for value, name in sorted(found, key=lambda one: (one[0].lineno, one[0].col_offset), reverse=True):
         left.discard(name)
         assert value.end_lineno is not None and value.end_col_offset is not None
@@ -191,8 +194,8 @@ def observe(program: Program, python: Path) -> tuple[list[dict[str, Any]], launc
 
 def _digest(program: Program, python: Path) -> str:
     recorder = matrix.ROOT / "shardlint" / "run" / "observe"
-    files = [program.file, *(recorder / f"{name}.py" for name in ("boundaries", "layout", "called")), *STAND_INS.rglob("*.py")]
-    parts = [file.read_bytes() for file in files]
+    recorders = (recorder / f"{name}.py" for name in ("boundaries", "layout", "called"))
+    parts = [file.read_bytes() for file in (program.file, *recorders, *STAND_INS.rglob("*.py"))]
     return hashlib.sha256(b"\0".join([repr(program).encode(), str(python).encode(), *parts])).hexdigest()
 
 
@@ -261,7 +264,7 @@ def compare(program: Program) -> Result:
         first = compare_call(one, plain.get(place, []))
         second = compare_call(one, supposed.get(place, []))
         leaves += [
-            other if mine.verdict in ("unknown", "partly") and other.verdict in ("known", "wrong") else mine
+            max(mine, other, key=lambda leaf: _RANKS.index(leaf.verdict))
             for mine, other in zip(first, second, strict=False)
         ] + first[len(second) :]
     return Result(program, leaves, calls, ended, failed)

@@ -8,7 +8,7 @@ decides by itself.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import ceil, prod
 
 from shardlint.layouts.layout import (
     Axes,
@@ -800,11 +800,8 @@ def ranged(call: Call) -> Value:
     last = call.function_name
     numbers = [one for one in call.args if isinstance(one, int)]
     shape: Shape | None = (None,)
-    if last == "arange" and len(numbers) == len(call.args) and 1 <= len(numbers) <= 3:
-        try:
-            shape = (len(range(*numbers)),)
-        except ValueError:
-            shape = (None,)
+    if last == "arange" and not call.open:
+        shape = (_count_of(call),)
     elif last in ("eye", "identity"):
         first = call.get(0, "N")
         second = call.get(1, "M", first) if last == "eye" else first
@@ -816,15 +813,23 @@ def ranged(call: Call) -> Value:
         shape = sizes_of(call.get(1, "size"))
     elif last == "broadcasted_iota":
         shape = sizes_of(call.get(1, "shape"))
-    return _fresh(
-        call,
-        shape,
-        "int32"
-        if last in ("arange", "iota") and len(numbers) == len(call.args)
-        else "float32"
-        if last != "arange"
-        else None,
-    )
+    position = {"arange": 3, "eye": 3, "iota": 0, "broadcasted_iota": 0}.get(last, -1)
+    if call.has(position, "dtype"):
+        return _fresh(call, shape, dtype_of(call.get(position, "dtype")))
+    whole = last == "arange" and len(numbers) == len(call.args)
+    floats = last != "arange" or any(isinstance(one, float) for one in call.args)
+    return _fresh(call, shape, "int32" if whole else "float32" if floats else None)
+
+
+def _count_of(call: Call) -> int | None:
+    """How many numbers `arange` gives."""
+    given = [call.get(place, name, None) for place, name in enumerate(("start", "stop", "step"))]
+    if given[1] is None:
+        given = [0, given[0], given[2]]
+    start, stop, step = (0 if given[0] is None else given[0]), given[1], (1 if given[2] is None else given[2])
+    if not all(isinstance(one, int | float) for one in (start, stop, step)) or not step:
+        return None
+    return max(0, ceil((stop - start) / step))
 
 
 @function("jax.device_get")
@@ -884,8 +889,8 @@ def generator(call: Call) -> Value:
 
 
 @function(
-    "numpy.random.Generator normal uniform standard_normal random integers choice",
-    "numpy.random normal uniform choice randn rand standard_normal random randint",
+    "numpy.random.Generator normal uniform standard_normal random integers choice randn rand randint random_sample",
+    "numpy.random normal uniform choice randn rand standard_normal random randint random_sample",
 )
 def drawn(call: Call) -> Value:
     """Random numbers of numpy, of the shape given."""
@@ -893,7 +898,7 @@ def drawn(call: Call) -> Value:
     if last in ("randn", "rand"):
         shape = sizes_of(tuple(call.args)) if not call.open else None
     else:
-        position = {"standard_normal": 0, "random": 0, "choice": 1}.get(last, 2)
+        position = {"standard_normal": 0, "random": 0, "random_sample": 0, "choice": 1}.get(last, 2)
         given = call.get(position, "size", None)
         shape = () if given is None else sizes_of(given)
     return host_array(shape, {"integers": "int64", "randint": "int64", "choice": None}.get(last, "float64"))
