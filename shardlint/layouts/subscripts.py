@@ -74,8 +74,8 @@ def subscript(run: RunState, value: Value, index: Value, place: Place) -> Value:
             method = owner.find("__getitem__")
             if method is not MISSING:
                 return run.call(method, (value, index), {}, place)
-            found = items(run, value)
-            return Unknown("an item of an object") if found is None else subscript(run, tuple(found), index, place)
+            fields = items(run, value)
+            return Unknown("an item of an object") if fields is None else subscript(run, tuple(fields), index, place)
         case PartitionSpec(entries=found, open=False) if isinstance(index, int) and -len(
             found
         ) <= index < len(found):

@@ -7,6 +7,7 @@ from importlib import import_module
 
 from shardlint.layouts.builtin_functions import BUILTINS
 from shardlint.libraries import (
+    config_dicts,
     contexts,
     equinox_nn,
     flax_checkpoints,
@@ -46,6 +47,7 @@ def load_library(library: str) -> None:
 
 __all__ = [
     "FUNCTIONS",
+    "config_dicts",
     "contexts",
     "equinox_nn",
     "flax_checkpoints",

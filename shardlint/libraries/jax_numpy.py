@@ -732,12 +732,17 @@ def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     found = fresh(call, shape, dtype)
     device = call.keywords.get("device")
     given = _out_sharding(call) or (device if isinstance(device, Sharding) else None)
-    if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):
-        _check_device(call, found, given)
-        return replace(_placed_type(call, found, given), committed=True)
     if given is not None:
-        return _placed_type(call, found, given)
+        return place_new(call, found, given)
     return found if device is None else Layout(shape, dtype)
+
+
+def place_new(call: Call, array: Layout, given: Value) -> Layout:
+    """A new array that is made with a sharding, or with a spec over the mesh in context."""
+    if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):
+        _check_device(call, array, given)
+        return replace(_placed_type(call, array, given), committed=True)
+    return _placed_type(call, array, given)
 
 
 def _check_device(call: Call, array: Layout, target: Sharding) -> None:
@@ -766,6 +771,10 @@ def like(call: Call) -> Value:
         return host_array(array.shape, dtype)
     if array.mesh is not None and array.mesh.partial:
         return replace(array, dtype=dtype, mesh=None, spec=None, committed=None, sources=frozenset())
+    if _is_placed_alike(call, array):
+        memory = "device" if array.memory == "device" else None
+        alike = Layout(array.shape, dtype, array.mesh, array.spec, array.device, True, memory, False)
+        return replace(alike, varying=array.varying, figure=Figure("repeated", frozenset(), call.place))
     keeps = array.explicit and _keeps_spec(call, array)
     if keeps is None:
         return Layout(array.shape, dtype, host=False)
@@ -779,6 +788,13 @@ def like(call: Call) -> Value:
         built=call.interpreter.traced == 1 or None,
         figure=Figure("repeated", frozenset(), call.place),
     )  # fmt: skip
+
+
+def _is_placed_alike(call: Call, array: Layout) -> bool:
+    """Whether an array that is made outside of jit like another one is placed like it: that is committed."""
+    given = any(call.has(-1, name) for name in ("shape", "device", "out_sharding"))
+    weak = array.weak is not False and not call.has(1, "dtype")
+    return not call.interpreter.traced and bool(array.committed) and not (given or weak or array.host or call.open)
 
 
 def _keeps_spec(call: Call, array: Layout) -> bool | None:
@@ -829,7 +845,8 @@ def _count_of(call: Call) -> int | None:
     start, stop, step = (0 if given[0] is None else given[0]), given[1], (1 if given[2] is None else given[2])
     if not all(isinstance(one, int | float) for one in (start, stop, step)) or not step:
         return None
-    return max(0, ceil((stop - start) / step))
+    count: int = ceil((stop - start) / step)
+    return max(0, count)
 
 
 @function("jax.device_get")

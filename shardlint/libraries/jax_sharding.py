@@ -299,7 +299,7 @@ def place_tree(call: Call, tree: Value, target: Value, where: Place) -> Value:
 
     def place(path: str, leaf: Value, one: Value) -> Value:
         if for_all and not isinstance(leaf, Layout | int | float):
-            return Layout()
+            return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
         return placed(call, leaf, with_mesh_in_context(call, one), where, path)
 
     if for_all and isinstance(tree, Unknown):

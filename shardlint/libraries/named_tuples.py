@@ -20,5 +20,5 @@ def named_tuple(call: Call) -> Value:
     node = ast.parse(f"class {name}:\n" + "".join(f"    {one}: object\n" for one in names or ("...",))).body[0]
     assert isinstance(node, ast.ClassDef)
     ast.copy_location(node, call.place.node)
-    values = dict(zip(names[len(names) - len(defaults) :], defaults, strict=False))
+    values: dict[str, Value] = dict(zip(names[len(names) - len(defaults) :], defaults, strict=False))
     return ClassValue(node, values, [Library("typing.NamedTuple")], call.interpreter.frame)

@@ -97,7 +97,12 @@ def position_of(call: Sequence[Any]) -> Position:
 
 def flatten(value: Value) -> dict[Path_, Value]:
     """The leaves of a value by their paths."""
-    return dict(_flat(value, ()))
+    return {_unboxed(path): one for path, one in _flat(value, ())}
+
+
+def _unboxed(path: Path_) -> Path_:
+    """A path without the step into a box or Variable."""
+    return path[:-1] if path[-1:] == ("value",) else path
 
 
 def _flat(value: Value, path: Path_) -> Iterator[tuple[Path_, Value]]:
@@ -177,7 +182,8 @@ def _compare_tree(
         path: one for path, one in predicted.items() if isinstance(one, Layout) and not one.literal and _MANY not in path
     }
     closed = not any(isinstance(one, Unknown) or _MANY in path for path, one in predicted.items())
-    in_order = dict(zip(arrays, named.values(), strict=True)) if closed and len(named) == len(arrays) else {}
+    by_order = closed and len(named) == len(arrays) and not any(_find(path, predicted) for path in arrays)
+    in_order = dict(zip(arrays, named.values(), strict=True)) if by_order else {}
     leaves = []
     for path, actual in arrays.items():
         found = _find(path, predicted)
@@ -187,7 +193,7 @@ def _compare_tree(
         verdict, why = _judge(found, actual, closed)
         leaves.append(Leaf(place, shown, actual, found, verdict, why))
     if closed and arrays and not in_order:
-        for path in named.keys() - arrays.keys():
+        for path in named.keys() - set(map(_unboxed, arrays)):
             shown = "".join(f"[{step}]" for step in (name, *path))
             leaves.append(Leaf(place, shown, {}, named[path], "wrong", "there is no such array"))
     return leaves
@@ -195,6 +201,7 @@ def _compare_tree(
 
 def _find(path: Path_, predicted: Mapping[Path_, Value]) -> Value:
     """What is predicted of a path: of itself, or of the part that it is in."""
+    path = _unboxed(path)
     if path in predicted:
         return predicted[path]
     for length in range(len(path), -1, -1):
