@@ -168,9 +168,10 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
         case "dtype":
             return Library(f"jax.numpy.{value.dtype}") if value.dtype else Unknown("a type")
         case "mT" if shape is not None:
-            return library(run, "jax.numpy.swapaxes", (value, -2, -1), place) if len(shape) > 1 else Unknown("mT")
+            swap = f"{_module_of(value)}.swapaxes"
+            return library(run, swap, (value, -2, -1), place) if len(shape) > 1 else Unknown("mT")
         case "T":
-            return library(run, "jax.numpy.transpose", (value,), place)
+            return library(run, f"{_module_of(value)}.transpose", (value,), place)
         case "sharding":
             if value.mesh is not None and value.spec is not None and not run.traced:
                 entries = tuple(axes if axes is None or len(axes) != 1 else axes[0] for axes in value.spec)
@@ -200,13 +201,18 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
         return Native(name, keep)
     if name in _BY_NAME:
         target = "ravel" if name == "flatten" else name
-        return Method(Library(f"jax.numpy.{target}"), value)
+        return Method(Library(f"{_module_of(value)}.{target}"), value)
     if name in _ASKED:
         return Method(Library(_ASKED[name]), value)
     if name == "tolist":
         numbers: Value = Unknown("a number")
         return Native(name, lambda call: ListValue([numbers], True) if value.rank else numbers)
     return Unknown("an attribute of an array")
+
+
+def _module_of(value: Layout) -> str:
+    """The module whose functions are the methods of an array."""
+    return "numpy" if value.host else "jax.numpy"
 
 
 # Before, the compiler decides where the result of an update in host memory is.

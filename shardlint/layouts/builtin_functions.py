@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shardlint.layouts.attributes import attribute
@@ -152,10 +153,12 @@ def _enumerated(call: Call) -> Value:
 
 
 def _mapped(call: Call) -> Value:
-    found = items(call.interpreter, call.args[1]) if len(call.args) == 2 else None
-    if found is None:
-        return ListValue([], True)
-    return ListValue([call.interpreter.call(call.args[0], (one,), {}, call.place) for one in found])
+    function, *columns = call.args or (Unknown(),)
+    rows = items(call.interpreter, _zipped(replace(call, args=tuple(columns))))
+    known = rows is not None and not call.open
+    if rows is None:
+        rows = [tuple(element(call.interpreter, one) for one in columns)]
+    return ListValue([call.interpreter.call(function, row, {}, call.place) for row in rows], not known)
 
 
 def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:

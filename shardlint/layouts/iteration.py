@@ -12,6 +12,7 @@ from shardlint.layouts.layout import (
 from shardlint.layouts.values import (
     MISSING,
     AnyTree,
+    ClassValue,
     DictValue,
     Instance,
     ListValue,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from shardlint.layouts.run_state import RunState
 
 MOST_ITEMS = 512
+_MOST_ROWS = 64
 
 
 def items(run: RunState, value: Value) -> list[Value] | None:
@@ -41,7 +43,10 @@ def items(run: RunState, value: Value) -> list[Value] | None:
             return list(entries)
         case range() if len(value) <= MOST_ITEMS:
             return list(value)
-        case Layout(shape=(int() as size, *_)) if size <= 8 and not value.literal:
+        case Instance(of=ClassValue() as owner) if "typing.NamedTuple" in owner.libraries():
+            names = run.modules.field_names(owner)
+            return [value.attributes[name] for name in names] if set(names) <= value.attributes.keys() else None
+        case Layout(shape=(int() as size, *_)) if size <= _MOST_ROWS and not value.literal:
             return [element(run, value)] * size
     return None
 

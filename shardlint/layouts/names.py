@@ -19,6 +19,7 @@ from shardlint.layouts.values import (
     Lazy,
     ListValue,
     Plain,
+    State,
     Unknown,
     Value,
     join,
@@ -77,19 +78,16 @@ class Names(RunState):
                     if hook is not None:
                         self.call(hook, (holder, name, value), {}, Place(self.frame.file, target))
                     self.write_attribute(holder, name, value)
+                elif isinstance(holder, State):
+                    self._enter(holder, name, value)
                 elif isinstance(holder, ClassValue) and holder.frame.file is self.file:
                     holder.names[name] = value
             case ast.Subscript(value=owner, slice=index):
                 holder, key = self.value(owner), self.value(index)
-                if isinstance(holder, DictValue | ListValue):
+                if isinstance(holder, ListValue):
                     holder = self.thaw(holder)
                 if isinstance(holder, DictValue):
-                    if isinstance(key, str | int | bool | float | tuple | Plain | None) and _hashable(key):
-                        holder.entries[key] = self._written(holder, holder.entries.get(key, MISSING), value)
-                        holder.open = holder.open or holder.region is not self.region
-                    else:
-                        holder.open = True
-                        holder.entries.clear()
+                    self._enter(holder, key, value)
                 elif isinstance(holder, ListValue):
                     if isinstance(key, int) and -len(holder.items) <= key < len(holder.items):
                         holder.items[key] = self._written(holder, holder.items[key], value)
@@ -100,6 +98,16 @@ class Names(RunState):
                     hook = find_hook(self, holder, "__setitem__")
                     if hook is not None:
                         self.call(hook, (holder, key, value), {}, Place(self.frame.file, target))
+
+    def _enter(self, holder: DictValue, key: Value, value: Value) -> None:
+        """Write an entry of a dict."""
+        holder = self.thaw(holder)
+        if isinstance(key, str | int | bool | float | tuple | Plain | None) and _hashable(key):
+            holder.entries[key] = self._written(holder, holder.entries.get(key, MISSING), value)
+            holder.open = holder.open or holder.region is not self.region
+        else:
+            holder.open = True
+            holder.entries.clear()
 
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
         items = self.items(value)

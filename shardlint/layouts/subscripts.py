@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.layouts.attributes import Updates, find_hook
 from shardlint.layouts.device_arrays import is_plain_slice, select_devices
-from shardlint.layouts.iteration import element, part_of_tree
+from shardlint.layouts.iteration import element, items, part_of_tree
 from shardlint.layouts.layout import (
     Layout,
 )
@@ -75,6 +75,8 @@ def subscript(run: RunState, value: Value, index: Value, place: Place) -> Value:
             method = owner.find("__getitem__")
             if method is not MISSING:
                 return run.call(method, (value, index), {}, place)
+            fields = items(run, value)
+            return Unknown("an item of an object") if fields is None else subscript(run, tuple(fields), index, place)
         case Instance(of=None) if (hook := find_hook(run, value, "__getitem__")) is not None:
             return run.call(hook, (value, index), {}, place)
         case PartitionSpec(entries=found, open=False) if isinstance(index, int) and -len(

@@ -36,6 +36,19 @@ def set_mesh(call: Call) -> Value:
     return entered
 
 
+@function("jax.sharding.use_abstract_mesh")
+def use_abstract_mesh(call: Call) -> Value:
+    """Sets the mesh of a block of traced code."""
+    return Entered("use_abstract_mesh", call.get(0, "mesh"))
+
+
+@function("jax.sharding.get_abstract_mesh", "jax.get_mesh", "jax.sharding.get_mesh")
+def mesh_in_context(call: Call) -> Value:
+    """The mesh in context."""
+    run = call.interpreter
+    return run.mesh if run.mesh is not None and run.mesh_known and not run.axes else Unknown("the mesh in context")
+
+
 @function("pytest raises warns", "contextlib.suppress", "jax.default_device", "jax.disable_jit")
 def excusing(call: Call) -> Value:
     """Blocks in which an error is expected, or arrays are made on another device."""

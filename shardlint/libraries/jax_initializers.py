@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlint.layouts.values import Call, Library, Native, Unknown, Value
-from shardlint.libraries.jax_numpy import dtype_of, sizes_of
+from shardlint.layouts.values import Call, Library, Native, Value
+from shardlint.libraries.jax_numpy import dtype_of, place_new, sizes_of
 from shardlint.libraries.meeting import as_array, fresh
 from shardlint.libraries.registry import function
 
 _INITIALIZERS = ("jax.nn.initializers", "flax.linen.initializers", "flax.nnx.initializers")
 _CONSTANT = "zeros ones"
-_MAKERS = """zeros_init ones_init constant normal uniform truncated_normal variance_scaling orthogonal delta_orthogonal
-glorot_uniform glorot_normal xavier_uniform xavier_normal lecun_uniform lecun_normal he_uniform he_normal
-kaiming_uniform kaiming_normal"""
+RANDOM_MAKERS = """delta_orthogonal variance_scaling glorot_uniform glorot_normal xavier_uniform xavier_normal
+lecun_uniform lecun_normal he_uniform he_normal kaiming_uniform kaiming_normal"""
+_MAKERS = f"zeros_init ones_init constant normal uniform truncated_normal orthogonal {RANDOM_MAKERS}"
+_DTYPE = {"constant": 1, "normal": 1, "uniform": 1, "truncated_normal": 1, "variance_scaling": 6}
+_DTYPE |= {"orthogonal": 2, "delta_orthogonal": 2}
+"""Where makers of initializers take a type; others have three axes before it."""
 
 
 @function(
@@ -25,6 +28,8 @@ def initialized(call: Call) -> Value:
     """An array of the shape given, of numbers drawn with the key or of one number."""
     key, shape, dtype = as_array(call.get(0, "key")), call.get(1, "shape"), call.get(2, "dtype", None)
     made = fresh(call, sizes_of(shape), "float32" if dtype is None else dtype_of(dtype))
+    if call.has(3, "out_sharding"):
+        return place_new(call, made, call.get(3, "out_sharding"))
     if call.function_name.startswith(("zeros", "ones", "constant")):
         return made
     if key.committed is not False and not made.explicit:  # a draw is where its key is
@@ -35,10 +40,10 @@ def initialized(call: Call) -> Value:
 @function(*(f"{home} {_MAKERS}" for home in _INITIALIZERS))
 def initializer(call: Call) -> Value:
     """A function that makes arrays."""
-    dtype = call.keywords.get("dtype", Library("jax.numpy.float32") if len(call.args) < 2 else Unknown())
+    dtype = call.get(_DTYPE.get(call.function_name, 3), "dtype", Library("jax.numpy.float32"))
 
     def run(again: Call) -> Value:
-        keywords = {"dtype": again.get(2, "dtype", dtype)}
+        keywords = {"dtype": again.get(2, "dtype", dtype), "out_sharding": again.get(3, "out_sharding", None)}
         args = (again.get(0, "key"), again.get(1, "shape"))
         return initialized(replace(again, name=call.name, args=args, keywords=keywords, open=False))
 

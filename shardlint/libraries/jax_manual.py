@@ -243,8 +243,10 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
 
     def whole(path: str, leaf: Value, spec: Value) -> Value:
         array = as_array(leaf)
-        if not isinstance(leaf, Layout | int | float) or not isinstance(spec, PartitionSpec) or spec.open:
-            return Layout()
+        if not isinstance(leaf, Layout | int | float):
+            return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
+        if not isinstance(spec, PartitionSpec) or spec.open:
+            return Layout(None if array.rank is None else (None,) * array.rank, array.dtype)
         axes = [one or () for one in spec.axes()]
         if array.rank is not None and len(axes) > array.rank:
             again.interpreter.violate(

@@ -8,7 +8,7 @@ decides by itself.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import ceil, prod
 
 from shardlint.layouts.layout import (
     Axes,
@@ -745,12 +745,17 @@ def make_array(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     found = fresh(call, shape, dtype)
     device = call.keywords.get("device")
     given = _out_sharding(call) or (device if isinstance(device, Sharding) else None)
-    if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):
-        _check_device(call, found, given)
-        return replace(_placed_type(call, found, given), committed=True)
     if given is not None:
-        return _placed_type(call, found, given)
+        return place_new(call, found, given)
     return found if device is None else Layout(shape, dtype)
+
+
+def place_new(call: Call, array: Layout, given: Value) -> Layout:
+    """A new array that is made with a sharding, or with a spec over the mesh in context."""
+    if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):
+        _check_device(call, array, given)
+        return replace(_placed_type(call, array, given), committed=True)
+    return _placed_type(call, array, given)
 
 
 def _check_device(call: Call, array: Layout, target: Sharding) -> None:
@@ -779,6 +784,10 @@ def like(call: Call) -> Value:
         return host_array(array.shape, dtype)
     if array.mesh is not None and array.mesh.partial:
         return replace(array, dtype=dtype, mesh=None, spec=None, committed=None, sources=frozenset())
+    if _is_placed_alike(call, array):
+        memory = "device" if array.memory == "device" else None
+        alike = Layout(array.shape, dtype, array.mesh, array.spec, array.device, True, memory, False)
+        return replace(alike, varying=array.varying, figure=Figure("repeated", frozenset(), call.place))
     keeps = array.explicit and _keeps_spec(call, array)
     if keeps is None:
         return Layout(array.shape, dtype, host=False)
@@ -792,6 +801,13 @@ def like(call: Call) -> Value:
         built=call.interpreter.traced == 1 or None,
         figure=Figure("repeated", frozenset(), call.place),
     )  # fmt: skip
+
+
+def _is_placed_alike(call: Call, array: Layout) -> bool:
+    """Whether an array that is made outside of jit like another one is placed like it: that is committed."""
+    given = any(call.has(-1, name) for name in ("shape", "device", "out_sharding"))
+    weak = array.weak is not False and not call.has(1, "dtype")
+    return not call.interpreter.traced and bool(array.committed) and not (given or weak or array.host or call.open)
 
 
 def _keeps_spec(call: Call, array: Layout) -> bool | None:
@@ -813,11 +829,8 @@ def ranged(call: Call) -> Value:
     last = call.function_name
     numbers = [one for one in call.args if isinstance(one, int)]
     shape: Shape | None = (None,)
-    if last == "arange" and len(numbers) == len(call.args) and 1 <= len(numbers) <= 3:
-        try:
-            shape = (len(range(*numbers)),)
-        except ValueError:
-            shape = (None,)
+    if last == "arange" and not call.open:
+        shape = (_count_of(call),)
     elif last in ("eye", "identity"):
         first = call.get(0, "N")
         second = call.get(1, "M", first) if last == "eye" else first
@@ -829,15 +842,24 @@ def ranged(call: Call) -> Value:
         shape = sizes_of(call.get(1, "size"))
     elif last == "broadcasted_iota":
         shape = sizes_of(call.get(1, "shape"))
-    return make_array(
-        call,
-        shape,
-        "int32"
-        if last in ("arange", "iota") and len(numbers) == len(call.args)
-        else "float32"
-        if last != "arange"
-        else None,
-    )
+    position = {"arange": 3, "eye": 3, "iota": 0, "broadcasted_iota": 0}.get(last, -1)
+    if call.has(position, "dtype"):
+        return make_array(call, shape, dtype_of(call.get(position, "dtype")))
+    whole = last == "arange" and len(numbers) == len(call.args)
+    floats = last != "arange" or any(isinstance(one, float) for one in call.args)
+    return make_array(call, shape, "int32" if whole else "float32" if floats else None)
+
+
+def _count_of(call: Call) -> int | None:
+    """How many numbers `arange` gives."""
+    given = [call.get(place, name, None) for place, name in enumerate(("start", "stop", "step"))]
+    if given[1] is None:
+        given = [0, given[0], given[2]]
+    start, stop, step = (0 if given[0] is None else given[0]), given[1], (1 if given[2] is None else given[2])
+    if not all(isinstance(one, int | float) for one in (start, stop, step)) or not step:
+        return None
+    count: int = ceil((stop - start) / step)
+    return max(0, count)
 
 
 @function("jax.device_get")
@@ -898,8 +920,8 @@ def generator(call: Call) -> Value:
 
 
 @function(
-    "numpy.random.Generator normal uniform standard_normal random integers choice",
-    "numpy.random normal uniform choice randn rand standard_normal random randint",
+    "numpy.random.Generator normal uniform standard_normal random integers choice randn rand randint random_sample",
+    "numpy.random normal uniform choice randn rand standard_normal random randint random_sample",
 )
 def drawn(call: Call) -> Value:
     """Random numbers of numpy, of the shape given."""
@@ -907,7 +929,7 @@ def drawn(call: Call) -> Value:
     if last in ("randn", "rand"):
         shape = sizes_of(tuple(call.args)) if not call.open else None
     else:
-        position = {"standard_normal": 0, "random": 0, "choice": 1}.get(last, 2)
+        position = {"standard_normal": 0, "random": 0, "random_sample": 0, "choice": 1}.get(last, 2)
         given = call.get(position, "size", None)
         shape = () if given is None else sizes_of(given)
     return host_array(shape, {"integers": "int64", "randint": "int64", "choice": None}.get(last, "float64"))

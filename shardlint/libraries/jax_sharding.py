@@ -24,7 +24,7 @@ from shardlint.layouts.values import (
     map_tree,
     spread,
 )
-from shardlint.libraries.jax_numpy import sizes_of
+from shardlint.libraries.jax_numpy import device_dtype, sizes_of
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
@@ -230,6 +230,8 @@ def check_fits(
 def placed(call: Call, array: Value, target: Value, where: Place, path: str = "") -> Value:
     """An array on a sharding or device."""
     known = replace(as_array(array), unplaced=None, built=None)
+    if known.host is not False:
+        known = replace(known, dtype=device_dtype(known.dtype))
     match target:
         case Sharding(device=str() as device):
             return replace(
@@ -297,7 +299,7 @@ def place_tree(call: Call, tree: Value, target: Value, where: Place) -> Value:
 
     def place(path: str, leaf: Value, one: Value) -> Value:
         if for_all and not isinstance(leaf, Layout | int | float):
-            return Layout()
+            return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
         return placed(call, leaf, with_mesh_in_context(call, one), where, path)
 
     if for_all and isinstance(tree, Unknown):

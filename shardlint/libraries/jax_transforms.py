@@ -387,7 +387,7 @@ def _results(
 
     def place(path: str, leaf: Value, one: Value) -> Value:
         if not isinstance(leaf, Layout | int | float):
-            return Layout()
+            return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
         if one is None:
             return replace(as_array(leaf), spec=None, literal=False)
         return placed(call, leaf, with_mesh_in_context(call, one), where, f"result{path}")
@@ -454,7 +454,7 @@ def _gradient(call: Call, given: Value) -> Value:
             if not reads:
                 return leaf
             if not isinstance(leaf, Layout | float):
-                return Layout()
+                return AnyTree(Layout()) if isinstance(leaf, Unknown) else Unknown("a gradient")
             array = as_array(leaf)
             if isinstance(leaf, Layout):  # it may depend on other arguments alone
                 array = replace(array, committed=committed)

@@ -22,6 +22,7 @@ from shardlint.layouts.values import (
     State,
     Unknown,
     Value,
+    is_tree,
     operand,
 )
 from shardlint.model.values import Place
@@ -152,6 +153,8 @@ def holds_arrays(value: Value) -> bool:
             return any(map(holds_arrays, entries.values()))
         case tuple():
             return any(map(holds_arrays, value))
+        case Instance() if is_tree(value):
+            return any(map(holds_arrays, value.parts().values()))
     return False
 
 
@@ -166,6 +169,8 @@ def inner(tree: Value) -> list[tuple[Value, Value]] | None:
             return [(key, one) for key, one in entries.items() if holds_arrays(one)]
         case tuple():
             return [(place, one) for place, one in enumerate(tree) if holds_arrays(one)]
+        case Instance() if not isinstance(tree, Variable) and is_tree(tree):
+            return [(name, one) for name, one in tree.parts().items() if holds_arrays(one)]
     return None
 
 

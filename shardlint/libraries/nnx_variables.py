@@ -29,6 +29,8 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.contexts import Entered, set_context
 from shardlint.libraries.flax_boxes import ONLY_SET_MESH, RULES, find_mesh_of_flax
+from shardlint.libraries.jax_initializers import RANDOM_MAKERS
+from shardlint.libraries.jax_random import DRAWS
 from shardlint.libraries.jax_sharding import check_axes
 from shardlint.libraries.meeting import as_array, fresh
 from shardlint.libraries.nnx_objects import HOME, VARIABLES, Annotated, Object, Variable, check_kept
@@ -40,6 +42,7 @@ _PLACED_WHEN_MADE = (0, 12)
 _WRITES_INTO = (0, 12, 1)
 _NAMES = ("out_sharding", "sharding", "sharding_names")
 _EAGER = "eager sharding of nnx"
+_DRAWN = " ".join((*DRAWS.values(), "permutation choice categorical dirichlet"))
 _HOOKS = ("on_create_value", "on_get_value", "on_set_value", "create_value", "get_value", "set_value")
 
 
@@ -290,7 +293,7 @@ def stream(call: Call, seed: Value) -> Value:
     plain = replace(call, keywords={}, open=False)
     parts = {
         "key": make_variable(plain, "RngKey", key, {}),
-        "count": make_variable(plain, "RngCount", fresh(call, (), "uint32"), {}),
+        "count": make_variable(plain, "RngCount", fresh(call, key.shape, "uint32"), {}),
     }
     return Object(None, dict(parts), region=call.interpreter.region, kind="RngStream")
 
@@ -320,13 +323,37 @@ def drawn(call: Call) -> Value:
     return next_key(call, call.args[0])
 
 
-@function(f"{HOME}.Rngs fork", f"{HOME}.RngStream fork")
+@function(f"{HOME}.Rngs fork split broadcast", f"{HOME}.RngStream fork split broadcast")
 def forked(call: Call) -> Value:
-    """Streams with new keys."""
-    held = call.args[0]
-    if not isinstance(held, Object) or len(call.args) > 1 or call.keywords or call.open:
+    """Streams with new keys, or with so many of them."""
+    held, count = call.args[0], call.keywords.get("split", call.get(1, "k", None))
+    if not isinstance(held, Object) or not isinstance(count, int | None) or call.open:
         return Unknown("streams")
+
+    def another(one: Value) -> Value:
+        key = next_key(call, one)
+        if count is not None:
+            key = as_array(call.interpreter.call(Library("jax.random.split"), (key, count), {}, call.place))
+        return stream(call, key)
+
     if held.kind == "RngStream":
-        return stream(call, next_key(call, held))
-    return Object(None, {name: stream(call, next_key(call, one)) for name, one in held.attributes.items()},
+        return another(held)
+    return Object(None, {name: another(one) for name, one in held.attributes.items()},
                   region=call.interpreter.region, kind="Rngs")  # fmt: skip
+
+
+@function(f"{HOME}.Rngs {_DRAWN}", f"{HOME}.RngStream {_DRAWN}")
+def drawn_by_stream(call: Call) -> Value:
+    """Random numbers, drawn with the next key."""
+    run, function_ = call.interpreter, Library(f"jax.random.{call.function_name}")
+    return run.call(function_, (next_key(call, call.args[0]), *call.args[1:]), call.keywords, call.place, call.open)
+
+
+@function(f"{HOME}.Rngs {RANDOM_MAKERS}", f"{HOME}.RngStream {RANDOM_MAKERS}")
+def initializer_of_stream(call: Call) -> Value:
+    """An initializer that draws with the next key."""
+    run, maker = call.interpreter, Library(f"jax.nn.initializers.{call.function_name}")
+    made = run.call(maker, call.args[1:], call.keywords, call.place, call.open)
+    return Native(call.name, lambda again: run.call(
+        made, (next_key(again, call.args[0]), *again.args), again.keywords, again.place, again.open
+    ))  # fmt: skip

@@ -67,7 +67,7 @@ def zeros_like_tree(call: Call, params: Value) -> Value:
 
     def zeros(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
-            return Layout()
+            return AnyTree(Layout()) if isinstance(leaf, Unknown) else Unknown("a moment")
         made = as_array(like(replace(call, name="jax.numpy.zeros_like", args=(leaf,), keywords={})))
         return replace(made, committed=made.committed and None)
 

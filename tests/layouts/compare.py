@@ -14,13 +14,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shardlint.layouts.interpreter import Interpreter, Modules
-from shardlint.layouts.layout import Layout
+from shardlint.layouts.layout import RAW_KEY, Layout
 from shardlint.layouts.values import AnyTree, DictValue, Unknown, Value, children, path_step
 from shardlint.layouts.violation import Violation
 from shardlint.libraries import FUNCTIONS
@@ -235,12 +235,12 @@ def note(
             continue  # the prediction is that of a call which did not come to run
         outcome.arrays += 1
         layout = found.arrays.get(line)
-        if layout is not None and _is_known(layout):
+        if layout is not None and is_known(layout):
             outcome.known += 1
         else:
             outcome.unknown[_words(_line(lines, line))] += 1
         if layout is not None:
-            for difference in (*_differences(layout, actual, checked), *_other_axes(found.axes.get(line), actual)):
+            for difference in (*differences(layout, actual, checked), *_other_axes(found.axes.get(line), actual)):
                 outcome.wrong.append(f"{line}: {difference}\n    {_line(lines, line)}\n{text}")
     for number, paths in found.closed.items():
         seen_there = {path for path in seen["arrays"] if _line_number(path) == number}
@@ -295,7 +295,7 @@ def _is_layout_error(seen: dict[str, Any]) -> bool:
     return seen["error"] in _TYPES or any(one in said for one in _SAYS)
 
 
-def _is_known(layout: Layout) -> bool:
+def is_known(layout: Layout) -> bool:
     return (
         layout.shape is not None
         and None not in layout.shape
@@ -303,7 +303,7 @@ def _is_known(layout: Layout) -> bool:
     )
 
 
-def _differences(layout: Layout, actual: dict[str, Any], checked: bool = True) -> Iterator[str]:
+def differences(layout: Layout, actual: dict[str, Any], checked: bool = True) -> Iterator[str]:
     """The parts of a prediction that are not so. `checked`: jax follows along which axes values vary."""
     if layout.shape is not None and not _agree(layout.shape, actual["shape"]):
         yield f"shape {layout.shape}, not {actual['shape']}"
@@ -311,6 +311,8 @@ def _differences(layout: Layout, actual: dict[str, Any], checked: bool = True) -
     if layout.spec is not None and spec is not None and not _agree(layout.spec, list(map(tuple, spec))):
         yield f"spec {layout.spec}, not {spec}"
     dtype = actual["dtype"].partition("<")[0]
+    if layout.dtype == RAW_KEY:
+        layout = replace(layout, dtype="uint32")
     if layout.dtype is not None and not layout.host and layout.dtype != dtype:
         yield f"dtype {layout.dtype}, not {dtype}"
     if "varying" in actual and checked and layout.varying not in (None, frozenset(actual["varying"])):

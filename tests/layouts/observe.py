@@ -15,11 +15,15 @@ import signal
 import sys
 import warnings
 from collections.abc import Generator
-from functools import cache
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from typing import Any
 
 # A list of programs that takes longer has one without end: the process is ended.
 _SECONDS = 900
+# Of `shardlint run`, by its file: the Python that runs this has no shardlint.
+_LAYOUT = Path(__file__).parents[2] / "shardlint" / "run" / "observe" / "layout.py"
+describe = SourceFileLoader("layout", str(_LAYOUT)).load_module().describe
 
 
 def main() -> None:
@@ -127,53 +131,10 @@ def _is_named(value: Any) -> bool:
 
 
 def _described(value: Any) -> dict[str, Any]:
-    import jax
-
     if _is_named(value):
-        return {**_described(value.array), "axes": [[one.name, one.size] for one in value.axes]}
-    found = {"shape": list(value.shape), "dtype": str(value.dtype)}
-    if isinstance(value, jax.core.Tracer):
-        return {**found, **_typed(value)}
-    if isinstance(value, jax.ShapeDtypeStruct):
-        return found
-    sharding = value.sharding
-    devices = sorted(device.id for device in sharding.device_set)
-    return {
-        **found,
-        "spec": _axes(sharding.spec, value.ndim) if isinstance(sharding, jax.sharding.NamedSharding) else None,
-        "memory": "device" if sharding.memory_kind == _default_memory() else sharding.memory_kind,
-        "device": devices[0] if len(devices) == 1 else None,
-        "committed": bool(value.committed),
-    }
-
-
-@cache
-def _default_memory() -> str:
-    """The memory of a CPU in which arrays are made, which older releases call by another name."""
-    import jax
-
-    kind: str = jax.devices()[0].default_memory().kind
-    return kind
-
-
-def _typed(value: Any) -> dict[str, Any]:
-    """What the type of a tracer says of its sharding, over Explicit axes, and of the axes along which it varies."""
-    found: dict[str, Any] = {}
-    sharding = getattr(value.aval, "sharding", None)
-    types = {str(one).rpartition(".")[2] for one in getattr(getattr(sharding, "mesh", None), "axis_types", ())}
-    if types in ({"Explicit"}, {"Auto", "Explicit"}):
-        found["spec"] = _axes(sharding.spec, value.ndim)
-    if types == {"Manual"}:
-        varying = getattr(value.aval, "vma", None)
-        if varying is None:
-            varying = value.aval.manual_axis_type.varying
-        found["varying"] = sorted(varying)
-    return found
-
-
-def _axes(spec: Any, rank: int) -> list[list[str]]:
-    entries = [one if isinstance(one, tuple) else () if one is None else (one,) for one in spec]
-    return [list(one) for one in (*entries, *((),) * (rank - len(entries)))]
+        return {**describe(value.array), "axes": [[one.name, one.size] for one in value.axes]}
+    described: dict[str, Any] = describe(value)
+    return described
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 from . import (
+    boundaries,
     decided,
     eager,
     environ,
@@ -44,7 +45,7 @@ def begin() -> None:
 
 def _with_jax(jax: Any) -> None:
     _keep_out_of_sight()
-    for part in (warned, meshes, placed, mapped, lowered, ran, rows, environ, eager, decided, host):
+    for part in (boundaries, warned, meshes, placed, mapped, lowered, ran, rows, environ, eager, decided, host):
         quiet(part.install)(jax)
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         quiet(processes.install)(jax)

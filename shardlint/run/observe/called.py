@@ -10,7 +10,7 @@ import functools
 import inspect
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .sink import quiet, write
@@ -27,13 +27,25 @@ def watch(kind: Any) -> None:
     @functools.wraps(call)
     def called(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         calls = _calls.__dict__.setdefault("now", [])
-        calls.append((self, args, kwargs))
+        waiting: list[Callable[[Any], None]] = []
+        calls.append((self, args, kwargs, waiting))
         try:
-            return call(self, *args, **kwargs)
+            given = call(self, *args, **kwargs)
         finally:
             calls.pop()
+        for one in waiting:
+            one(given)
+        return given
 
     kind.__call__ = called
+
+
+def awaits(given: Callable[[Any], None]) -> bool:
+    """Have a function called with what the call of a wrapper gives to the user; False where none is being called."""
+    calls = getattr(_calls, "now", None)
+    if calls:
+        calls[-1][3].append(given)
+    return bool(calls)
 
 
 def of_user(known: dict[str, Any]) -> bool:
@@ -47,7 +59,7 @@ def note(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -> None:
     calls, names = getattr(_calls, "now", None), known["arguments"]
     if not calls or not any(_made_up(name) for name in names):
         return
-    theirs = _theirs(*calls[-1])
+    theirs = _theirs(*calls[-1][:3])
     found = {
         name: theirs[id(one)]
         for name, one in zip(names, args, strict=False)

@@ -1,0 +1,1 @@
+"""Stands in for tensorflow, of which the programs that are run use nothing."""

@@ -1,0 +1,33 @@
+"""Configurations of ml_collections: dicts whose entries are attributes too."""
+
+from __future__ import annotations
+
+from shardlint.layouts.values import Call, DictValue, State, Unknown, Value
+from shardlint.libraries.registry import function
+
+
+@function(
+    "ml_collections ConfigDict FrozenConfigDict",
+    "ml_collections.config_dict ConfigDict FrozenConfigDict create",
+    "ml_collections.config_dict.config_dict ConfigDict FrozenConfigDict create",
+)
+def config_dict(call: Call) -> Value:
+    """A configuration of the entries of a dict, with those of its dicts."""
+    if call.function_name == "create":
+        return _made(call, DictValue(dict(call.keywords), call.open))
+    given = call.get(0, "initial_dictionary", DictValue())
+    return _made(call, given) if isinstance(given, DictValue) else State({}, True)
+
+
+def _made(call: Call, given: DictValue) -> State:
+    entries = {name: _made(call, one) if type(one) is DictValue else one for name, one in given.entries.items()}
+    return State(entries, given.open, region=call.interpreter.region)
+
+
+@function(
+    "ml_collections.config_dict placeholder required_placeholder",
+    "ml_collections.config_dict.config_dict placeholder required_placeholder",
+)
+def placeholder(call: Call) -> Value:
+    """An entry that is given later."""
+    return Unknown("an entry that is given later")
