@@ -248,7 +248,7 @@ def main() -> int:
     )
     parser.add_argument("mirrors", type=Path, nargs="?", metavar="MIRRORS")
     asked = parser.parse_args()
-    for library in ("flax", "orbax"):
+    for library in ("flax", "orbax", "haliax", "einshard"):
         load_library(library)
     if asked.mirrors is not None:
         count_calls(asked.mirrors).write()
