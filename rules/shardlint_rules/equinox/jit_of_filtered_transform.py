@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Transformed, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.jitted import expected, jitted, to_filter_jit
 
@@ -49,16 +49,17 @@ class JitOfFilteredTransform(Rule):
     project = "equinox"
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a jit."""
+    @detector("call", "partial", "name")
+    def report_transform(self, site: Site) -> Finding | None:
+        """A jit of a filtered transform."""
         found = jitted(site)
         if found is None:
-            return
+            return None
         names = [_transform(option) for option in options(found.fun)]
         if not all(name in _UNHASHABLE for name in names) or expected(site, found):
-            return
+            return None
         maker = names[0].replace("equinox.", "eqx.")
-        yield site.finding(
+        return site.finding(
             found.name,
             f"On {site.release('equinox')} calling `jax.jit` of an `{maker}` raises TypeError: unhashable type.",
             why=f"jax.jit hashes its function, and `{maker}` returns a Module with a {_UNHASHABLE[names[0]]}",

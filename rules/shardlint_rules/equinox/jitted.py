@@ -37,14 +37,12 @@ class Jitted:
 def jitted(site: Site) -> Jitted | None:
     """What the site's jit compiles; None where that is not to be seen.
 
-    Trigger on calls and for uses of the jit: a bare decorator is no call. A use that is no decorator is none here.
+    For the forms call, partial and name: a bare decorator is no call. A use that is no decorator is none here.
     """
     if site.form == "name":
         if not isinstance(site.syntax, ast.expr) or site.decorated is None:
             return None
         return Jitted(_below(site, site.decorated), site.decorated, site.syntax, (), False)
-    if site.form not in ("call", "partial"):
-        return None
     call = site.call
     name = call.func if site.form == "call" else call.args[0]
     keywords = tuple(key for key in site.arguments.keywords if key != "fun")

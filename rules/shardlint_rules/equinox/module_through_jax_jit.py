@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.modules import Instance, Leaf
 from shardlint.model.signatures import STATIC_SETTINGS
 from shardlint.model.values import ClassValue, Constant, Function, Items, Place, Value
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox.jitted import Jitted, calls, expected, jitted, to_filter_jit
@@ -58,23 +58,23 @@ class ModuleThroughJaxJit(Rule):
     project = "equinox"
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a jit, for the first thing that raises."""
+    @detector("call", "partial", "name")
+    def report_module(self, site: Site) -> Finding | None:
+        """A jit that compiles a Module or is called with one, by the first thing that raises."""
         found = jitted(site)
         if found is None:
-            return
+            return None
         problems = sorted(self._problems(site, found), key=lambda problem: not problem.sure)
         if not problems or expected(site, found):
-            return
-        for problem in problems[:1]:
-            yield site.finding(
-                found.name,
-                problem.message,
-                why=problem.why,
-                help="write eqx.filter_jit, or split the Module with eqx.partition",
-                fix=to_filter_jit(site, found),
-                certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
-            )
+            return None
+        return site.finding(
+            found.name,
+            problems[0].message,
+            why=problems[0].why,
+            help="write eqx.filter_jit, or split the Module with eqx.partition",
+            fix=to_filter_jit(site, found),
+            certainty=Certainty.PROVEN if problems[0].sure else Certainty.POSSIBLE,
+        )
 
     def _problems(self, site: Site, found: Jitted) -> Iterator[_Problem]:
         yield from self._compiled(site, found)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.modules import Instance
 from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Transformed
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
@@ -66,24 +66,24 @@ class WeightsBecomeConstants(Rule):
     where = "host"
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a jit."""
+    @detector("call", "partial", "name")
+    def report_closure(self, site: Site) -> Finding | None:
+        """A jit of a function that closes over a Module or a sharded array."""
         found = jitted(site)
         if found is None:
-            return
+            return None
         baked = _baked(site, found)
-        variable = carried(site, found.fun) if baked is None else None
-        if baked is None and variable is None:
-            return
         if baked is not None:
-            yield self._module(site, found, baked)
-        elif variable is not None:
-            yield site.finding(
-                found.name,
-                f"`{variable.name}` loses its sharding: it becomes a replicated constant of the compiled program.",
-                why=f"line {variable.line} shards it, and it is not an argument of the jitted function",
-                help=f"make `{variable.name}` an argument of the function",
-            )
+            return self._module(site, found, baked)
+        variable = carried(site, found.fun)
+        if variable is None:
+            return None
+        return site.finding(
+            found.name,
+            f"`{variable.name}` loses its sharding: it becomes a replicated constant of the compiled program.",
+            why=f"line {variable.line} shards it, and it is not an argument of the jitted function",
+            help=f"make `{variable.name}` an argument of the function",
+        )
 
     def _module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:
         sharded = _sharded(site, baked.model)

@@ -50,21 +50,18 @@ def dropped(site: Site, value: str) -> tuple[str, str] | None:
     """What is lost where a call is a statement, and what to write instead; None where nothing is."""
     if not isinstance(site.file.parent(site.call), ast.Expr):
         return None
-    default = _default_of(site)
-    if default is not None:
-        return f"This call has no effect: `{default}` stays None.", f"write: {default} = {site.shown()}"
-    return _say_lost(site, ONLY_GIVING[site.api], value) if site.api not in COUNTS else None
-
-
-def dropped_array(site: Site, value: str) -> tuple[str, str] | None:
-    """The same where a function of the project only makes an array."""
-    return _say_lost(site, "the new array", value) if _makes_arrays(site) else None
-
-
-def _say_lost(site: Site, lost: str, value: str) -> tuple[str, str]:
+    default, text = _default_of(site), site.shown()
+    if default is not None and site.form != "statement":
+        return f"This call has no effect: `{default}` stays None.", f"write: {default} = {text}"
+    if site.form == "statement":
+        lost = "the new array is lost" if _makes_arrays(site) else ""
+    else:
+        lost = f"{ONLY_GIVING[site.api]} is lost" if site.api not in COUNTS else ""
+    if not lost:
+        return None
     return (
-        f"This statement has no effect: {lost} is lost, and `{value}` keeps its value.",
-        f"bind the result: {value} = {site.shown()}",
+        f"This statement has no effect: {lost}, and `{value}` keeps its value.",
+        f"bind the result: {value} = {text}",
     )
 
 

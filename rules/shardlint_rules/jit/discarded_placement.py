@@ -26,7 +26,7 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import around, caught
 from shardlint_rules.flax import sharded_init as init
-from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped, dropped_array
+from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped
 from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit._pure_dropped import MAPPED, UPDATES, map_dropped, mapped_line, update_dropped
@@ -126,7 +126,7 @@ class DiscardedPlacement(Rule):
         if made := _placed_by(site):
             yield from self._through(site, made)
         elif site.result_use[0] == "dropped":
-            yield from self._given(site, dropped_array(site, _subject(site)))
+            yield from self._given(site)
 
     @detector("call")
     def find_lost_result(self, site: Site) -> Iterator[Finding]:
@@ -135,7 +135,7 @@ class DiscardedPlacement(Rule):
             yield from self._mapped(site)
             return
         if site.api in ONLY_GIVING:
-            yield from self._given(site, dropped(site, _subject(site)))
+            yield from self._given(site)
             return
         result_use, name = site.result_use
         if result_use == "used" and site.api in PLACING and asks_for_a_place(site):
@@ -267,8 +267,9 @@ class DiscardedPlacement(Rule):
             form="synced",
         )
 
-    def _given(self, site: Site, said: tuple[str, str] | None) -> Iterator[Finding]:
+    def _given(self, site: Site) -> Iterator[Finding]:
         """What only gives a result, as a statement."""
+        said = dropped(site, _subject(site))
         if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return
         yield site.finding(site.call.func, said[0], label="result dropped", help=said[1], kept=_ITSELF)
