@@ -13,7 +13,7 @@ def named_tuple(call: Call) -> Value:
     """The class of tuples with names, as a class statement would make it."""
     name, given = call.get(0, "typename"), call.get(1, "field_names", call.get(1, "fields", ()))
     fields = given.replace(",", " ").split() if isinstance(given, str) else known_items(given)
-    names = [one[0] if isinstance(one, tuple) and one else one for one in fields or ()]
+    names: list[Value] = [one[0] if isinstance(one, tuple) and one else one for one in fields or ()]
     if not isinstance(name, str) or fields is None or not all(isinstance(one, str) for one in names):
         return Unknown("a class of tuples whose fields are not known")
     defaults = known_items(call.keywords.get("defaults", ())) or ()
