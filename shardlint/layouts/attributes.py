@@ -247,7 +247,7 @@ class Updates:
             call.interpreter.violate("scatter.split", call.place, array=str(array), axes="/".join(axes))
         if not run.axes:
             early = array.memory != "device" and run.releases.get("jax", (99,)) < _SCATTER_KEEPS_MEMORY
-            return replace(array, memory=None) if early else array
+            return replace(array, memory=None if early else array.memory, asked=None)
         keys = self.index if isinstance(self.index, tuple) else (self.index,)
         parts = [one for one in (*keys, *call.args) if isinstance(one, Layout | AnyTree | Unknown)]
         varying = library(call.interpreter, "jax.numpy.add", (array, *parts[:1]), call.place) if parts else array

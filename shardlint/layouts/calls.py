@@ -158,7 +158,7 @@ class Calls(RunState):
         around = (
             self.mesh,
             self.mesh_known,
-            self.traced > 0,
+            self.traced,
             self.checks_varying,
             self.excused > 0,
             self.branches > 0,

@@ -39,8 +39,8 @@ Pieces = tuple[Axes, ...]
 NO_PIECES: Pieces = ()
 
 __all__ = [
-    "NO_PIECES", "RAW_KEY", "Axes", "AxisType", "Draw", "Figure", "Layout", "Mesh", "Pieces", "Rows", "Shape", "Size",
-    "Spec", "Statistic", "Symbol", "count_entries", "divide_size", "multiply_size", "surely_differ",
+    "NO_PIECES", "RAW_KEY", "Asked", "Axes", "AxisType", "Draw", "Figure", "Layout", "Mesh", "Pieces", "Rows", "Shape",
+    "Size", "Spec", "Statistic", "Symbol", "count_entries", "divide_size", "multiply_size", "surely_differ",
 ]  # fmt: skip
 
 
@@ -230,6 +230,15 @@ class Draw:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """The sharding over Auto axes that a constraint gave an array, and how many jits and scans were around."""
+
+    mesh: Mesh
+    spec: Spec
+    depth: int
+
+
+@dataclass(frozen=True)
 class Layout:
     """What is known of an array.
 
@@ -258,6 +267,7 @@ class Layout:
     drawn: of random numbers made in a mapped body, how they were drawn.
     unplaced: of a parameter that lies whole, where it was taken from a box that names axes for it.
     sources: the arguments of jits on whose numbers it depends, as far as that is followed.
+    asked: of an array of traced code that nothing has changed since, the constraint that gave it.
     """
 
     shape: Shape | None = None
@@ -277,6 +287,7 @@ class Layout:
     drawn: Draw | None = None
     unplaced: Hashable = None
     sources: frozenset[int] = frozenset()
+    asked: Asked | None = None
     equal: frozenset[str] = frozenset()
     differs: frozenset[str] = frozenset()
     exchanged: frozenset[str] = frozenset()
@@ -331,7 +342,7 @@ class Layout:
 
     def shaped(self, shape: Shape | None, spec: Spec | None = None) -> Layout:
         """The same array with another shape and spec."""
-        return replace(self, shape=shape, spec=spec, literal=False, rows=None, pieces=NO_PIECES)
+        return replace(self, shape=shape, spec=spec, literal=False, rows=None, pieces=NO_PIECES, asked=None)
 
     def __str__(self) -> str:
         """In the words of jax: `float32[64@data, 128]`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlint.layouts.layout import AxisType, Layout, Mesh, Spec, Symbol
+from shardlint.layouts.layout import Asked, Axes, AxisType, Layout, Mesh, Spec, Symbol, divide_size
 from shardlint.layouts.values import (
     AnyTree,
     AxisTypeValue,
@@ -396,10 +396,7 @@ def constraint(call: Call) -> Value:
         for _, leaf in leaves(tree):
             if isinstance(leaf, Layout) and leaf.unplaced is not None:
                 call.interpreter.forget_unplaced(leaf.unplaced)
-        return map_tree(
-            lambda leaf: replace(leaf, committed=None, unplaced=None, built=None) if isinstance(leaf, Layout) else leaf,
-            tree,
-        )
+        return map_spread(lambda path, leaf, one: _asked(call, leaf, one), target, tree)
     if call.name.startswith("equinox") and isinstance(tree, bool | int | float):
         return tree  # filter_shard leaves numbers of Python alone
     result = place_tree(call, tree, target, where)
@@ -407,6 +404,36 @@ def constraint(call: Call) -> Value:
         # A new array that lies on its device already comes back as it was: uncommitted.
         return map_tree(lambda leaf: replace(leaf, committed=None) if isinstance(leaf, Layout) else leaf, result)
     return result
+
+
+def _asked(call: Call, leaf: Value, target: Value) -> Value:
+    """An array of traced code with the constraint that it was given over Auto axes."""
+    if not isinstance(leaf, Layout):
+        return leaf
+    run = call.interpreter
+    array = replace(leaf, committed=None, unplaced=None, built=None, asked=None)
+    spec, mesh_ = spec_and_mesh(call, target)
+    if isinstance(target, PartitionSpec) and run.mesh is None:
+        mesh_ = run.legacy
+    if spec is None or mesh_ is None or not mesh_.automatic or run.axes or not _divides(array, spec, mesh_):
+        return array
+    kept = tuple(None if axes is None else _without_single(axes, mesh_) for axes in padded(array, spec))
+    return replace(array, asked=Asked(mesh_, kept, run.traced))
+
+
+def _without_single(axes: Axes, mesh: Mesh) -> Axes | None:
+    """Axes without those of one device, which the compiler leaves out; None where a size is not known."""
+    sizes = [mesh.size((one,)) for one in axes]
+    return None if None in sizes else tuple(one for one, size in zip(axes, sizes, strict=True) if size != 1)
+
+
+def _divides(array: Layout, spec: PartitionSpec, mesh: Mesh) -> bool:
+    """Whether a spec fits an array as far as its sizes are known."""
+    axes = spec.axes()
+    if array.shape is None or len(axes) > len(array.shape):
+        return False
+    sizes = zip(array.shape, (mesh.size(one) if one else 1 for one in axes), strict=False)
+    return all(divide_size(size, parts) is not None for size, parts in sizes if parts != 1 and isinstance(size, int))
 
 
 def _check_context(call: Call, target: Value, where: Place) -> None:

@@ -53,6 +53,7 @@ from shardlint.libraries.mapped_results import mark_gradient, reads_parameter
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
+    as_computed,
     check_devices,
     common,
     context_commits,
@@ -128,7 +129,7 @@ def tracer(value: Value, mapped: bool = False) -> Value:
         )
     mesh, spec = typed_sharding(array)
     return replace(
-        array, mesh=mesh, spec=spec, device=None, host=False,
+        array, mesh=mesh, spec=spec, device=None, host=False, asked=None,
         memory="device" if array.host else array.memory,
         varying=array.varying if array.varying is not None or mapped else frozenset(),
     )  # fmt: skip
@@ -341,9 +342,14 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
             committed = None  # one argument that is committed commits all results, if any of them uses it
         apart = array.built == "filled" and not call.args and not call.keywords and committed is False
         array = replace(array, built=call.place if apart else None)
-        array = replace(array, memory=settled_memory(call, array), sources=frozenset())
+        asked = array.asked
+        array = replace(array, memory=settled_memory(call, array), sources=frozenset(), asked=None)
         if array.explicit and array.mesh is not None and not array.mesh.partial:
             return replace(array, committed=committed or None, literal=False)
+        if asked is not None and asked.depth == 1:
+            apart = asked.mesh.count not in (None, 1)
+            on = replace(array, mesh=asked.mesh, spec=asked.spec, device=None, host=False, literal=False)
+            return replace(on, committed=True if apart else committed)
         return replace(
             array,
             mesh=base.mesh,
@@ -389,7 +395,7 @@ def _results(
         if not isinstance(leaf, Layout | int | float):
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
         if one is None:
-            return replace(as_array(leaf), spec=None, literal=False)
+            return replace(as_array(leaf), spec=None, literal=False, asked=None)
         return placed(call, leaf, with_mesh_in_context(call, one), where, f"result{path}")
 
     return map_spread(place, target, found)
@@ -455,7 +461,7 @@ def _gradient(call: Call, given: Value) -> Value:
                 return leaf
             if not isinstance(leaf, Layout | float):
                 return AnyTree(Layout()) if isinstance(leaf, Unknown) else Unknown("a gradient")
-            array = as_array(leaf)
+            array = replace(as_array(leaf), asked=None)
             if isinstance(leaf, Layout):  # it may depend on other arguments alone
                 array = replace(array, committed=committed)
                 if not array.explicit:
@@ -744,7 +750,7 @@ def _compiled(call: Call, found: Value, given: Value) -> Value:
         return found
     arrays = [leaf for _, leaf in leaves(given) if isinstance(leaf, Layout)]
     check_devices(call, arrays)
-    return _results(call, found, None, arrays, call.place)
+    return _results(call, map_tree(as_computed, found), None, arrays, call.place)
 
 
 @function("jax.lax.scan")

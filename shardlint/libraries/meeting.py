@@ -53,6 +53,11 @@ def as_array(value: Value) -> Layout:
     return Layout()
 
 
+def as_computed(leaf: Value) -> Value:
+    """A leaf that is computed anew: no constraint places it."""
+    return replace(leaf, asked=None) if isinstance(leaf, Layout) else leaf
+
+
 def meet(call: Call, operands: Sequence[Layout], in_one_memory: bool = True) -> Layout:
     """What the result of an operation has of its operands but for shape and spec; records what cannot meet."""
     arrays = [one for one in operands if not one.literal]

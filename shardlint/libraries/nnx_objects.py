@@ -218,6 +218,9 @@ def copied(
             )
         case tuple():
             found = tuple(copied(run, one, change, made) for one in tree)
+        case Instance() if is_tree(tree):
+            found = tree.with_parts({name: copied(run, one, change, made) for name, one in tree.attributes.items()})
+            found.region = run.region
     made[id(tree)] = found
     return found
 
@@ -311,7 +314,7 @@ def put(run: RunState, target: Value, state: Value, place: Place) -> None:
     for key, one in state.entries.items():
         if isinstance(one, AnyTree | Unknown):
             run.forget_changed((parts.get(key),))
-        elif key in parts and isinstance(parts[key], Variable | Object | ListValue | DictValue | tuple):
+        elif key in parts and isinstance(parts[key], Instance | ListValue | DictValue | tuple):
             put(run, parts[key], one, place)
         elif key in parts and isinstance(target, Object):
             run.write_attribute(target, str(key), one)

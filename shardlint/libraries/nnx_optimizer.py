@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import (
@@ -41,7 +42,7 @@ def optimizer(call: Call) -> Value:
         found = run.call(tx.attributes["init"], (taken(call, model, (chosen,)),), {}, call.place)
         if find_mesh_of_flax(call) is None and any(one.placed for one in _variables(found)):
             report_no_mesh(call)
-        held = copied(run, found, lambda one: one)
+        held = copied(run, found, partial(_as_opt_state, call))
     plain = replace(call, args=(), keywords={})
     step = make_variable(plain, "OptState", fresh(call, (), "uint32"), {})
     parts = {"step": step, "opt_state": held, "tx": tx, "wrt": chosen}
@@ -49,6 +50,15 @@ def optimizer(call: Call) -> Value:
     if old or call.function_name == "ModelAndOptimizer":
         parts["model"] = model
     return Object(None, parts, region=run.region, kind="Optimizer")
+
+
+def _as_opt_state(call: Call, leaf: Variable | Layout) -> Value:
+    """A Variable of an optimizer, as each array of its state becomes one."""
+    if isinstance(leaf, Layout):
+        return make_variable(replace(call, args=(), keywords={}), "OptArray", leaf, {})
+    made = leaf.with_parts(dict(leaf.attributes))
+    made.region = call.interpreter.region
+    return made
 
 
 def _variables(tree: Value) -> Iterator[Variable]:
@@ -104,6 +114,7 @@ def _later(leaf: Value) -> Value:
     return replace(
         leaf, spec=leaf.spec if keeps else None, mesh=leaf.mesh if keeps or leaf.committed else None,
         device=leaf.device if leaf.committed else None, committed=leaf.committed or None, varying=None, host=None,
+        asked=None,
     )  # fmt: skip
 
 

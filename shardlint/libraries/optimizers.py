@@ -22,7 +22,7 @@ from shardlint.layouts.values import (
     leaves,
     map_tree,
 )
-from shardlint.libraries.meeting import as_array, broadcast, common, fresh
+from shardlint.libraries.meeting import as_array, as_computed, broadcast, common, fresh
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -121,7 +121,7 @@ def make_transformation(init: Init) -> Value:
         updates, state = call.get(0, "updates"), call.get(1, "state")
         for moments in _moments(state):
             updates = map_tree(partial(_combined, call), updates, moments)
-        return (map_tree(lambda leaf: _maybe_committed(apply_at(call, leaf)), updates), state)
+        return (map_tree(lambda leaf: _maybe_committed(apply_at(call, leaf)), updates), map_tree(as_computed, state))
 
     return Instance(None, {"init": Native("init", begin), "update": Native("update", update)})
 
@@ -135,7 +135,7 @@ def _combined(call: Call, update: Value, moment: Value) -> Value:
 
 def _maybe_committed(leaf: Value) -> Value:
     """An update, which depends on the state and the parameters too."""
-    return replace(leaf, committed=leaf.committed or None) if isinstance(leaf, Layout) else leaf
+    return replace(leaf, committed=leaf.committed or None, asked=None) if isinstance(leaf, Layout) else leaf
 
 
 def _moments(state: Value) -> Iterator[Value]:
@@ -214,13 +214,15 @@ def apply_updates(call: Call) -> Value:
     params, updates = call.get(0, "params"), call.get(1, "updates")
     gradients = gradients_in(updates) or wrong_in(updates)
     if not gradients:
-        return params
+        return map_tree(as_computed, params)
     along = common([as_array(gradients[0])])
 
     def updated(leaf: Value) -> Value:
         array = as_array(leaf)
         both = array.differs | along.differs
-        return replace(array, varying=along.varying, differs=both, figure=along.figure, statistic=along.statistic)
+        return replace(
+            array, varying=along.varying, differs=both, figure=along.figure, statistic=along.statistic, asked=None
+        )
 
     return map_tree(updated, params) if not isinstance(params, Unknown) else AnyTree(updated(params))
 
@@ -309,4 +311,5 @@ def apply_gradients(call: Call) -> Value:
         )
         call.interpreter.call(tx.attributes["update"], given, {}, call.place)
     others = {name: value for name, value in call.keywords.items() if name != "grads"}
-    return state.with_parts({**state.attributes, **others, "step": Layout((), "int32")})
+    kept = {name: map_tree(as_computed, one) for name, one in state.attributes.items() if name not in others}
+    return state.with_parts({**kept, **others, "step": Layout((), "int32")})
