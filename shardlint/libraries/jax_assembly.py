@@ -266,6 +266,8 @@ def broadcast_arrays(call: Call) -> Value:
     arrays = [as_array(one) for one in call.args]
     shape = broadcast_shapes([one.shape for one in arrays])
     made: list[Value] = [of_module(call, computed(call, [one], shape, one.dtype)) for one in arrays]
+    if any(one.explicit for one in arrays):  # each takes the sharding of all
+        made = [replace(one, mesh=None, spec=None) for one in made]
     return tuple(made) if call.name.startswith("numpy.") else ListValue(made, region=call.interpreter.region)
 
 

@@ -732,6 +732,8 @@ def constructed(call: Call) -> Value:
     position = 2 if call.name.endswith("full") else 1
     dtype = dtype_of(call.get(position, "dtype", None)) if call.has(position, "dtype") else "float32"
     found = make_array(call, shape, dtype)
+    if call.name == "jax.lax.empty":
+        return replace(found, mesh=None, spec=None)  # its type names no mesh, also over Explicit axes
     rows = Figure("repeated", frozenset(), call.place)
     weak = call.name.endswith(".full") and not call.has(position, "dtype")
     of_number = isinstance(call.get(1, "fill_value", None), int | float)
@@ -775,16 +777,14 @@ def like(call: Call) -> Value:
         made = make_array(call, as_array(array).shape, None)
         known = isinstance(array, int | float | tuple | ListValue)
         return made if known else replace(made, mesh=None, spec=None, committed=None, varying=None)
-    dtype = (
-        dtype_of(call.get(1, "dtype"))
-        if call.has(1, "dtype") and not call.name.endswith("full_like")
-        else array.dtype
-    )
+    position = 2 if call.name.endswith("full_like") else 1
+    typed = call.has(position, "dtype")
+    dtype = dtype_of(call.get(position, "dtype")) if typed else array.dtype
     if call.name.startswith("numpy."):
         return host_array(array.shape, dtype)
     if array.mesh is not None and array.mesh.partial:
         return replace(array, dtype=dtype, mesh=None, spec=None, committed=None, sources=frozenset())
-    if _is_placed_alike(call, array):
+    if _is_placed_alike(call, array, typed):
         memory = "device" if array.memory == "device" else None
         alike = Layout(array.shape, dtype, array.mesh, array.spec, array.device, True, memory, False)
         return replace(alike, varying=array.varying, figure=Figure("repeated", frozenset(), call.place))
@@ -803,10 +803,10 @@ def like(call: Call) -> Value:
     )  # fmt: skip
 
 
-def _is_placed_alike(call: Call, array: Layout) -> bool:
+def _is_placed_alike(call: Call, array: Layout, typed: bool) -> bool:
     """Whether an array that is made outside of jit like another one is placed like it: that is committed."""
     given = any(call.has(-1, name) for name in ("shape", "device", "out_sharding"))
-    weak = array.weak is not False and not call.has(1, "dtype")
+    weak = array.weak is not False and not typed
     return not call.interpreter.traced and bool(array.committed) and not (given or weak or array.host or call.open)
 
 
