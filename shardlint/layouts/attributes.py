@@ -219,6 +219,13 @@ def _module_of(value: Layout) -> str:
 _SCATTER_KEEPS_MEMORY = (0, 10, 2)
 
 
+def _without_sharding(value: Value) -> Value:
+    """An array, or each array of an index, whose sharding is not known."""
+    if isinstance(value, tuple):
+        return tuple(map(_without_sharding, value))
+    return replace(value, mesh=None, spec=None) if isinstance(value, Layout) else value
+
+
 class Updates:
     """`x.at`, and `x.at[...]`."""
 
@@ -234,10 +241,11 @@ class Updates:
 
     def _gathered(self, call: Call) -> Value:
         """What `x.at[...].get()` takes; over Explicit axes an `out_sharding` may place it."""
-        typed = self.array.explicit and "out_sharding" in call.keywords
-        array = replace(self.array, mesh=None, spec=None) if typed else self.array
+        array, index = self.array, self.index
+        if "out_sharding" in call.keywords:
+            array, index = _without_sharding(array), _without_sharding(index)
         array = array if array.memory == "device" else replace(array, memory=None)
-        return library(call.interpreter, "shardlint.index", (array, self.index), call.place)
+        return library(call.interpreter, "shardlint.index", (array, index), call.place)
 
     def _updated(self, call: Call) -> Value:
         array = self.array

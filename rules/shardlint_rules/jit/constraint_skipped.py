@@ -85,7 +85,7 @@ class ConstraintSkipped(Rule):
         return site.finding(
             test,
             f"The constraint on line {site.call.lineno} never runs on CPU, nor on simulated devices in tests.",
-            help="test for a mesh instead: the constraint works on every platform",
+            help="leave the platform out of this condition, or test for a mesh: the constraint works on every platform",
             form="platform",
             why="the test reads the platform of the process, not that of the mesh",
         )

@@ -151,7 +151,7 @@ class DiscardedPlacement(Rule):
             return
         value = site.shown(first)
         if result_use == "never read":
-            yield self._unread(site, value, name)
+            yield self._unread(site, name)
             return
         collected = site.file.parent(site.call)
         whole = isinstance(collected, ast.Expr)
@@ -168,10 +168,10 @@ class DiscardedPlacement(Rule):
             why=_why(site),
         )
 
-    def _unread(self, site: Site, value: str, name: str | None) -> Finding:
+    def _unread(self, site: Site, name: str | None) -> Finding:
         return site.finding(
             site.call.func,
-            f"This call has no effect: nothing reads `{name}`, and `{value}` keeps its placement.",
+            f"This call has no effect: no later line reads the placed array `{name}`.",
             why=_why(site),
             help=f"use `{name}` below, or bind the result to the name that is used",
             kept=_NO_PLACE,
@@ -195,7 +195,7 @@ class DiscardedPlacement(Rule):
         at = f" at line {where.line}" if where is not None and where.file is site.file else ""
         value, name = _subject(site), site.result_use[1]
         if name:
-            yield self._unread(site, value, name)
+            yield self._unread(site, name)
             return
         yield site.finding(
             site.call.func,

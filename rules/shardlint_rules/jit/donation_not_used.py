@@ -108,7 +108,7 @@ class DonationNotUsed(Rule):
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "weights" if weights is not None else "shape",
             why=f"{lost[0][1]}"
-            + (f"; by its name the caller needs `{weights}` again" if weights and not proven else ""),
+            + (f"; the name `{weights}` suggests that the caller uses it again" if weights and not proven else ""),
         )
 
     def _named(self, site: Site, keyword: ast.keyword, arguments: list[Named]) -> Iterator[Finding]:

@@ -22,8 +22,8 @@ from shardlint_rules.mesh.origin import refused
 from shardlint_rules.mesh.running import Running, names, running, through
 from shardlint_rules.upgrade.readers import imports, readers, uses_any
 
-_HALIAX = "haliax, which reads the mesh of `with mesh:`"
-_FLAX = "flax before 0.12.2, which reads the mesh of `with mesh:`"
+_HALIAX = "haliax reads the mesh of `with mesh:`"
+_FLAX = "flax before 0.12.2 reads the mesh of `with mesh:`"
 # The parts of Flax that look for a mesh in context.
 _FLAX_READS = (
     "nnx",

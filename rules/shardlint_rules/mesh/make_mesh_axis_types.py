@@ -24,7 +24,7 @@ from shardlint_rules.mesh.axis_types import (
 # Releases whose make_mesh warns where it is not told.
 _WARNS = ">=0.8.1,<0.9"
 _ADD = "add axis_types=(jax.sharding.AxisType.Auto,) * n"
-_KEPT = "the number of axes is not a literal"
+_KEPT = "the axis names are not written as strings here"
 
 
 class MakeMeshAxisTypes(Rule):

@@ -83,7 +83,7 @@ class FunctionNotCalled(Rule):
         text = site.text(node)
         end = site.file.span(node)[1]
         safety = Safety.UNSAFE if wrong.harm is Harm.SILENT else Safety.SAFE
-        why = "the program takes another way from then on" if safety is Safety.UNSAFE else ""
+        why = "the program then works with the value in place of the function object" if safety is Safety.UNSAFE else ""
         return site.finding(
             wrong.node,
             f"`{text}` is not called, so {wrong.message}.",

@@ -144,7 +144,7 @@ class LocalAndGlobalCounts(Rule):
         spelled, _ = site.spell(_OWN)
         yield site.finding(
             site.call,
-            f"On several processes `{made.by}` makes more rows than pmap takes.",
+            f"On several processes pmap raises: `{made.by}` makes one row per device of all of them.",
             label="the devices of all processes",
             help=f"write {spelled}()",
             fix=self._write_count(site, _OWN),

@@ -59,7 +59,7 @@ class NameNeverWas(Rule):
     harm = Harm.CRASH
     triggers = (Imports(*LIBRARIES, file_says=(screened(),)),)
     fixes = "none"
-    by_hand = "shardlint does not know what replaces the name"
+    by_hand = "only the name matches; whether it does the same is for the author to decide"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at what an import takes, and at the attributes of the modules that it binds."""

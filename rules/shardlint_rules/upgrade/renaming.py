@@ -52,7 +52,7 @@ def why_kept(site: Site, use: Use) -> str:
     if entry.kind == "module" or entry.name != use.dotted:
         return "some names used of the module have no replacement"
     if new is None:
-        return "it has no equivalent"
+        return "no other function does the same"
     if not _there(site, new):
         return f"{site.release('jax')} has no {new}"
     if use.dotted == _SHARD_MAP:
