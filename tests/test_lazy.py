@@ -55,8 +55,6 @@ def test_instances_are_those_of_the_standard_library() -> None:
     assert one != Sent("x") and repr(one) == "Sent(name='x', sizes=(1,))"
     assert dataclasses.replace(one, name="y") == Sent("y", (1,))
     assert [field.name for field in dataclasses.fields(one)] == ["name", "sizes"]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        one.name = "z"  # type: ignore[misc]
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
         Sent()  # type: ignore[call-arg]
     match one:

@@ -30,7 +30,7 @@ from shardlint.model.values import Place
 from shardlint.syntax import FileFacts
 
 ContainerType = TypeVar("ContainerType", bound=Container)
-_WORK = 25_000
+_WORK = 15_000
 SHARED = object()
 """The region of what importing a module makes."""
 Flow = Literal["next", "leave", "break", "continue"]

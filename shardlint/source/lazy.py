@@ -29,6 +29,7 @@ def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[_Class], _C
 def dataclass(cls: type | None = None, /, *, frozen: bool = False, eq: bool = True) -> Any:
     """As `dataclasses.dataclass` with these options; an error in the fields shows at the first instance.
 
+    `frozen` gives a hash and is for the type checker to hold: a guard at run time makes each instance twice as slow.
     Until then the class has no `__dataclass_fields__`: where those are asked of a class, take the standard one.
     """
 
@@ -57,7 +58,7 @@ def _complete(cls: type) -> None:
             del one.__init__, one.__setstate__  # type: ignore[misc, attr-defined]
             if init is not None:
                 one.__init__ = init  # type: ignore[misc]
-            dataclasses.dataclass(repr=False, eq=False, frozen=options["frozen"])(one)
+            dataclasses.dataclass(repr=False, eq=False)(one)
             _add_methods(one, **options)
 
 

@@ -106,6 +106,10 @@ def project_rules(program: Program, path: Path) -> tuple[LogicalRules, ...] | No
 
 def _likely(program: Program, place: Place) -> LogicalRules | None:
     """The rules that an expression is in all calls in sight, by a configuration file."""
+    return program.of_node(("likely rules", place), lambda: _assumed(program, place))
+
+
+def _assumed(program: Program, place: Place) -> LogicalRules | None:
     seen = [rules_of(view.value(place)) for _, view in program.views(place.file, place.node)]
     seen += [] if seen else [rules_of(program.assuming().value(place))]
     first = seen[0]

@@ -180,10 +180,13 @@ def _object(program: Program, place: Place, callee: object) -> Function | None:
 
 def _within(program: Program, function: Function, depth: int) -> Together | None:
     """The first such call in a function; one that a test of the process count goes around is right."""
-    file = function.place.file
     node = function.node
     body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
-    return next(joined(program, file, body, depth), None)
+
+    def find() -> Together | None:
+        return next(joined(program, function.place.file, body, depth), None)
+
+    return program.of_node(("together", node, depth), find)
 
 
 def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | None:
