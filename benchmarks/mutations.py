@@ -25,7 +25,7 @@ from mutated import Text
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
 from shardlint.server.kept import Kept
-from shardlint.source.text import decode
+from shardlint.source.decoding import decode
 
 _SEED, _NEAR = 5, 2
 _OLD = ("SL9", "SL315", "SL312", "SL513")

@@ -28,7 +28,8 @@ import recall
 from shardlint.config.certainty import Certainty
 from shardlint.config.settings import Settings
 from shardlint.config.targets import PACKAGES
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from shardlint.output import text as output
 from shardlint.rules_api import ledger
 from shardlint.rules_api.pages import page

@@ -41,7 +41,8 @@ from shardlint.config import targets
 from shardlint.config.certainty import Certainty
 from shardlint.engine import one_file as checking
 from shardlint.engine.index import RuleIndex
-from shardlint.engine.run import Options, Report, check
+from shardlint.engine.results import Options, Report
+from shardlint.engine.run import check
 from shardlint.output import json_, text
 from shardlint.rewrite.fix import FixReport, fix
 from shardlint.rules_api.registry import select

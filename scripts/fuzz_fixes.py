@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from shardlint.rewrite.fix import FixedFile, fix
 
 TARGETS = {"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}

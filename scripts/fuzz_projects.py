@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from shardlint.rewrite.fix import FixReport, fix
 
 TARGETS = {"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}

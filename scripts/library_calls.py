@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import checkouts
 
 from shardlint.layouts.attributes import is_array_method
-from shardlint.libraries import FUNCTIONS, load_library
+from shardlint.libraries import FUNCTIONS
 from shardlint.libraries.flax_layers import OPAQUE
 from shardlint.model import Program
 from shardlint.model.values import Api, CallResult, options
@@ -249,7 +249,7 @@ def main() -> int:
     parser.add_argument("mirrors", type=Path, nargs="?", metavar="MIRRORS")
     asked = parser.parse_args()
     for library in ("flax", "orbax", "haliax", "einshard"):
-        load_library(library)
+        FUNCTIONS.load(library)
     if asked.mirrors is not None:
         count_calls(asked.mirrors).write()
     counts = read_counts()

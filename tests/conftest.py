@@ -23,6 +23,7 @@ from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.model import Program
 from shardlint.model.values import Value
 from shardlint.rules_api import registry
+from shardlint.source import packs
 from shardlint.syntax import FileFacts
 from shardlint.verify.contain import heed_signals
 from tests.programs import Warmed
@@ -112,9 +113,9 @@ def _own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def pack(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The rules of tests/pack, found as any pack is, and no others: the engine is tested apart from its own rules."""
     monkeypatch.syspath_prepend(PACK)
-    found = registry.entry_points
+    found = packs.entry_points
     monkeypatch.setattr(
-        registry, "entry_points", lambda group: [p for p in found(group=group) if p.name == "testpack"]
+        packs, "entry_points", lambda group: [p for p in found(group=group) if p.name == "testpack"]
     )
     registry.forget()
     yield

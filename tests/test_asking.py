@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from shardlint.rewrite.asking import Asking
 from shardlint.rewrite.fix import fix
 from tests.conftest import PACK

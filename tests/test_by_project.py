@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.cli.main import main
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from shardlint.output import json_, text
 from shardlint.rules_api.rule import Finding
 

@@ -18,11 +18,13 @@ from shardlint.config.certainty import Certainty
 from shardlint.config.settings import BadSettings
 from shardlint.config.targets import KNOWN
 from shardlint.engine import one_file, rule_limit
-from shardlint.engine.run import Options, Report, check
+from shardlint.engine.results import Options, Report
+from shardlint.engine.run import check
 from shardlint.rules_api import registry
-from shardlint.rules_api.registry import BrokenPack, UnknownRule, entries, matching, rules, select
+from shardlint.rules_api.registry import UnknownRule, entries, matching, rules, select
 from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.packs import BrokenPack
 from tests.conftest import PACK, Ran
 
 Write = Callable[..., Path]

@@ -14,7 +14,7 @@ from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
-from shardlint.source.text import decode
+from shardlint.source.decoding import decode
 from shardlint.syntax import read_facts
 
 TEXT = """

@@ -9,7 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from tests.loading import load
 from tests.programs import skip_without
 

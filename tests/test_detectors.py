@@ -12,7 +12,7 @@ from shardlint.model import Program
 from shardlint.rules_api.registry import rules
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Methods, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.text import decode
+from shardlint.source.decoding import decode
 from shardlint.syntax import read_facts
 
 TEXT = """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from shardlint.rewrite.fix import fix
 from tests.programs import Warmed, skip_without
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from shardlint.libraries.einshard import Expression, Fault, parse
 from shardlint.rewrite.fix import fix
 

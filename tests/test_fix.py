@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from shardlint.rewrite.attempt import Attempt, _wrong
 from shardlint.rewrite.edits import Layer, back, forward
 from shardlint.rewrite.fix import FixedFile, FixReport, diff, fix, patch, write_atomically

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from shardlint.rewrite.edits import Layer
 from shardlint.rewrite.fix import fix
 from shardlint.rewrite.untouched import misread
 from shardlint.rules_api.rule import Edit
-from shardlint.source.text import decode
+from shardlint.source.decoding import decode
 from shardlint.syntax import read_facts
 
 Write = Callable[..., Path]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from shardlint.rewrite.fix import FixReport, fix
 
 OLD = """\

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from shardlint.rewrite.fix import FixReport, fix
 from tests.programs import Warmed, since_jax_0_12, skip_without
 

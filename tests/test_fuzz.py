@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from shardlint.config.certainty import Certainty
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from tests.loading import ROOT, load
 
 pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason="the limit is of POSIX")]

@@ -12,7 +12,7 @@ import pytest
 
 from shardlint.rewrite.fix import FixedFile
 from shardlint.rules_api.rule import Finding, Named
-from shardlint.source.text import decode
+from shardlint.source.decoding import decode
 from tests.loading import load
 
 pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason="kills are of POSIX")]

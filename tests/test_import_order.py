@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from shardlint.rewrite.edits import Layer
 from shardlint.rewrite.fix import fix
 from shardlint.rules_api.import_order import one_a_line, sorted_place, with_name

@@ -12,7 +12,8 @@ import nbformat
 import pytest
 
 from shardlint.engine.explain import explain
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from shardlint.output import json_, text
 from shardlint.rewrite.fix import fix
 from shardlint.source.magics import as_python, as_written

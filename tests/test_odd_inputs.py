@@ -19,8 +19,9 @@ from shardlint.engine.results import Options
 from shardlint.engine.run import check as check_in_process
 from shardlint.model import project
 from shardlint.rewrite.unused import dropped
+from shardlint.source.decoding import decode
 from shardlint.source.find import find
-from shardlint.source.text import MAX_BYTES, NOTEBOOK_BYTES, Source, Unreadable, decode, read_bytes
+from shardlint.source.text import MAX_BYTES, NOTEBOOK_BYTES, Source, Unreadable, read_bytes
 from shardlint.syntax import read_facts
 
 Write = Callable[..., Path]

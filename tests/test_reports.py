@@ -12,7 +12,8 @@ import pytest
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.targets import PACKAGES
-from shardlint.engine.run import Options, Report, check
+from shardlint.engine.results import Options, Report
+from shardlint.engine.run import check
 from shardlint.output import json_, text
 from tests.schemas import jsonschema
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.config.certainty import Certainty
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from shardlint.rules_api.rule import Finding, Harm
 from tests.conftest import Write
 

@@ -10,7 +10,8 @@ from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.model import Program
 from shardlint.server.kept import Kept
-from shardlint.source.text import Source, decode
+from shardlint.source.decoding import decode
+from shardlint.source.text import Source
 from tests.conftest import Write
 
 MESH = """\

@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardlint.config.certainty import Certainty
-from shardlint.engine.run import FileReport, Options, check
+from shardlint.engine.results import FileReport, Options
+from shardlint.engine.run import check
 from shardlint.rewrite.fix import fix
+from shardlint.source.decoding import decode
 from shardlint.source.find import _Ignore, find, survey
 from shardlint.source.searches import holds
 from shardlint.source.suppress import Suppression, suppressions
-from shardlint.source.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
+from shardlint.source.text import MAX_BYTES, Source, Unreadable, read_bytes
 from shardlint.source.tree import Tree
 
 HERE = Path("x.py")

@@ -15,8 +15,8 @@ from shardlint.model import Program
 from shardlint.rules_api.registry import select
 from shardlint.rules_api.rule import Attributes, Finding, Harm, Imports, Keywords, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.decoding import decode
 from shardlint.source.screen import Texts
-from shardlint.source.text import decode
 from shardlint.syntax import read_facts
 
 TEXT = """

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.config.folders import Places
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 
 Write = Callable[..., Path]
 _FILES = {

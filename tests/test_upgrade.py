@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from shardlint_rules.upgrade.table import table
 
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from shardlint.rewrite.fix import fix
 from tests.programs import Warmed, since_jax_0_12
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 
 Write = Callable[..., Path]
 

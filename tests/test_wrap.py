@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.run import Options
+from shardlint.engine.results import Options
 from shardlint.rewrite.edits import Layer, back, forward
 from shardlint.rewrite.fix import fix
 from shardlint.rewrite.line_length import configured_length

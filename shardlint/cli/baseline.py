@@ -9,9 +9,11 @@ from pathlib import Path
 from shardlint.config.folders import Places
 from shardlint.engine.adoption.baseline import save
 from shardlint.engine.adoption.known import all_rules, compare, differ, projects
+from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import Options
-from shardlint.engine.run import check, chosen
-from shardlint.output.text import count, skipped
+from shardlint.engine.run import check
+from shardlint.output.phrases import count
+from shardlint.output.text import skipped
 
 
 def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> tuple[list[str], int, bool]:
@@ -22,7 +24,7 @@ def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> 
 
     report = check(paths, options, cached=cached)
     places = Places(config=options.config, given=paths)
-    found = chosen(paths, options, places)
+    found = choose_files(paths, options, places)
     lines = list(skipped(report))
     new = 0
     for project in projects(report, found, options, places).values():

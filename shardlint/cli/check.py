@@ -174,8 +174,8 @@ def _check_reason(reason: str) -> None:
 
 def _silenced(report: Report, options: Options, reason: str) -> int:
     """Write the comments; how many files could not be changed."""
+    from shardlint.output.phrases import count
     from shardlint.output.printable import printable
-    from shardlint.output.text import count
     from shardlint.rewrite.silence import silence
 
     done = silence(report, options, reason.strip())

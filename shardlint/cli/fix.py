@@ -12,8 +12,9 @@ import click
 
 from shardlint.cli.options import FAILED, PATHS, STDIN, Given, named_alone, options_of, shared, standard_input
 from shardlint.output import by_project
+from shardlint.output.phrases import count
 from shardlint.output.printable import printable
-from shardlint.output.text import count, frames
+from shardlint.output.text import frames
 from shardlint.rewrite.asking import Asking
 from shardlint.rewrite.fix import FixReport, Gate, diff, fix_text, patch
 from shardlint.rewrite.fix import fix as run
@@ -120,7 +121,7 @@ def _fix_text(name: Path, data: bytes, options: Options, unsafe: bool, show_diff
 def _proving(python: Path | None) -> Iterator[Gate]:
     """The gate that runs fixtures; that they cannot be run is an error of the run."""
     from shardlint.rewrite.proving import Proving
-    from shardlint.verify.children import CannotRun
+    from shardlint.verify.cannot_run import CannotRun
 
     try:
         with Proving(lambda line: click.echo(line, err=True), str(python) if python else None) as proving:

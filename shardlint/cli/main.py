@@ -197,7 +197,8 @@ def _cannot_be_done_as_asked(error: Exception) -> bool:
     from shardlint.config.targets import BadTarget
     from shardlint.engine.adoption.baseline import BadBaseline
     from shardlint.output.outputs import BadOutput
-    from shardlint.rules_api.registry import BrokenPack, UnknownRule
+    from shardlint.rules_api.registry import UnknownRule
+    from shardlint.source.packs import BrokenPack
 
     return isinstance(error, BadBaseline | BadOutput | BadSettings | BadTarget | BrokenPack | UnknownRule)
 

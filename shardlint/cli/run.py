@@ -19,7 +19,7 @@ from shardlint.run.raised.told import Told, told
 from shardlint.run.report import Report, json_report, text_report
 from shardlint.run.several import several
 from shardlint.source.streams import coloured
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.here import working_directory
 from shardlint.verify.options import read, time_limit

@@ -11,8 +11,8 @@ from shardlint.config.folders import shown_folder
 from shardlint.config.pins import read_pins
 from shardlint.config.versions import allows, parse, show
 from shardlint.output import by_project
+from shardlint.output.phrases import count
 from shardlint.output.printable import printable, sentence
-from shardlint.output.text import count
 from shardlint.rewrite.fix import FixedFile, FixReport, diff
 from shardlint.rules_api.rule import TOGETHER, Finding
 from shardlint.source.text import Source

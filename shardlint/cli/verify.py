@@ -16,7 +16,7 @@ from shardlint.cli.options import OneOf
 from shardlint.output.printable import printable_lines
 from shardlint.source.files import cache_folder, replace_file
 from shardlint.source.streams import coloured
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.deferred import Deferred
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh

@@ -1,13 +1,8 @@
-"""How sure shardlint is of a finding, and how sure it must be for the finding to be reported: decided here."""
+"""How sure shardlint is of a finding."""
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from shardlint.config.settings import Settings
-    from shardlint.engine.results import Options
 
 
 class Certainty(enum.StrEnum):
@@ -16,8 +11,8 @@ class Certainty(enum.StrEnum):
     PROVEN = "proven"
     """The program text proves it on this release."""
     LIKELY = "likely"
-    """This form was right in at least nine of ten judged findings on public code, or where that has none in recorded
-    real mistakes: see `shardlint/rules_api/ledger.py`."""
+    """It breaks a requirement of a library under one named assumption, or such findings were right in two real
+    projects: see `shardlint/rules_api/ledger.py`."""
     POSSIBLE = "possible"
     """Worth a look."""
 
@@ -29,10 +24,3 @@ class Certainty(enum.StrEnum):
 
 DEFAULT = Certainty.LIKELY
 """What is reported where nobody says otherwise: this, and what is surer."""
-
-
-def least(options: Options, settings: Settings) -> Certainty:
-    """The least certainty that is reported: the command line wins, and `pedantic` means possible."""
-    if options.certainty is not None:
-        return options.certainty
-    return Certainty.POSSIBLE if settings.pedantic else settings.certainty

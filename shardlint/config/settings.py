@@ -50,6 +50,12 @@ class Settings:
     given: bool = False
     """Whether the command line names the file: its patterns are relative to the current folder."""
 
+    def least_certainty(self, asked: Certainty | None) -> Certainty:
+        """The least certainty to report: what the command line asks for, else these settings."""
+        if asked is not None:
+            return asked
+        return Certainty.POSSIBLE if self.pedantic else self.certainty
+
     @property
     def folder(self) -> Path:
         """The folder that patterns are relative to."""

@@ -97,7 +97,7 @@ def sites_at(
     found: dict[tuple[int, str, int], Site] = {}
     for node, asking, evaluated, given, taken in places:
         if given == "violation":
-            from shardlint.layouts.file_runs import violations_of  # most files break none, and never load it
+            from shardlint.facts.layouts import violations_of  # most files break none, and never load it
 
             for place, broken in enumerate(violations_of(program, file, targets)):
                 for rule in asking.intersection(index.violates.get(broken.kind, ())):

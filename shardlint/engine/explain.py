@@ -30,7 +30,8 @@ from shardlint.model.values import (
     Unknown,
     Value,
 )
-from shardlint.source.text import decode, read_bytes
+from shardlint.source.decoding import decode
+from shardlint.source.text import read_bytes
 from shardlint.syntax import FileFacts, Scope
 
 _SHOWN = ("jax", "equinox", "flax")

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from shardlint.config.targets import Targets
 from shardlint.engine.explain import program_of
-from shardlint.layouts.file_runs import layouts_of
+from shardlint.facts.layouts import layouts_of
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import Instance, Value
 from shardlint.model import Program
-from shardlint.source.text import decode, read_bytes
+from shardlint.source.decoding import decode
+from shardlint.source.text import read_bytes
 from shardlint.syntax import FileFacts
 
 _WIDTH = 88

@@ -19,8 +19,7 @@ from shardlint.engine.dispatch import Asked, Followed, asked_on, in_order, sites
 from shardlint.engine.index import RuleIndex, Word
 from shardlint.model import Program
 from shardlint.model.again import Gone
-from shardlint.model.bits import Bits
-from shardlint.model.needs import Need
+from shardlint.model.bits import Bits, Need
 from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.config.certainty import Certainty, least
+from shardlint.config.certainty import Certainty
 from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
@@ -19,17 +19,19 @@ from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.rule_limit import SECONDS, TookTooLong, limited, limits_kept
 from shardlint.model.project import Answers, Project
-from shardlint.rules_api.registry import BrokenPack, UnknownRule, entries, matching, selected
+from shardlint.rules_api.registry import UnknownRule, entries, matching, selected
 from shardlint.rules_api.rule import Finding
+from shardlint.source.decoding import decode
 from shardlint.source.find import matches
 from shardlint.source.import_graph import ImportGraph
 from shardlint.source.lazy import dataclass
 from shardlint.source.newer import newer
 from shardlint.source.notebook import Notebook, program
+from shardlint.source.packs import BrokenPack
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
 from shardlint.source.suppress import suppressions
-from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
+from shardlint.source.text import NOTEBOOKS, Source, Unreadable, read_bytes
 from shardlint.source.timing import timed
 from shardlint.syntax import NotParsed, check_parses
 from shardlint.syntax.parts import Part
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from shardlint.engine.groups import Before, Look
     from shardlint.model import Program
     from shardlint.model.again import Gone
-    from shardlint.model.needs import Need
+    from shardlint.model.bits import Need
     from shardlint.rules_api.site import Site
 
 _OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
@@ -233,7 +235,7 @@ class Checker:
         rules = tuple(
             rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.known.releases.items())
         )
-        sure = least(options, settings)
+        sure = settings.least_certainty(options.certainty)
         asked = [rule for rule in rules if wanted(rule, sure)]
         project = Project(root, self._overlay, by_part=self._before is not None, graph=self._graphs.get(key))
         project.answers.update(self._answers.get(key, {}))

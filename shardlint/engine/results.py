@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import Targets
     from shardlint.engine.groups import Record
-    from shardlint.model.needs import Need
+    from shardlint.model.bits import Need
     from shardlint.rules_api.rule import Finding
     from shardlint.source.find import Found
     from shardlint.source.text import Source
@@ -49,7 +49,8 @@ class FileReport:
     def source(self) -> Source:
         """The file's text; empty where it cannot be read."""
         if self._source is None:
-            from shardlint.source.text import Source, Unreadable, decode, read_bytes
+            from shardlint.source.decoding import decode
+            from shardlint.source.text import Source, Unreadable, read_bytes
 
             try:
                 self._source = decode(self.path, read_bytes(self.path))

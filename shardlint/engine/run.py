@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.config.folders import Places, folder_of, real
-from shardlint.engine.progress import told
-from shardlint.engine.results import FileReport, Options, Outcome, Report
-from shardlint.source.find import Found, find
-from shardlint.source.timing import clock, timed
+from shardlint.engine.check_files import check_files
+from shardlint.engine.file_choice import choose_files
+from shardlint.engine.results import Options, Outcome, Report
+from shardlint.source.find import Found
+from shardlint.source.timing import timed
 
 if TYPE_CHECKING:
     from shardlint.config.targets import Targets
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from shardlint.engine.one_file import Checker
     from shardlint.source.find import Met
     from shardlint.source.text import Source
-
-__all__ = ["FileReport", "Options", "Outcome", "Report", "check", "chosen", "results"]
 
 
 def check(
@@ -49,7 +48,7 @@ def check(
     places = Places(config=options.config, given=paths)
     report = Report()
     with timed("finding files"):
-        found = chosen(paths, options, places)
+        found = choose_files(paths, options, places)
     report.find_targets = lambda asked: _projects(found, asked, options, places)
     report.passed_by(found)
     report.since = since
@@ -107,7 +106,7 @@ def _outcomes(
     met: Sequence[Met], options: Options, places: Places, memory: Memory | None
 ) -> Iterable[Outcome]:
     if memory is None:
-        return results([one.path for one in met], _checker(options, places))
+        return check_files([one.path for one in met], _checker(options, places))
     from shardlint.engine.cache import remembered
 
     return remembered(met, options, places, memory)
@@ -136,7 +135,8 @@ def _projects(
 
 def _text(options: Options, path: Path, data: bytes) -> Report:
     from shardlint.engine.one_file import Checker
-    from shardlint.source.text import Unreadable, decode
+    from shardlint.source.decoding import decode
+    from shardlint.source.text import Unreadable
 
     absolute = Path(real(path))
     overlay: dict[Path, Source] = {}
@@ -149,43 +149,3 @@ def _text(options: Options, path: Path, data: bytes) -> Report:
     report.incomplete = outcome.reason is not None
     report.add(path, outcome)
     return report
-
-
-def results(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
-    """What comes of each file, in order; by several processes where that is faster."""
-    from shardlint.engine.workers import side_by_side, worth_it
-
-    if worth_it(files) and not clock.running:  # times of several processes do not add up
-        yield from side_by_side(files, checker)
-        return
-    projects: dict[str, list[Path]] = {}
-    for file in files:
-        projects.setdefault(checker.root(file), []).append(file)
-    # A project whole, also where another one lies in it: what is parsed of it is let go of when others come.
-    together = [file for inside in projects.values() for file in inside]
-    found = dict(zip(together, told(map(checker.check_file, together), len(files)), strict=True))
-    yield from (found[file] for file in files)
-
-
-def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
-    """The files that paths name, each once, without those that the settings of each path exclude."""
-    every = Found()
-    seen: set[str] = set()
-    for path in paths:
-        settings = places.settings(real(folder_of(path)))
-        exclude = (*settings.exclude, *options.exclude)
-        base = settings.folder if settings.path is not None else Path(real(".")) if exclude else None
-        found = find([path], exclude, base, places.tree)
-        if len(paths) == 1:
-            return found
-        every.missing += found.missing
-        every.excluded += found.excluded
-        every.refused += found.refused
-        every.skipped += found.skipped
-        every.left_out = every.left_out or found.left_out
-        for met in found.met:
-            absolute = os.path.abspath(met.shown)
-            if absolute not in seen:
-                seen.add(absolute)
-                every.met.append(met)
-    return every

@@ -87,10 +87,10 @@ class Calls(RunState):
                 known = self.libraries.get(name) or self.libraries.get(_wildcard_of(name))
                 made = Call(self, args, keywords, place, name, opened)
                 refuses = self.libraries.get("shardlint.out_sharding") if "out_sharding" in keywords else None
-                if refuses is not None and refuses(made):  # type: ignore[operator]
+                if refuses is not None and refuses(made):
                     return Unknown("what raises")
                 if known is not None:
-                    return known(made)  # type: ignore[operator]
+                    return known(made)
                 return self.call_unknown(name, args, keywords, place)
             case Field(leaf=Layout() as array, name=name) if is_array_method(name):
                 return self.call(attribute(self, array, name, place), args, keywords, place, opened)
@@ -110,7 +110,7 @@ class Calls(RunState):
         """A function of which nothing is known: it may change the containers that it is given."""
         method = getattr(getattr(place.node, "func", None), "attr", "") if not name else ""
         known = self.libraries.get(f"shardlint.method.{method}")
-        found = known(Call(self, args, keywords, place, method)) if known is not None else None  # type: ignore[operator]
+        found = known(Call(self, args, keywords, place, method)) if known is not None else None
         if found is not None:
             return found
         if not _is_harmless(name) or any(isinstance(one, _CALLED) for one in (*args, *keywords.values())):
@@ -125,7 +125,7 @@ class Calls(RunState):
             self.events.is_open = True
         unseen = self.libraries.get("shardlint.unseen") if self.axes and not _is_harmless(name) else None
         if unseen is not None:
-            return unseen(Call(self, args, keywords, place, name))  # type: ignore[operator]
+            return unseen(Call(self, args, keywords, place, name))
         return Unknown(f"`{name}` is not modelled" if name else "what is called is not known")
 
     def call_function(

@@ -64,9 +64,7 @@ class Definitions(Names):
             if facts is not None:
                 frame = self.module(facts)
                 return ModuleValue(frame) if frame is not None else Unknown("a module in a circle")
-        from shardlint.libraries import load_library
-
-        load_library(dotted.partition(".")[0])
+        self.libraries.load(dotted.partition(".")[0])
         return Library(api.canonical(dotted))
 
     def import_names(self, node: ast.ImportFrom) -> None:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from shardlint.layouts.function_table import FunctionTable
 from shardlint.layouts.values import (
     ClassValue,
     Frame,
@@ -23,7 +24,7 @@ class ModuleFrames(ABC):
     """The modules of a project that were run to be imported: each once, and what it made is not changed again."""
 
     def __init__(
-        self, project: Project, libraries: Mapping[str, object], releases: Mapping[str, tuple[int, ...]]
+        self, project: Project, libraries: FunctionTable, releases: Mapping[str, tuple[int, ...]]
     ) -> None:
         self.project = project
         self.libraries = libraries

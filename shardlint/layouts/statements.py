@@ -10,7 +10,7 @@ from typing import Any
 from shardlint.layouts.definitions import Definitions
 from shardlint.layouts.expressions import as_load, evaluate, matches
 from shardlint.layouts.iteration import element, evaluate_iterable
-from shardlint.layouts.operators import truth
+from shardlint.layouts.operators import library, truth
 from shardlint.layouts.run_state import Flow
 from shardlint.layouts.values import (
     Container,
@@ -19,6 +19,7 @@ from shardlint.layouts.values import (
     Value,
     join,
 )
+from shardlint.model.values import Place
 
 _TURNS = 16
 _ROUNDS = 2
@@ -205,12 +206,10 @@ class Statements(Definitions):
         return "next"
 
     def _with(self, node: ast.With | ast.AsyncWith) -> Flow:
-        from shardlint.libraries.contexts import entered
-
         before = self.mesh, self.mesh_known, self.excused, self.legacy, self.contexts
         for item in node.items:
             context = self.value(item.context_expr)
-            found = entered(self, context)
+            found = library(self, "shardlint.enter", (context,), Place(self.frame.file, item.context_expr))
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, found)
         flow = self.block(node.body)

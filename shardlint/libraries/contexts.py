@@ -61,8 +61,10 @@ def set_context(run: RunState, sets: dict[str, Value]) -> None:
     run.contexts = {**run.contexts, **{name: one if sure else Unknown("a setting") for name, one in sets.items()}}
 
 
-def entered(run: RunState, context: Value) -> Value:
-    """Enter a context manager; what `as` binds."""
+@function("shardlint.enter")
+def enter(call: Call) -> Value:
+    """Enter a context manager; gives what `as` binds."""
+    run, context = call.interpreter, call.args[0]
     if isinstance(context, Entered):
         if context.name in (
             "pytest.raises",

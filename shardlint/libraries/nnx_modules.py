@@ -109,10 +109,10 @@ def container(call: Call) -> Value:
     if call.function_name in ("data", "static"):
         return call.get(0, "value")
     if call.function_name == "Dict":
-        return call.interpreter.libraries["builtins.dict"](call)  # type: ignore[operator]
+        return call.interpreter.libraries["builtins.dict"](call)
     if not call.args:
         return ListValue([], call.open, region=call.interpreter.region)
-    return call.interpreter.libraries["builtins.list"](replace(call, name="builtins.list"))  # type: ignore[operator]
+    return call.interpreter.libraries["builtins.list"](replace(call, name="builtins.list"))
 
 
 # states

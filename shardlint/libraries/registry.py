@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from shardlint.layouts.builtin_functions import BUILTINS
+from shardlint.layouts.function_table import FunctionTable, Implementation
 from shardlint.layouts.values import Call, Value
 
-Implementation = Callable[[Call], Value]
-FUNCTIONS: dict[str, Implementation] = {}
-"""By canonical name. Whoever imports a module of this folder fills it."""
+FUNCTIONS = FunctionTable(BUILTINS, {})
+"""Whoever imports a module of this folder fills it."""
 
 
 def _full_names(names: tuple[str, ...]) -> Iterator[str]:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 
-from shardlint.model.bits import Bits
-from shardlint.model.needs import GROUPS, Need, Needs
+from shardlint.model.bits import Bits, Need
+from shardlint.model.needs import GROUPS, Needs
 from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.lazy import dataclass

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from shardlint.syntax.edited import file_of
 
-if TYPE_CHECKING:
-    from shardlint.model.needs import Need, Needs
+Need = Path | tuple[str, ...]
+"""A file, or a question: its kind and what is asked."""
 
 # More bits than this are not kept for what large sets come to.
 _MOST_BITS = 1 << 29
@@ -33,7 +33,7 @@ class Bits:
         self._found_by: dict[str, list[tuple[int, Need]]] = {}
         self._indexed = 0
         self._told: dict[int, int] = {}
-        self._told_of: tuple[Needs, int] | None = None
+        self._told_of: tuple[object, int] | None = None
 
     def __len__(self) -> int:
         return len(self._at)
@@ -62,7 +62,7 @@ class Bits:
             self.needed = tuple(self._at)
         return self.needed
 
-    def told(self, needs: Needs, numbering: int) -> dict[int, int]:
+    def told(self, needs: object, numbering: int) -> dict[int, int]:
         """What sets of needs are known to come to, by their numbers; to be added to. Holds for one numbering only."""
         known = self._told_of
         if known is None or known[0] is not needs or known[1] != numbering or len(self) * len(self._told) > _MOST_BITS:

@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from shardlint.model.bits import Bits, found_by
-
-Need = Path | tuple[str, ...]
-"""A file, or a question: its kind and what is asked."""
+from shardlint.model.bits import Bits, Need, found_by
 
 GROUPS: Need = ("together",)
 """Stands, among what is no longer so, for all questions which files run together."""

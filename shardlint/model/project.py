@@ -10,13 +10,14 @@ from pathlib import Path
 from shardlint.config.folders import MARKERS
 from shardlint.model.mesh.configuration import Configurations, configuration_files
 from shardlint.model.needs import Memo, Needs
+from shardlint.source.decoding import decode
 from shardlint.source.find import survey
 from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
 from shardlint.source.notebook import read_program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
 from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, Question, holds
-from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, limit_of, read_bytes
+from shardlint.source.text import NOTEBOOKS, Source, Unreadable, limit_of, read_bytes
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
 from shardlint.source.word_index import WordIndex

@@ -35,7 +35,7 @@ class Alike:
         """Under the first of many: where the others are."""
         if self._first.get(_words(finding)) is not finding:
             return ""
-        from shardlint.output.text import count, place
+        from shardlint.output.phrases import count, place
 
         others = self._places[_words(finding)][1:]
         files: dict[str, list[str]] = {}

@@ -40,7 +40,7 @@ class Group:
     def described(self) -> str:
         """What they are, in how many places, how many `fix` moves and what keeps the others."""
         from shardlint.config.folders import shown_folder
-        from shardlint.output.text import count, tags
+        from shardlint.output.phrases import count, tags
 
         first = self.found[0]
         head = f"{shown_folder(self.root)}: {first.rule.code} {first.rule.name}  [{tags(first)}]"

@@ -9,7 +9,7 @@ from typing import Any
 from shardlint import __version__
 from shardlint.config.folders import shown_folder
 from shardlint.config.versions import show
-from shardlint.engine.run import FileReport, Report
+from shardlint.engine.results import FileReport, Report
 from shardlint.rules_api.rule import Edit, Finding
 
 SCHEMA = 2

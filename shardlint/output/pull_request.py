@@ -6,9 +6,9 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from shardlint.output.phrases import count
 from shardlint.output.printable import printable
 from shardlint.output.rows import Row, left_out, rows
-from shardlint.output.text import count
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report

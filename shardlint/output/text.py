@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.output import by_project
 from shardlint.output.look import PLAIN, Look
+from shardlint.output.phrases import count, place, tags
 from shardlint.output.printable import printable, sentence
 
 if TYPE_CHECKING:
@@ -188,11 +189,6 @@ def _is_own(finding: Finding) -> bool:
     return finding.rule.code in ("SL001", "SL002", "SL003")
 
 
-def count(number: int, word: str) -> str:
-    """ "1 file", "2 files"."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
 def skipped(report: Report) -> Iterator[str]:
     """The files that were not checked, or not by every rule, with the reasons."""
     reported = {
@@ -211,17 +207,6 @@ def skipped(report: Report) -> Iterator[str]:
         yield printable(f"{path}: not complete: {fault.reason}")
     for path in report.missing:
         yield printable(f"{path}: no such file or directory")
-
-
-def tags(finding: Finding) -> str:
-    """The harm, and how sure it is."""
-    return f"{finding.harm.value}, {finding.certainty.value}"
-
-
-def place(file: FileReport, finding: Finding) -> str:
-    """Where a finding is: path, line and column, in a notebook with the cell."""
-    cell, line, column = file.source.place(finding.start)
-    return f"{file.path}:{line}:{column}" if cell is None else f"{file.path}:cell {cell}:{line}:{column}"
 
 
 def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:

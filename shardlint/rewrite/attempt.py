@@ -20,8 +20,9 @@ from shardlint.rewrite.untouched import misread
 from shardlint.rewrite.unused import dropped
 from shardlint.rewrite.wrap import line_length, wrapped
 from shardlint.rules_api.rule import Edit, Finding, Fix, Safety
+from shardlint.source.decoding import decode
 from shardlint.source.lazy import dataclass
-from shardlint.source.text import Source, Unreadable, decode
+from shardlint.source.text import Source, Unreadable
 from shardlint.syntax import FileFacts, NotParsed, read_facts
 
 # A fix may uncover another finding; more rounds than this means two rules undo each other.

@@ -15,19 +15,20 @@ from shardlint.config.folders import Places, real
 from shardlint.engine.adoption.baseline import match
 from shardlint.engine.adoption.known import Known, baselines_of
 from shardlint.engine.catalogue import keep, recall
+from shardlint.engine.file_choice import choose_files
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import FileReport, Options, Outcome, Run
-from shardlint.engine.run import chosen
 from shardlint.output.printable import printable
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, wanted
 from shardlint.rewrite.recheck import carry_out
 from shardlint.rules_api.rule import Finding
+from shardlint.source.decoding import decode
 from shardlint.source.files import remove_left_over, replace_file
 from shardlint.source.find import Found
 from shardlint.source.lazy import dataclass
 from shardlint.source.magics import as_written
 from shardlint.source.regular import TooLarge, read_regular
-from shardlint.source.text import Source, Unreadable, decode
+from shardlint.source.text import Source, Unreadable
 
 __all__ = ["FixReport", "FixedFile", "diff", "fix", "fix_text", "patch", "wanted", "write_atomically"]
 
@@ -95,7 +96,7 @@ def fix(
     report = FixReport()
     places = Places(config=options.config, given=paths)
     recall(places.store)
-    found = chosen(paths, options, places)
+    found = choose_files(paths, options, places)
     report.passed_by(found)
     report.root = Checker(options, places=places).root
     baselines = baselines_of(found, options, places) if known else {}

@@ -22,7 +22,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.source.regular import read_text
 from shardlint.source.text import MAX_BYTES, Source, read_bytes
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.find import below
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.regressions import not_run, worse

@@ -17,17 +17,15 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shardlint.config.certainty import Certainty
 from shardlint.rules_api.rule import Harm, Rule, Trigger
 from shardlint.source.lazy import dataclass
+from shardlint.source.packs import BrokenPack, describe_error, installed_packs
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-GROUP = "shardlint.rules"
+    pass
 
 # The engine's own findings (see shardlint/rules_api/builtin.py); named here so that listing codes imports nothing.
 _OWN = {
@@ -41,9 +39,6 @@ _OWN = {
 class UnknownRule(Exception):
     """A selector that is no code, prefix, name or harm; the message suggests near ones."""
 
-
-class BrokenPack(Exception):
-    """A rule pack that cannot be used; the message names the pack, its distribution and the rule."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class Entry:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            said = str(error) if isinstance(error, ImportError | AttributeError) else _said(error)
+            said = str(error) if isinstance(error, ImportError | AttributeError) else describe_error(error)
             raise BrokenPack(
                 f"cannot load rule {self.code} from {self.where}, of {self.pack}: {said}"
             ) from error
@@ -139,58 +134,9 @@ def are_imported() -> bool:
 def forget() -> None:
     """Look for the packs anew."""
     _KEPT.clear()
-    for remembered in (_packs, _found, rules, _known_of_imported, proof_folders):
+    for remembered in (installed_packs, _found, rules, _known_of_imported, proof_folders):
         remembered.cache_clear()
 
-
-@dataclass(frozen=True)
-class Pack:
-    """An imported pack. `shown` names it and its distribution, for people."""
-
-    module: ModuleType
-    shown: str
-
-
-@lru_cache(maxsize=1)
-def _packs() -> tuple[Pack, ...]:
-    return tuple(map(_imported, entry_points(group=GROUP)))
-
-
-def entry_points(group: str) -> Iterable[EntryPoint]:
-    """As in `importlib.metadata`, which takes a tenth of the time of a check of one file to import."""
-    from importlib import metadata
-
-    return metadata.entry_points(group=group)
-
-
-def _imported(point: EntryPoint) -> Pack:
-    shown = f"rule pack {point.value!r}"
-    if point.dist is not None:
-        shown += f" of {point.dist.name} {point.dist.version}"
-    try:
-        found = importlib.import_module(point.value)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise BrokenPack(
-            f"{shown} cannot be imported: {_said(error)}; fix or uninstall it, none of its rules can run"
-        ) from error
-    rules = getattr(found, "RULES", None)
-    if not isinstance(rules, Mapping) or not all(
-        isinstance(text, str) for entry in rules.items() for text in entry
-    ):
-        raise BrokenPack(f'{shown} has no table RULES of codes and places, as {{"AB101": "module:Class"}}')
-    return Pack(found, shown)
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def pack_folders() -> list[Path]:
-    """Where the packs' own files are, data too: a folder, or the one file."""
-    modules = [pack.module for pack in _packs()]
-    return [Path(place) for module in modules for place in getattr(module, "__path__", [module.__file__])]
 
 
 def entries() -> Mapping[str, Entry]:
@@ -201,7 +147,7 @@ def entries() -> Mapping[str, Entry]:
 @lru_cache(maxsize=1)
 def _found() -> Mapping[str, Entry]:
     found = {code: Entry(code, where) for code, where in _OWN.items()}
-    for pack in _packs():
+    for pack in installed_packs():
         pages = str(getattr(pack.module, "PAGES", ""))
         for code, where in pack.module.RULES.items():
             if code in found and found[code].where != where:
@@ -236,7 +182,7 @@ def _known_of_imported() -> Mapping[str, Known]:
 def proof_folders() -> Mapping[str, Path]:
     """The folder with each rule's proof: bad.py, good.py, proof.toml."""
     found: dict[str, Path] = {}
-    for pack in _packs():
+    for pack in installed_packs():
         for folder in getattr(pack.module, "PROOFS", ()):
             for path in sorted(Path(folder).glob("*/proof.toml")):
                 if path.parent.name in entries():
@@ -246,7 +192,7 @@ def proof_folders() -> Mapping[str, Path]:
 
 def ledger_folders() -> list[Path]:
     """Where the packs keep what was judged of their findings on public code."""
-    return [Path(folder) for pack in _packs() for folder in getattr(pack.module, "LEDGER", ())]
+    return [Path(folder) for pack in installed_packs() for folder in getattr(pack.module, "LEDGER", ())]
 
 
 def select(chosen: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
@@ -295,7 +241,7 @@ def _made(entry: Entry) -> Rule:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise BrokenPack(f"cannot make rule {entry.code} of {entry.pack}: {_said(error)}") from error
+        raise BrokenPack(f"cannot make rule {entry.code} of {entry.pack}: {describe_error(error)}") from error
 
 
 def matching(selectors: Iterable[str]) -> Iterator[str]:

@@ -205,7 +205,7 @@ class Site:
     @property
     def violations(self) -> tuple[Violation, ...]:
         """The contracts that are broken in the file, in text order."""
-        from shardlint.layouts.file_runs import violations_of
+        from shardlint.facts.layouts import violations_of
 
         return violations_of(self.program, self.file, self.targets)
 

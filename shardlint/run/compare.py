@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shardlint.run.findings import Found
-from shardlint.run.observed.events import Events, first, function, line
+from shardlint.run.launches import Launch, launches
+from shardlint.run.observed.events import Events, function, line
 from shardlint.run.processes import Ran
 from shardlint.source.patterns import regex
 from shardlint.verify.facts import Line
@@ -20,38 +19,6 @@ _WAITED = regex(
     r"(?i)gloo|deadline|timed? ?out|heartbeat|barrier|connection (closed|reset|refused|aborted)|broken pipe"
     r"|unavailable|peer|another task died|coordination service|shutdown barrier"
 )
-
-
-@dataclass
-class Launch:
-    """A program that a process started over all devices: the how many-th, from where, with what."""
-
-    name: str
-    lines: list[Any]
-    program: str
-    arguments: list[list[str]]
-    held: list[list[Any]] = field(default_factory=list)
-
-    @property
-    def line(self) -> Line:
-        """The user's line."""
-        return first(self.lines)
-
-
-def launches(folder: Path) -> list[Launch]:
-    """What the process that wrote into a folder started, in order."""
-    found: list[Launch] = []
-    for file in (folder / "launches").glob("*.jsonl"):
-        for text in file.read_text("utf-8", "replace").splitlines():
-            try:
-                one = json.loads(text)
-            except ValueError:  # the last line of a process that was killed
-                continue
-            if "held" in one:
-                found[-1].held = one["held"]
-            else:
-                found.append(Launch(one["name"], one["lines"], one["program"], one["arguments"]))
-    return found
 
 
 def compare(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], list[str]]:

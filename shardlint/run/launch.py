@@ -19,7 +19,7 @@ from typing import Any
 from shardlint.run import stood
 from shardlint.run.dumps import wanted
 from shardlint.verify import contain
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.inside.devices import limit_memory
 
 _DEVICES = "--xla_force_host_platform_device_count="

@@ -12,7 +12,7 @@ from shardlint.run.rules import different
 from shardlint.run.run import DATA, Run, is_state
 from shardlint.source.patterns import regex
 from shardlint.verify.facts import Array, Collective, Line, Warned
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 _SHARE = 16
 # What is gathered inside counts from this share of the data that it is computed of.

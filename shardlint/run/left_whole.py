@@ -9,7 +9,7 @@ from shardlint.run.findings import Found, count_text, held, split_axes, texts
 from shardlint.run.rules import different
 from shardlint.run.run import DATA, Run, is_state
 from shardlint.verify.facts import Array
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 
 def left_whole(each: Sequence[Compiled], run: Run) -> Iterator[Found]:

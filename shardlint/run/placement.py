@@ -10,7 +10,7 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found, count_text, held, split_axes, texts, whole
 from shardlint.run.run import Run, is_state
 from shardlint.verify.facts import Array
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 
 def nothing_split(run: Run) -> Iterator[Found]:

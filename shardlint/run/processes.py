@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from shardlint.run import launch, stood
-from shardlint.verify.children import CannotRun
+from shardlint.run.launches import launches
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.facts import Line
 
 _GRACE = 4.0
@@ -222,8 +223,6 @@ class _Load:
 
 def _ahead(processes: Sequence[Process], done: Sequence[bool]) -> bool:
     """Whether a process waits in a program that one which has come to its end did not start."""
-    from shardlint.run.compare import launches
-
     counts = [len(launches(one.folder)) for one in processes]
     least = min(count for count, over in zip(counts, done, strict=True) if over)
     return any(count > least for count, over in zip(counts, done, strict=True) if not over)

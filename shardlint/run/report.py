@@ -17,8 +17,8 @@ from shardlint.run.raised.told import Told
 from shardlint.run.raised.told import lines as told_lines
 from shardlint.run.recompiled import changed
 from shardlint.verify.facts import Line
-from shardlint.verify.report import size_text
 from shardlint.verify.spec import sizes_text
+from shardlint.verify.texts import size_text
 
 _LINES = 12
 _NAMES = 6

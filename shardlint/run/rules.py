@@ -13,7 +13,7 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found, count_text, held, texts, whole
 from shardlint.run.run import Run, is_state, last_key
 from shardlint.verify.facts import Array, Line
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 _LITTLE = 4
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import logging
-import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
@@ -18,7 +15,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol.language_server import LanguageServerProtocol, lsp_method
 
 from shardlint import __version__
-from shardlint.server import features, told
+from shardlint.server import told
 from shardlint.server.actions import Actions
 from shardlint.server.notebooks import Open
 from shardlint.server.plain import DEFAULT, SECTION, plain
@@ -148,22 +145,3 @@ class Server(LanguageServer):
     def _in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *arguments)
-
-
-def serve() -> None:
-    """Serve an editor over standard input and output until it says that this is enough."""
-    logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
-    gc.disable()  # the worker collects when nobody types
-    made = server()
-    try:
-        made.start_io()
-    finally:
-        made.worker.end()
-
-
-def server() -> Server:
-    """A server with all it can do."""
-    made = Server()
-    for register in features.EACH:
-        register(made)
-    return made

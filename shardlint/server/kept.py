@@ -15,13 +15,13 @@ from shardlint.engine.groups import Before
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.model.again import Gone
-from shardlint.model.bits import Bits
-from shardlint.model.needs import Need
+from shardlint.model.bits import Bits, Need
 from shardlint.model.project import Project
+from shardlint.source.decoding import decode
 from shardlint.source.find import matches, survey
 from shardlint.source.lazy import dataclass
 from shardlint.source.store import changed as changed_at
-from shardlint.source.text import Source, Unreadable, decode, read_bytes
+from shardlint.source.text import Source, Unreadable, read_bytes
 from shardlint.source.tree import Stamp, Tree
 
 # The disk is looked at again when a file was opened, saved or closed, when the editor tells of a change, when nobody

@@ -13,7 +13,7 @@ from shardlint.config.targets import BadTarget
 from shardlint.engine.adoption.baseline import BadBaseline
 from shardlint.engine.adoption.known import compare, projects
 from shardlint.engine.results import FileReport, Options, Outcome, Report
-from shardlint.rules_api.registry import BrokenPack, UnknownRule
+from shardlint.rules_api.registry import UnknownRule
 from shardlint.rules_api.rule import Finding
 from shardlint.server.kept import Kept, Overlay
 from shardlint.server.plain import DEFAULT
@@ -21,6 +21,7 @@ from shardlint.server.texts import Buffer, moved
 from shardlint.server.worker import Stopped
 from shardlint.source.find import Found, Met
 from shardlint.source.lazy import dataclass
+from shardlint.source.packs import BrokenPack
 from shardlint.source.text import Source
 from shardlint.syntax import NotParsed, parse_ahead
 

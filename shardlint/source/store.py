@@ -119,7 +119,7 @@ def _tool(about: Store) -> str:
     name = f"packs-{digest(json.dumps(path).encode())}.json"
     packs = (about.load(name) or {}).get("packs")
     if not isinstance(packs, list) or not all(isinstance(pack, str) for pack in packs):
-        from shardlint.rules_api.registry import pack_folders
+        from shardlint.source.packs import pack_folders  # few runs need them
 
         packs = [str(folder) for folder in pack_folders()]
         about.save(name, {"packs": packs})

@@ -13,13 +13,10 @@ from typing import IO, Any, TypeGuard
 from shardlint.verify import contain
 from shardlint.verify.boot import BOOT, PACKAGE
 from shardlint.verify.cache import KEY_VARIABLE
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.outcome import Job
 
 _START_SECONDS = 300.0
-
-
-class CannotRun(Exception):
-    """The run itself is not possible; the message says what to do."""
 
 
 def start(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shardlint.config.folders import find_settings
 from shardlint.source.notebook import read_program
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
 
 _FIXTURE = ("shardlint.verify.Fixture", "shardlint.verify.fixture.Fixture")

@@ -6,11 +6,11 @@ import hashlib
 import os
 from pathlib import Path
 
+from shardlint.verify.cannot_run import CannotRun
+
 
 def working_directory() -> Path:
     """Where this process is. Raises `CannotRun` where that was removed."""
-    from shardlint.verify.children import CannotRun  # what is run needs only the rest of this
-
     try:
         return Path.cwd()
     except FileNotFoundError:

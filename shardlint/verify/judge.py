@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shardlint.verify.claims import line_text
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
+from shardlint.verify.texts import line_text
 
 _TEXTS = ("target", "level", "status", "reason", "line", "how", "rerun", "fixture", "topology")
 _LISTS = ("failures", "notes", "output")

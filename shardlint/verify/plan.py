@@ -11,7 +11,7 @@ from typing import Any
 
 from shardlint.source.notebook import read_program
 from shardlint.verify.alone import run_alone
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.environments import advice
 from shardlint.verify.find import first_fixture
 from shardlint.verify.here import digest_of

@@ -16,7 +16,7 @@ import pytest
 
 from shardlint.config.settings import BadSettings
 from shardlint.source.files import cache_folder
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
 from shardlint.verify.find import below, makes_fixtures
 from shardlint.verify.fixture import parse_bytes

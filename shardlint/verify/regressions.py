@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from textwrap import shorten
 
 from shardlint.verify.facts import Program
-from shardlint.verify.report import FAIL, SKIP, Failure, Result, size_text
+from shardlint.verify.report import FAIL, SKIP, Failure, Result
 from shardlint.verify.spec import sizes_text
+from shardlint.verify.texts import size_text
 
 # How far sums may be apart, against the sum of sizes: another order of additions is no other number.
 _SINGLE, _COARSEST = 1e-5, 5e-2

@@ -11,6 +11,7 @@ from typing import Any
 from shardlint.output.printable import printable, printable_lines
 from shardlint.verify.facts import Program, read_program
 from shardlint.verify.spec import sizes_text
+from shardlint.verify.texts import bytes_text, largest_moves, size_text
 
 PASS, FAIL, SKIP = "pass", "fail", "skip"
 # How a function was taken that is no jit; reports say so even of one that passes.
@@ -256,9 +257,6 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     for note in result.notes:
         yield from _indent(f"note: {note}")
     if result.program is not None:
-        # Not above: claims make failures, which are defined here.
-        from shardlint.verify.claims import largest_moves
-
         yield from (printable(f"  {line}") for line in largest_moves(result.program))
     if result.status == FAIL and result.rerun:
         yield printable(f"  rerun: {result.rerun}")
@@ -268,28 +266,3 @@ def _indent(text: str) -> Iterable[str]:
     first, *others = printable_lines(text).splitlines() or [""]
     yield f"  {first}"
     yield from (f"    {line}" for line in others)
-
-
-def array_text(dtype: str, shape: Sequence[int]) -> str:
-    """An array's dtype and shape as in compiler output: `f32[1024,4096]`."""
-    short = {"bfloat16": "bf16", "bool": "pred", "uint": "u", "int": "s", "float": "f", "complex": "c"}
-    for long, brief in short.items():
-        if dtype.startswith(long):
-            dtype = brief + dtype[len(long) :]
-            break
-    return f"{dtype}[{','.join(map(str, shape))}]"
-
-
-def size_text(count: float) -> str:
-    """A number of bytes with a unit: `16.0 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
-def bytes_text(expected: int, actual: int) -> str:
-    """Bytes a device was to hold and does, and their ratio: `2.0 MiB -> 16.0 MiB/device (8x)`."""
-    factor = f" ({actual / expected:.3g}x)" if expected else ""
-    return f"{size_text(expected)} -> {size_text(actual)}/device{factor}"

@@ -107,7 +107,8 @@ def _findings(code: str, program: Path) -> list[int] | str:
     """The lines a rule finds, or why the program could not be checked."""
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import KNOWN, parse_targets
-    from shardlint.engine.run import Options, check
+    from shardlint.engine.results import Options
+    from shardlint.engine.run import check
     from shardlint.rules_api.headers import header
 
     said = header(program.read_text("utf-8"))

@@ -24,6 +24,7 @@ from typing import IO, Any, Self
 from shardlint.verify import children, messages
 from shardlint.verify.attend import Attendant
 from shardlint.verify.cache import secret_key
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.environments import another
 from shardlint.verify.outcome import Job, Outcome
 
@@ -88,7 +89,7 @@ class Runner:
             if "missing" in greeting:
                 told = f'{self.python} cannot import jax ({greeting["missing"]}): pip install "shardlint[verify]"'
                 other = another(self.python, Path())
-                raise children.CannotRun(f"{told}; {other}" if other else told)
+                raise CannotRun(f"{told}; {other}" if other else told)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -157,7 +158,7 @@ class Runner:
         while outcomes:
             zygote = self._zygote
             if zygote is None or zygote.stdout is None:
-                raise children.CannotRun("the process that starts the programs has ended")
+                raise CannotRun("the process that starts the programs has ended")
             # A thread, for the pipe may fill while answers wait to be read.
             left = [outcome.job for outcome in outcomes.values()]
             threading.Thread(target=children.give, args=(zygote, *left), daemon=True).start()
@@ -177,7 +178,7 @@ class Runner:
 
     def _lose(self, zygote: subprocess.Popen[bytes], outcomes: dict[int, Outcome]) -> Iterator[Outcome]:
         """The outcomes of jobs that were running when the zygote ended; takes them out, and starts another one."""
-        from shardlint.verify.inside.zygote import died
+        from shardlint.verify.inside.exits import died
 
         if self._answers.spoilt:
             children.kill(zygote)
@@ -204,7 +205,7 @@ class Runner:
         """One job in one fresh process."""
         from shardlint.verify.inside import stacks
         from shardlint.verify.inside.captured_stderr import leftover
-        from shardlint.verify.inside.zygote import died
+        from shardlint.verify.inside.exits import died
 
         outcome = Outcome(job)
         began = time.monotonic()

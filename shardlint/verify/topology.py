@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 
 from shardlint.verify.facts import Program
-from shardlint.verify.report import Failure, size_text
+from shardlint.verify.report import Failure
+from shardlint.verify.texts import size_text
 
 GIB = 2**30
 

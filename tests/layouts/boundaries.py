@@ -16,7 +16,7 @@ from shardlint.layouts.values import AnyTree, Unknown, Value, children
 from shardlint.libraries import FUNCTIONS
 from shardlint.model.project import Project
 from shardlint.model.values import Place
-from shardlint.source.text import decode
+from shardlint.source.decoding import decode
 from tests.layouts.compare import differences
 
 Verdict = Literal["known", "partly", "unknown", "wrong"]

@@ -13,12 +13,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from shardlint.layouts.function_table import FunctionTable
 from shardlint.layouts.interpreter import Interpreter, Modules
 from shardlint.layouts.layout import RAW_KEY, Layout
 from shardlint.layouts.values import AnyTree, DictValue, Unknown, Value, children, path_step
@@ -26,7 +27,7 @@ from shardlint.layouts.violation import Violation
 from shardlint.libraries import FUNCTIONS
 from shardlint.libraries.haliax_axes import NamedArray
 from shardlint.model.project import Project
-from shardlint.source.text import decode
+from shardlint.source.decoding import decode
 from tests.layouts import haliax_programs, linen_programs
 from tests.layouts.generated import program
 from tests.programs import simulated
@@ -105,7 +106,7 @@ class Prediction:
 
 
 def predicted(
-    text: str, release: tuple[int, ...], functions: Mapping[str, object] = FUNCTIONS
+    text: str, release: tuple[int, ...], functions: FunctionTable = FUNCTIONS
 ) -> Prediction:
     """Run a program on layouts."""
     path = Path("/program/main.py")
@@ -220,7 +221,7 @@ def note(
     text: str,
     seen: dict[str, Any],
     release: tuple[int, ...],
-    functions: Mapping[str, object] = FUNCTIONS,
+    functions: FunctionTable = FUNCTIONS,
 ) -> None:
     """Enter one program into the figures."""
     outcome.programs += 1

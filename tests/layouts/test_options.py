@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from tests.conftest import Write
 
 HEAD = """\

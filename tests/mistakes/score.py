@@ -15,7 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shardlint.engine.run import Options, check
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 
 HERE = Path(__file__).parent
 MARK = re.compile(r"[ \t]*# mistake: (\S+)")

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from shardlint.model.needs import Memo, Need, Needs
+from shardlint.model.bits import Need
+from shardlint.model.needs import Memo, Needs
 
 
 def asked(needs: Needs, answers: Memo[str, int], key: str, *rests_on: str) -> set[str]:

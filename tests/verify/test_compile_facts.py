@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from shardlint.verify.claims import Claim, check_budget, check_forbidden, check_memory, largest_moves
+from shardlint.verify.claims import Claim, check_budget, check_forbidden, check_memory
 from shardlint.verify.facts import Collective, Line, Program, read_program
 from shardlint.verify.fixture import Fixture
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import Result, Run, text_report
 from shardlint.verify.runner import Runner
+from shardlint.verify.texts import largest_moves
 
 from .conftest import PRELUDE, Verify, kinds
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from shardlint.verify import contain
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.report import Result
 from shardlint.verify.runner import Runner

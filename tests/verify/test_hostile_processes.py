@@ -17,7 +17,7 @@ import pytest
 
 from shardlint.verify import children, messages
 from shardlint.verify import runner as running
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import Result
 from shardlint.verify.runner import Runner

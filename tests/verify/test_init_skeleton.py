@@ -8,7 +8,7 @@ import pytest
 
 from shardlint.run.init.skeleton import skeleton
 from shardlint.run.init.start import init
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 
 TRAIN = """
 import jax

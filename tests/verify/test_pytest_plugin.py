@@ -200,7 +200,7 @@ def test_a_failed_self_test_is_an_error(run: Pytest, tmp_path: Path) -> None:
         from pathlib import Path
 
         from shardlint.verify import pytest_nodes
-        from shardlint.verify.children import CannotRun
+        from shardlint.verify.cannot_run import CannotRun
 
         def missed(runner):
             with Path("asked").open("a") as file:

@@ -14,7 +14,7 @@ import pytest
 
 import shardlint.verify
 from shardlint.verify.boot import BOOT
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.plan import check_self
 from shardlint.verify.runner import Runner

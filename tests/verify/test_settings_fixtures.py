@@ -16,7 +16,7 @@ from shardlint.cli.verify import verify
 from shardlint.config.folders import find_settings
 from shardlint.config.settings import BadSettings
 from shardlint.verify import Fixture, P, arg
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.declared import ARG_KEYS, KEYS, has_fixtures, json_schema, read_fixtures
 from shardlint.verify.find import fixture_files
 from tests.programs import skip_without

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.cli.verify import proofs
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.plan import Request, verify_proofs
 from shardlint.verify.proofs import BadProof, read_proof
 from shardlint.verify.report import Result

@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.config.certainty import Certainty, least
+from shardlint.config.certainty import Certainty
 from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def projects(report: Report, found: Found, options: Options, places: Places) -> 
             if root not in known:
                 settings = places.settings(folder)
                 file = _baseline_of(settings, root)
-                known[root] = Known(file, file.parent.resolve(), least(options, settings))
+                known[root] = Known(file, file.parent.resolve(), settings.least_certainty(options.certainty))
             folders[folder] = known[root]
         folders[folder].files.add(met.real)
     for one in report.reports:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from shardlint.config.folders import Places
 from shardlint.engine.cache.memory import Memory
+from shardlint.engine.check_files import check_files
 from shardlint.engine.results import Options, Outcome
-from shardlint.engine.run import results
 from shardlint.source.find import Met
 from shardlint.source.timing import timed
 
@@ -32,7 +32,7 @@ def remembered(files: Sequence[Met], options: Options, places: Places, memory: M
         checker = Checker(
             options, places=places, answers=memory.answers(), before=memory.before, graphs=memory.graphs()
         )
-        fresh = results([files[index].path for index in left], checker)
+        fresh = check_files([files[index].path for index in left], checker)
         for index, outcome in zip(left, fresh, strict=True):
             known[index] = outcome
             memory.keep(files[index].real, outcome)

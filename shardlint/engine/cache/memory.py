@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shardlint.config.certainty import Certainty, least
+from shardlint.config.certainty import Certainty
 from shardlint.config.folders import Places, ScopeKey, scope_key
 from shardlint.engine.cache.records import Records
 from shardlint.engine.cache.shard import Shard
@@ -114,7 +114,8 @@ class Memory:
                 own = (settings.select, settings.extend_select, settings.ignore, settings.per_file_ignores)
                 asked = any((*asks, *own))
                 new = loaded is None
-                screens = partial(self._screens, least(options, settings), settings, new and asked, new)
+                sure = settings.least_certainty(options.certainty)
+                screens = partial(self._screens, sure, settings, new and asked, new)
                 shard = Shard(loaded, key[1], self.places.tree, screens, Records(self.store, name))
                 self._shards[key] = name, shard
             known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]

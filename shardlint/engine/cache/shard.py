@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shardlint.engine.cache.records import Records
     from shardlint.engine.changes.before import Base
     from shardlint.engine.groups import Before
-    from shardlint.model.needs import Need
+    from shardlint.model.bits import Need
     from shardlint.model.project import Answers
     from shardlint.rules_api.rule import Finding
     from shardlint.source.screen import Screens

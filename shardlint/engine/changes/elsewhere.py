@@ -16,10 +16,12 @@ from shardlint.config.folders import shown_folder
 from shardlint.engine.adoption.baseline import match
 from shardlint.engine.adoption.known import entries_of
 from shardlint.engine.changes.before import Base
+from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import FileReport
+from shardlint.source.decoding import decode
 from shardlint.source.find import Met, survey
 from shardlint.source.import_graph import ImportGraph, imports_in
-from shardlint.source.text import Source, Unreadable, decode
+from shardlint.source.text import Source, Unreadable
 
 if TYPE_CHECKING:
     from shardlint.config.folders import Places
@@ -124,13 +126,11 @@ def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
 def _others(
     root: str, files: set[str], options: Options, places: Places, memory: Memory | None
 ) -> list[Met]:
-    from shardlint.engine.run import chosen
-
     graph = memory.find_graph(min(files)) if memory is not None else _build_graph(root, places)
     others = _running_with(files, graph)
     if not others:
         return []
-    return [_shown(met) for met in chosen([Path(root)], options, places).met if met.real in others]
+    return [_shown(met) for met in choose_files([Path(root)], options, places).met if met.real in others]
 
 
 def _is_new(report: FileReport, before: list[Finding] | None) -> bool:

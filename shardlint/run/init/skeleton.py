@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shardlint.source.patterns import regex
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 
 REFERENCE = regex(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 FILL = "FILL_IN"

@@ -15,7 +15,7 @@ from shardlint.run.init.recorded import Function, LeftOut, read
 from shardlint.run.init.skeleton import FILL, REFERENCE, skeleton
 from shardlint.run.init.trial import settle
 from shardlint.run.pythons import without_jax
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.golden import golden_path
 from shardlint.verify.here import working_directory
 

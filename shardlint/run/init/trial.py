@@ -16,7 +16,7 @@ from typing import Any
 
 from shardlint.run.init.recorded import Function
 from shardlint.run.init.write import fixture_file
-from shardlint.verify.children import CannotRun
+from shardlint.verify.cannot_run import CannotRun
 
 _ROUNDS = 6
 

@@ -13,7 +13,7 @@ from shardlint.run.observed.batches import is_whole
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.run.run import is_state
 from shardlint.verify.facts import Line
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 _ROWS = 16
 _SHARE = 4

@@ -8,7 +8,7 @@ from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, line
 from shardlint.run.syntax import reads_outside
 from shardlint.verify.facts import Line
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 
 def captured(events: Events, least: int) -> Iterator[Found]:

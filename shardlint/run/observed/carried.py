@@ -11,7 +11,7 @@ from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.run.rules import different
 from shardlint.run.run import Run, is_state, last_key
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 
 def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, told: set[str]) -> Iterator[Found]:

@@ -10,7 +10,7 @@ from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function
 from shardlint.run.run import last_key
 from shardlint.verify.facts import Line
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 _OFTEN = 0.8
 _SHARE = 4

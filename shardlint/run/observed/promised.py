@@ -8,7 +8,7 @@ from typing import Any
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.run.run import KEYS
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 
 def promised(events: Events, least: int) -> Iterator[Found]:

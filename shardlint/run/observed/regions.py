@@ -10,7 +10,7 @@ from shardlint.run.observed.alone import reduced_in_part
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.run.syntax import returned
 from shardlint.verify.facts import Line
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 _SHARE = 16
 

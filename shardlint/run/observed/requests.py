@@ -12,7 +12,7 @@ from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.run.syntax import hands_on, keyword, returned, tree
 from shardlint.verify.facts import Line
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 _OFTEN = 3
 _PART = 4

@@ -9,7 +9,7 @@ from typing import Any
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.verify.facts import Line
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 _SHARE = 16
 

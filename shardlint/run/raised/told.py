@@ -106,7 +106,8 @@ def _checked(errors: Sequence[Error], releases: Mapping[str, str]) -> list[Any]:
     """What `check` says of the files of the tracebacks, for the releases the program ran on, whatever it is sure of."""
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import BadTarget, parse_targets
-    from shardlint.engine.run import Options, check
+    from shardlint.engine.results import Options
+    from shardlint.engine.run import check
 
     targets: dict[str, str] = {}
     for package, release in releases.items():

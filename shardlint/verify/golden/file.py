@@ -12,7 +12,7 @@ from typing import Any
 from shardlint.output.printable import printable
 from shardlint.source.regular import parse_toml, read_regular
 from shardlint.verify.fixture import parse_bytes
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 FORMAT = 1
 TOLERANCE = 0.01

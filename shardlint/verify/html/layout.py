@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from shardlint.verify.facts import Array
 from shardlint.verify.html.page import Child, Html, code, element, join
-from shardlint.verify.report import size_text
 from shardlint.verify.spec import P
+from shardlint.verify.texts import size_text
 
 Axes = tuple[tuple[str, ...], ...]
 Part = tuple[int, ...]

@@ -25,7 +25,7 @@ from importlib.resources import files
 from typing import Any, TypeAlias
 
 from shardlint.output.printable import printable, printable_lines
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 _VOID = {"meta", "input", "br", "hr"}
 

@@ -22,7 +22,8 @@ from shardlint.verify.html.page import (
 )
 from shardlint.verify.html.source import Costs, line_id, listing
 from shardlint.verify.lines import Lines
-from shardlint.verify.report import Failure, size_text
+from shardlint.verify.report import Failure
+from shardlint.verify.texts import size_text
 
 _LONG = 25
 _SMALL = 40

@@ -14,7 +14,7 @@ from shardlint.verify.facts import Line
 from shardlint.verify.here import shown_path
 from shardlint.verify.html.page import Html, element, escape, join
 from shardlint.verify.lines import Lines
-from shardlint.verify.report import size_text
+from shardlint.verify.texts import size_text
 
 _AROUND = 3
 _FILES = 12

@@ -24,7 +24,8 @@ from shardlint.verify.html.page import (
 )
 from shardlint.verify.html.program import mesh_text, program_view
 from shardlint.verify.lines import Lines
-from shardlint.verify.report import FAIL, PASS, SKIP, Result, Run, failure_texts, size_text
+from shardlint.verify.report import FAIL, PASS, SKIP, Result, Run, failure_texts
+from shardlint.verify.texts import size_text
 
 _SIMULATED = (
     "On simulated devices. Which bytes move over which axes is exact; other hardware may use other collectives "

@@ -60,7 +60,7 @@ def run_alone(fixture: Fixture, sizes: Mapping[str, int], folder: Path) -> dict[
 
     Returns the rest of an `Alone`. Nothing the user's code raises gets out of here.
     """
-    from shardlint.verify.inside.fixtures import raised
+    from shardlint.verify.inside.failures import failure_of
 
     if (count := len(jax.devices())) != 1:
         return {"unmade": f"was not possible: the program sets {count} devices"}
@@ -72,13 +72,13 @@ def run_alone(fixture: Fixture, sizes: Mapping[str, int], folder: Path) -> dict[
             made = place.make(fixture, mesh)
         hosts = place.fill(made)
     except Exception as error:
-        return {"unmade": raised(error).message}
+        return {"unmade": failure_of(error).message}
     try:
         output, lowest, notes = in_float64(
             hosts, lambda given: call(function, given_to_one(given, made, mesh), mesh, fixture.context)
         )
     except Exception as error:
-        return {"raised": raised(error).message}
+        return {"raised": failure_of(error).message}
     files = [compare.to_bytes(named(hosts)), compare.to_bytes(compare.numbers(output))]
     for name, data in zip(_FILES, files, strict=True):
         (folder / name).write_bytes(data)

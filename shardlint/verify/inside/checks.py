@@ -17,8 +17,9 @@ from shardlint.verify.inside.compiled import Compiled
 from shardlint.verify.inside.coverage import Looked
 from shardlint.verify.inside.place import Indivisible, named
 from shardlint.verify.paths import idle_globs, select
-from shardlint.verify.report import Failure, array_text, size_text
+from shardlint.verify.report import Failure
 from shardlint.verify.spec import P, sizes_text
+from shardlint.verify.texts import array_text, size_text
 
 ONE_DEVICE = "one device"
 _NO_ARRAY = "the argument contains no array"

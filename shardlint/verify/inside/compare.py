@@ -12,7 +12,8 @@ import numpy as np
 
 from shardlint.verify.inside import tree
 from shardlint.verify.inside.checks import Checked
-from shardlint.verify.report import Failure, array_text
+from shardlint.verify.report import Failure
+from shardlint.verify.texts import array_text
 
 Numbers = Mapping[str, tuple[str, Any]]
 # Numbers so many times larger than half of those that differ set no measure for them: masks, counters, sums.

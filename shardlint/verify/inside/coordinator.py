@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.verify import boot, contain, messages
-from shardlint.verify.inside import consistency, stacks, worker, zygote
+from shardlint.verify.inside import consistency, exits, stacks, worker
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
 # A process that only waits takes some 3 ms a second, for heartbeats; one that works takes 1000.
@@ -216,7 +216,7 @@ class _Conductor:
         found = [Failure("raised", f"process {index} {text}") for index, text in raised.items()]
         for one in self.processes:
             if one.ended is not None and "raised" not in one.told:
-                how = zygote.died(one.ended) or "ended with exit code 0"
+                how = exits.died(one.ended) or "ended with exit code 0"
                 place = stacks.users_line(self._stack(one))
                 found.append(Failure("stopped", f"process {one.index} {how} while {one.stage}", place))
         if found:

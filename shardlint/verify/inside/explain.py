@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardlint.verify.claims import collective_text
 from shardlint.verify.facts import Collective
 from shardlint.verify.inside import tree
 from shardlint.verify.inside.checks import ONE_DEVICE
 from shardlint.verify.inside.program import Described
 from shardlint.verify.report import Failure
 from shardlint.verify.spec import P
+from shardlint.verify.texts import collective_text
 
 _HINTS = {
     True: "hint: the compiler chose this sharding: pass out_shardings to jit, or constrain the value where it "

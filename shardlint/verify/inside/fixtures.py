@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
 
-from shardlint.verify.claims import line_text
 from shardlint.verify.declarations import REFERENCE, REPLICATED, item
 from shardlint.verify.facts import Program
 from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
@@ -28,11 +27,12 @@ from shardlint.verify.inside import (
 )
 from shardlint.verify.inside.alone import Alone
 from shardlint.verify.inside.coverage import Coverage, Looked
-from shardlint.verify.inside.errors import cut, told
 from shardlint.verify.inside.explain import explain
+from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.paths import nothing_matches, select, unmatched
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 from shardlint.verify.spec import P
+from shardlint.verify.texts import line_text
 
 Emit = Callable[[Result], None]
 
@@ -125,7 +125,7 @@ def run_fixture(
     except Exception as error:
         left = [level for level in levels if level not in done]
         if left:
-            tell(left[0], FAIL, failures=[raised(error)], line=line)
+            tell(left[0], FAIL, failures=[failure_of(error)], line=line)
         for level in left[1:]:
             tell(level, SKIP, reason=f"level {left[0]} raised")
 
@@ -153,18 +153,6 @@ def judge(coverage: Coverage, level: str, checked: checks.Checked | None, reason
         return {"status": SKIP, "reason": why, "notes": []}
     nothing = Failure("empty", "checks nothing: no output leaf was compared")
     return {"status": FAIL, **told_of, "failures": [nothing]}
-
-
-def raised(error: BaseException) -> Failure:
-    """The failure an exception becomes."""
-    text = told(error).strip()
-    lines = text.splitlines()
-    if len(lines) > 6:
-        text = "\n".join([*lines[:6], f"... ({len(lines) - 6} more lines)"])
-    where = load.blame(error)
-    return Failure(
-        "raised", f"raised {type(error).__name__}: {cut(text)}" + (f"\nat {where}" if where else "")
-    )
 
 
 def _compile(case: _Case) -> _Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from shardlint.verify import contain, messages
-from shardlint.verify.inside import stacks, tasks, zygote
+from shardlint.verify.inside import exits, stacks, tasks, zygote
 
 
 def main() -> None:
@@ -23,4 +23,4 @@ def main() -> None:
     if "stack" in job:
         stacks.dump_to(os.open(job.pop("stack"), os.O_WRONLY | os.O_APPEND))
     tasks.run(job, answers, job.pop("mark"), orders)
-    zygote.exit_now(0)
+    exits.exit_now(0)

@@ -143,7 +143,7 @@ def _here(
     function: Any, hosts: list[Any], made: list[place.HostArgument], mesh: Any, kind: str, wide: bool = True
 ) -> Alone:
     """The run on one device, in this process. Raises `_Stop` where it came to nothing."""
-    from shardlint.verify.inside.fixtures import raised
+    from shardlint.verify.inside.failures import failure_of
 
     one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1), devices.is_explicit(mesh))
 
@@ -154,7 +154,7 @@ def _here(
         with as_if_alone():
             output, lowest, notes = in_float64(hosts, run) if wide else (run(hosts), "float32", [])
     except Exception as error:
-        raise _Stop(f"the run on one device {raised(error).message}\nperhaps {_OWN_MESH}") from error
+        raise _Stop(f"the run on one device {failure_of(error).message}\nperhaps {_OWN_MESH}") from error
     spread = [where for _, where, leaf in tree.flatten(output) if _is_spread(leaf)]
     if spread:
         raise _Stop(f"the run on one device used several (out{spread[0]}): {_OWN_MESH}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from shardlint.verify.here import shown_path
 from shardlint.verify.inside import load, programs, tree
-from shardlint.verify.report import array_text
+from shardlint.verify.texts import array_text
 
 _MOST = 1000
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import jax
 
-from shardlint.verify.inside import checks, compare, compiled, fixtures, load, tree
+from shardlint.verify.inside import checks, compare, compiled, load, tree
+from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.paths import idle_globs, select
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 from shardlint.verify.spec import P
@@ -131,7 +132,7 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
             return Result(program.code, level, SKIP, reason=f"bad.py {program.shows} only when it runs")
         return _symptom(program, level, seen, shown, f"{program.error} matching {program.message!r}")
     if seen.error is not None:
-        return Result(program.code, level, FAIL, failures=[_prefixed("bad.py", fixtures.raised(seen.error))])
+        return Result(program.code, level, FAIL, failures=[_prefixed("bad.py", failure_of(seen.error))])
     if program.shows == "numbers":
         if level == "compile":
             return Result(program.code, level, SKIP, reason="numbers are known only when it runs")
@@ -168,7 +169,7 @@ def _symptom(program: Program, level: str, seen: _Seen, shown: str | None, wante
         return Result(program.code, level, PASS, notes=[f"bad.py: {shown}"])
     happened = "nothing like it happened"
     if seen.error is not None:
-        happened = fixtures.raised(seen.error).message
+        happened = failure_of(seen.error).message
     elif seen.warned:
         happened = "it warned: " + "; ".join(f"{w.category.__name__}: {w.message}" for w in seen.warned[:3])
     failure = Failure("symptom", f"bad.py does not show its symptom: {program.shows} {wanted}; {happened}")
@@ -178,7 +179,7 @@ def _symptom(program: Program, level: str, seen: _Seen, shown: str | None, wante
 def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
     """Whether the good program has its shardings and numbers, and not the symptom."""
     if seen.error is not None:
-        return Result(program.code, level, FAIL, failures=[_prefixed("good.py", fixtures.raised(seen.error))])
+        return Result(program.code, level, FAIL, failures=[_prefixed("good.py", failure_of(seen.error))])
     if seen.leaves is None:
         return Result(
             program.code, level, SKIP, reason="this jit reports its output shardings only when it runs"

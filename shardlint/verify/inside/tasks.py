@@ -16,6 +16,7 @@ from typing import Any
 
 from shardlint.verify import messages
 from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
+from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.report import SKIP, Result
 
 Job = dict[str, Any]
@@ -66,12 +67,12 @@ def _self_test(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
 
 def _collect(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.fixture import expand_meshes
-    from shardlint.verify.inside import fixtures, load, place
+    from shardlint.verify.inside import load, place
 
     try:
         found = load.fixtures_from(Path(job["file"]))
     except Exception as error:
-        send({"error": fixtures.raised(error).message})
+        send({"error": failure_of(error).message})
         return
     listed = []
     for name, fixture in found.items():
@@ -83,7 +84,7 @@ def _collect(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
         try:
             one["meshes"] = expand_meshes(fixture, place.axes_named(fixture))
         except Exception as error:
-            one["error"] = fixtures.raised(error).message
+            one["error"] = failure_of(error).message
         listed.append(one)
     send({"fixtures": listed})
 
@@ -96,13 +97,13 @@ def _kind_of(reference: Any) -> str:
 def _alone(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside import devices
     from shardlint.verify.inside.alone import run_alone
-    from shardlint.verify.inside.fixtures import raised
+    from shardlint.verify.inside.failures import failure_of
 
     devices.compile_quickly()
     try:
         fixture = _loaded(job, send)
     except Exception as error:
-        told: dict[str, Any] = {"unmade": raised(error).message}
+        told: dict[str, Any] = {"unmade": failure_of(error).message}
     else:
         told = run_alone(fixture, job["mesh"], Path(job["folder"]))
     if name := changed():

@@ -19,7 +19,6 @@ from shardlint.verify.inside import (
     checks,
     compiled,
     devices,
-    fixtures,
     hlo,
     invoke,
     limits,
@@ -30,6 +29,7 @@ from shardlint.verify.inside import (
 )
 from shardlint.verify.inside.accelerators import Mistaken, Unavailable
 from shardlint.verify.inside.explain import explain
+from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.levels import DEVICES_MAX
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 from shardlint.verify.spec import P, sizes_text
@@ -237,7 +237,7 @@ def _check(
 
 
 def _raised(error: BaseException) -> Failure:
-    failure = fixtures.raised(error)
+    failure = failure_of(error)
     if "incompatible devices" in failure.message.lower():
         failure.message += (
             "\nthe program makes its own mesh of this machine's devices: take a `mesh` parameter, or use the "

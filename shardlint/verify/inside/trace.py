@@ -14,10 +14,12 @@ from shardlint.verify.declarations import REPLICATED, item
 from shardlint.verify.fixture import Fixture
 from shardlint.verify.inside import checks, devices, fixtures, invoke, load, place, tree
 from shardlint.verify.inside.coverage import Coverage, Looked
+from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.inside.typed import out_shardings_count
 from shardlint.verify.paths import idle_globs, path_text, select
-from shardlint.verify.report import FAIL, SKIP, Failure, Result, size_text
+from shardlint.verify.report import FAIL, SKIP, Failure, Result
 from shardlint.verify.spec import P
+from shardlint.verify.texts import size_text
 
 # What jax raises of a sharding that cannot be: any other error may come of there being no devices, and is left to
 # the level that has some.
@@ -60,7 +62,7 @@ def run_trace(
         tell(SKIP, reason=str(error))
         return True
     except Exception as error:
-        failure = fixtures.raised(error)
+        failure = failure_of(error)
         if any(kind.__name__ in _TYPE_ERRORS for kind in type(error).__mro__):
             tell(FAIL, failures=[failure])
             return False

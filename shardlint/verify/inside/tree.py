@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from shardlint.verify.paths import path_text
-from shardlint.verify.report import array_text
+from shardlint.verify.texts import array_text
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from shardlint.verify.inside import (
     compiled,
     devices,
     errors,
-    fixtures,
+    exits,
     guard,
     invoke,
     load,
@@ -30,9 +30,9 @@ from shardlint.verify.inside import (
     programs,
     stacks,
     tree,
-    zygote,
 )
 from shardlint.verify.inside.errors import exit_code, print_trace
+from shardlint.verify.inside.failures import failure_of
 
 Say = Callable[[dict[str, Any]], None]
 # The descriptor on which it tells.
@@ -53,13 +53,13 @@ def main() -> None:
     def wait() -> None:
         # Without a word, because the coordinator is gone, it ends.
         if not os.read(orders, 1):
-            zygote.exit_now(1)
+            exits.exit_now(1)
 
     work(job, about["index"], about["port"], Path(about["folder"]), say, wait, changed)
     errors.flush()
     # Not yet: jax takes the end of one process for a fault of the others.
     wait()
-    zygote.exit_now(0)
+    exits.exit_now(0)
 
 
 def work(
@@ -125,7 +125,7 @@ def work(
         except BaseException as error:
             if not load.blame(error):
                 print_trace()
-            say({"raised": fixtures.raised(error).message, "stage": stage})
+            say({"raised": failure_of(error).message, "stage": stage})
 
 
 def _join(job: dict[str, Any], index: int, port: int) -> None:

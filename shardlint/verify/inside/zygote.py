@@ -21,12 +21,11 @@ from typing import Any
 from shardlint.verify import contain, messages
 from shardlint.verify.attend import Attendant
 from shardlint.verify.inside import captured_stderr, guard, stacks, tasks
+from shardlint.verify.inside.exits import died, exit_now
 
 _TAIL = 32 * 1024
 _COUNT_SECONDS = 0.5
 _OUTPUT_MAX = 16 * 2**20
-# Had before a program may put something else in its place.
-exit_now = os._exit
 
 
 @dataclass
@@ -228,19 +227,6 @@ class Zygote:
 def _most(job: tasks.Job) -> int:
     """How many processes a job may have started at a time."""
     return int(job.get("children", contain.PROCESSES_MAX))
-
-
-def died(code: int) -> str:
-    """How a process ended, in words; empty for an ordinary exit with 0."""
-    if code >= 0:
-        return f"exited with code {code}" if code else ""
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = str(-code)
-    if name == "SIGXCPU":
-        return "killed at the processor-time limit"
-    return f"crashed with {name}"
 
 
 def _kill(group: int) -> None:

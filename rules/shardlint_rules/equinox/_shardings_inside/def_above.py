@@ -42,7 +42,7 @@ from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten, besides, positional
 
 if TYPE_CHECKING:
-    from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
+    from shardlint_rules.equinox._shardings_inside.given_shardings import Asked
     from shardlint_rules.equinox.call_text import Cut
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)

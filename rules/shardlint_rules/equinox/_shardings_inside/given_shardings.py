@@ -395,3 +395,13 @@ def refuse_explicit(site: Site, value: Value) -> None:
                 "raises: write jax.jit, "
                 "where only arrays go in and out, or make the mesh with axis_types=(AxisType.Auto, ...)"
             )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a call asks for, and the comments that stand beside that."""
+
+    inputs: Given
+    outputs: Given
+    above_inputs: list[str]
+    above_outputs: list[str]

@@ -21,9 +21,8 @@ from shardlint_rules.equinox.same_in_body import gives_the_same
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 if TYPE_CHECKING:
-    from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
+    from shardlint_rules.equinox._shardings_inside.given_shardings import Asked
     from shardlint_rules.equinox.call_text import Cut
-
 
 
 def around_call(site: Site, target: WithoutBody, asked: Asked, rest: Cut) -> tuple[list[Edit], list[str]]:

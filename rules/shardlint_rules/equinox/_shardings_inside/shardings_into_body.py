@@ -23,10 +23,9 @@ from contextlib import suppress
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
-from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox._shardings_inside.body import Body
 from shardlint_rules.equinox._shardings_inside.def_above import above
-from shardlint_rules.equinox._shardings_inside.given_shardings import Given, given, imported, sources
+from shardlint_rules.equinox._shardings_inside.given_shardings import Asked, given, imported, sources
 from shardlint_rules.equinox._shardings_inside.in_lambda import in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import around_call, around_decorated, of_lambda
@@ -44,16 +43,6 @@ _WHY = "the constraints take effect, which changes the compiled program"
 
 # A mesh made without axis types, over which the constraints raise until it says that its axes are Auto.
 _UNCOVERED = ("SL307",)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a call asks for, and the comments that stand beside that."""
-
-    inputs: Given
-    outputs: Given
-    above_inputs: list[str]
-    above_outputs: list[str]
 
 
 def rewrite(site: Site) -> Fix:

@@ -33,7 +33,7 @@ from shardlint_rules.equinox.filled import Entry, filled, is_none, open_to
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 if TYPE_CHECKING:
-    from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
+    from shardlint_rules.equinox._shardings_inside.given_shardings import Asked
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Facts of a program that rules ask for, each made when it is first asked."""
