@@ -221,7 +221,7 @@ def test_a_broken_cell_is_said_to_be_broken(write: Write) -> None:
         await editor.codes(book.cell("c2"), "SL201")
         book.type("c3", "with jax", "with with jax")
         (broken,) = await editor.codes(book.cell("c3"), "SL001")
-        assert broken.range.start.line == 0 and "The cell was left out" in broken.message
+        assert broken.range.start.line == 0 and "The cell is skipped" in broken.message
         (fresh,) = await editor.codes(book.cell("c2"), "SL201")  # the other cells are checked all the same
         assert "As it was before" not in fresh.message
         book.type("c3", "with with jax", "with jax")

@@ -74,7 +74,7 @@ x = np.ones(8)
             "SL405",
             "the code does not show which spec belongs to which value",
         ),
-        ("jax.canonicalize_dtype(x)\n", "SL905", "only the name matches; whether it does the same is for the author to decide"),
+        ("jax.canonicalize_dtype(x)\n", "SL905", "the name is similar, and the behaviour may differ"),
     ],
 )
 def test_what_has_no_fix_says_why(write: Write, text: str, code: str, why: str) -> None:

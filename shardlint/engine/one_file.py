@@ -395,8 +395,8 @@ class Checker:
         return [
             Finding(
                 FileNotParsed, at, at, "",
-                f"{reason[0].upper()}{reason[1:]}. The cell was left out, and the other cells do not know its "
-                "definitions.",
+                f"{reason[0].upper()}{reason[1:]}. The cell is skipped: other cells do not know the names that it "
+                "defines.",
                 harm=FileNotParsed.harm,
             )
             for at, _, reason in source.left_out()

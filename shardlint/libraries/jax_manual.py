@@ -316,7 +316,7 @@ def _pmap(call: Call, given: Value) -> Value:
         check_axes(again, given, in_axes, len(numbers), place_of(call, 2, "in_axes"))
         size: Size = None
 
-        def local(place: int, path: str, leaf: Value, at: Value) -> Value:
+        def local(place: int, keyword: str, path: str, leaf: Value, at: Value) -> Value:
             nonlocal size
             array = as_array(leaf)
             if not isinstance(leaf, Layout | int | float):
@@ -324,19 +324,19 @@ def _pmap(call: Call, given: Value) -> Value:
             if at is None:
                 return replace(tracer(leaf), varying=frozenset())
             if isinstance(at, int):
-                check_taken(again, array, "rows.missing", place_of(again, place, ""), path)
+                check_taken(again, array, "rows.missing", place_of(again, place, keyword), path)
             repeats = has_copies(array) or (array.figure is not None and array.figure.kind == "repeated")
             if not isinstance(at, int) or (array.shape is None and not repeats):
                 return _unknown_part(at, name, "" if array.is_key else _parameter(given, place))
             if array.shape is not None and len(array.shape) - (array.dtype == RAW_KEY) <= at:
                 kind = "key" if array.is_key else "number" if array.literal else "array"
-                interpreter.violate("pmap.unmapped", place_of(again, place, ""), array=path, of=kind)
+                interpreter.violate("pmap.unmapped", place_of(again, place, keyword), array=path, of=kind)
                 return Layout()
             own = array.shape[at] if array.shape is not None else None
             too_many = isinstance(own, Symbol) and own.factor > 1 and own.name in _DEVICE_COUNTS and everywhere
             if too_many or surely_differ(size, own):
                 other = "one for each device" if too_many else f"another argument {size}"
-                where = place_of(again, place, "")
+                where = place_of(again, place, keyword)
                 if where != again.place:  # one that a star hides has no name
                     interpreter.violate("pmap.sizes", where, array=path, size=str(own), other=other)
                 return Layout()
@@ -351,10 +351,10 @@ def _pmap(call: Call, given: Value) -> Value:
                 pieces=(tuple(along),) if differs and (array.rank or 0) > 1 else NO_PIECES,
             )  # fmt: skip
 
-        def split(place: int, one: Value, axis: Value) -> Value:
+        def split(place: int, keyword: str, one: Value, axis: Value) -> Value:
             """The part of an argument that a device gets."""
             if not isinstance(one, Unknown):
-                return map_spread(partial(local, place), axis, one)
+                return map_spread(partial(local, place, keyword), axis, one)
             return AnyTree(_unknown_part(axis, name, _parameter(given, place))) if isinstance(axis, int | None) else one
 
         parts: list[Value] = []
@@ -362,8 +362,8 @@ def _pmap(call: Call, given: Value) -> Value:
             axis = in_axes
             if isinstance(in_axes, tuple):
                 axis = in_axes[place] if place < len(in_axes) else Unknown()
-            parts.append(one if place in numbers else split(place, one, axis))
-        keywords = {key: split(_number_of(given, key), one, 0) for key, one in again.keywords.items()}
+            parts.append(one if place in numbers else split(place, "", one, axis))
+        keywords = {key: split(_number_of(given, key), key, one, 0) for key, one in again.keywords.items()}
         before = interpreter.axes, interpreter.checks_varying, interpreter.binder
         entered = _enter_body(interpreter, given)
         named = isinstance(name, str | None) and before[2] != SOME_MESH and (before[2] or not before[0])

@@ -891,12 +891,31 @@ def from_data(call: Call) -> Value:
     if isinstance(given, Layout) and not array.host:
         copied = call.function_name == "array" and array.memory != "device" and not is_recent(call)
         return replace(array, dtype=dtype, memory=None if copied else array.memory)
+    if isinstance(given, tuple | ListValue) and _has_device_arrays(given):
+        stacked = _stack_nested(call, given)
+        return replace(stacked, dtype=device_dtype(dtype)) if call.has(1, "dtype") else stacked
     if array.shape is None:
         return Layout()
     made = fresh(call, array.shape, device_dtype(dtype))
     if is_recent(call) or not array.host:
         return made
     return replace(made, mesh=None, spec=None, committed=made.committed and None)
+
+
+def _has_device_arrays(value: Value) -> bool:
+    """Whether a nested list has an array that is not on the host."""
+    if isinstance(value, tuple | ListValue):
+        return any(_has_device_arrays(one) for one in (value if isinstance(value, tuple) else value.items))
+    return isinstance(value, Layout) and not value.host
+
+
+def _stack_nested(call: Call, value: tuple[Value, ...] | ListValue) -> Layout:
+    """The array that `jnp.array` stacks from a nested list. The length is unknown for a list that may hold more."""
+    items = value if isinstance(value, tuple) else tuple(value.items)
+    rows = tuple(_stack_nested(call, one) if isinstance(one, tuple | ListValue) and one else one for one in items)
+    stacked = as_array(stack(replace(call, name="jax.numpy.stack", args=(rows,), keywords={})))
+    is_open = isinstance(value, ListValue) and value.open
+    return replace(stacked, shape=(None, *stacked.shape[1:])) if is_open and stacked.shape else stacked
 
 
 for _dtype in """float32 float16 bfloat16 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64

@@ -249,7 +249,8 @@ def top_k(call: Call) -> Value:
     """The greatest entries along the last dimension, and where they were."""
     array, count = as_array(call.get(0, "operand")), call.get(1, "k")
     if array.shape is None or not array.shape:
-        return Layout(), Layout()
+        found = _of(call, array).shaped(None)
+        return found, replace(found, dtype="int32")
     spec = array.typed_spec
     if is_recent(call):
         check_whole_along(call, array, len(array.shape) - 1)
@@ -277,7 +278,7 @@ def unstack(call: Call) -> Value:
     array = as_array(call.get(0, "x"))
     place = dimension_of(call, array, 1, 0)
     if array.shape is None or place is None:
-        return ListValue([], True)
+        return ListValue([_of(call, array).shaped(None)], True)
     check_whole_along(call, array, place)
     spec = array.typed_spec
     rest = (*spec[:place], *spec[place + 1 :]) if spec is not None else None

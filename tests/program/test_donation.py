@@ -427,3 +427,9 @@ INSIDE = "h = lambda a: unknown(a.shape)\nk = lambda a, n: a * 2 if n else n\n"
 def test_read_in_a_function_that_is_called(ask: Ask, text: str, kind: Reading) -> None:
     program = f"step = jax.jit(g, donate_argnums=0)\ndef run(x, n):\n    {text}\n"
     assert ("x", kind) in uses(ask, INSIDE + program)
+
+
+def test_names_that_swap_in_many_branches_are_read_in_linear_time(ask: Ask) -> None:
+    swaps = "    if n():\n        x = y\n    if n():\n        y = x\n" * 60
+    program = f"step = jax.jit(g, donate_argnums=0)\ndef run(x, y, n):\n{swaps}    return step(x), x + 1\n"
+    assert ("x", Reading.DATA) in uses(ask, program)

@@ -85,9 +85,9 @@ class ConstraintSkipped(Rule):
         return site.finding(
             test,
             f"The constraint on line {site.call.lineno} never runs on CPU, nor on simulated devices in tests.",
-            help="leave the platform out of this condition, or test for a mesh: the constraint works on every platform",
+            help="remove the platform from the condition, or ask for a mesh: constraints work on every platform",
             form="platform",
-            why="the test reads the platform of the process, not that of the mesh",
+            why="the condition reads the platform of the process, not that of the mesh",
         )
 
     def _fallback(self, site: Site) -> Iterator[Finding]:

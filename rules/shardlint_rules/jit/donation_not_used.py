@@ -144,7 +144,7 @@ class DonationNotUsed(Rule):
         results += [f"{returned.arrays} array{'s' if returned.arrays > 1 else ''}"] if returned.arrays else []
         yield site.finding(
             donation_of(keyword, rest[-1], _place(function, rest[-1])),
-            f"Not enough results to reuse the buffer of {shown}: each result reuses one buffer.",
+            f"More buffers are donated than the results can reuse: {shown}.",
             help="donate as many arguments as there are results of their shape",
             certainty=Certainty.POSSIBLE,
             form="count",

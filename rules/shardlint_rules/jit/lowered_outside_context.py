@@ -78,7 +78,7 @@ class LoweredOutsideContext(Rule):
             label="outside the `with`",
             help=f"lower under `{first}` too",
             form="lowered",
-            why=f"line {calls[0].lineno} calls `{written}` under `{first}`, which is part of the trace",
+            why=f"line {calls[0].lineno} calls `{written}` under `{first}`, and tracing reads that context",
         )
 
 

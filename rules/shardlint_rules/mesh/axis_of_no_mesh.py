@@ -88,7 +88,7 @@ class AxisOfNoMesh(Rule):
                     label=f'did you mean "{near[0]}"?' if near else "",
                     help=f"write one of {listed}, or None for a replicated dimension",
                     form="beside",
-                    why=f"the meshes that the program makes have the axes {listed}; run on {site.release('jax')}",
+                    why=f"the meshes that the program makes have the axes {listed}; checked on {site.release('jax')}",
                 )
 
 

@@ -64,7 +64,7 @@ class MeshSizeHardCoded(Rule):
             f"`{site.api.rpartition('.')[2]}` raises ValueError: the mesh has {wanted} devices, the program {count}.",
             label=f"{wanted} devices",
             help="compute one axis size from jax.device_count()",
-            why=f"line {line} sets {count} simulated devices; run on {site.release('jax')}",
+            why=f"line {line} sets {count} simulated devices; checked on {site.release('jax')}",
         )
 
     def _asked(self, site: Site) -> tuple[ast.expr, int] | None:

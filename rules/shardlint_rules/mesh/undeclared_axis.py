@@ -111,7 +111,7 @@ class UndeclaredAxis(Rule):
             f'{one.happens}: the setting `axis-names` does not list "{one.axis}".',
             label=f'did you mean "{meant[0]}"?' if len(meant) == 1 else "",
             help=f"write one of {', '.join(axes)}, or add the axis to the setting axis-names",
-            why=f"the setting lists {', '.join(axes)}; run on {site.release('jax')}",
+            why=f"the setting lists {', '.join(axes)}; checked on {site.release('jax')}",
             fix=fix,
             certainty=Certainty.PROVEN if one.certain else Certainty.POSSIBLE,
         )

@@ -130,11 +130,11 @@ class UnknownAxis(Rule):
             node,
             self._message(site, axis, "its mesh has no" if len(known) == 1 else "none of its meshes has an"),
             label=f'did you mean "{near[0]}"?' if len(near) == 1 else "",
-            help=f"write one of {listed}" if axes else "write a mesh with axes",
+            help=f"write {'one of ' if len(axes) > 1 else ''}{listed}" if axes else "write a mesh with axes",
             fix=fix,
             certainty=Certainty.PROVEN if one.certain else Certainty.POSSIBLE,
-            why=f"the mesh made at {' or '.join(meshes[:3])} has {f'the axes {listed}' if axes else 'no axes'}; run on "
-            f"{site.release('jax')}",
+            why=f"the mesh made at {' or '.join(meshes[:3])} has {f'the axes {listed}' if axes else 'no axes'}; "
+            f"checked on {site.release('jax')}",
         )
 
     def _message(self, site: Site, axis: str, meshes: str) -> str:

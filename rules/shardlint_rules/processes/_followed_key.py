@@ -177,7 +177,7 @@ class Following:
         others = [*call.args, *(one.value for one in call.keywords)]
         for other in others:
             if other is not node and (maker := arrays.maker(Place(file, other))):
-                return f"`{file.text(other)}` beside it is made by {maker.rpartition('.')[2]}"
+                return f"the argument `{file.text(other)}` is a global array of {maker.rpartition('.')[2]}"
         return ""
 
     def _own(self, sharding: Value) -> bool:

@@ -21,10 +21,14 @@ _PER_DEVICE = regex(
 
 @dataclass(frozen=True)
 class Rows:
-    """What makes as many rows as a count says. `paired`: what each row holds is what is left after dividing by it."""
+    """What makes as many rows as a count says. `paired`: what each row holds is what is left after dividing by it.
+
+    `count` is the expression in it that is the count: the call that counts, or a name for its result.
+    """
 
     by: str
     paired: bool
+    count: ast.expr
 
 
 def leading(site: Site) -> Rows | None:
@@ -33,12 +37,11 @@ def leading(site: Site) -> Rows | None:
     for node in named:
         call = _made_of(site.file, node)
         if call is not None and (last_name(call.func) != "split" or _is_random(site, call)):
-            return Rows(
-                last_name(call.func), last_name(call.func) in _BATCHING and _shared_out(site.file, named)
-            )
+            paired = last_name(call.func) in _BATCHING and _shared_out(site.file, named)
+            return Rows(last_name(call.func), paired, node)
         parent = site.file.parent(node)
         if isinstance(parent, ast.Tuple) and parent.elts[0] is node and _is_shape(site.file, parent, named):
-            return Rows(site.shown(parent), True)
+            return Rows(site.shown(parent), True, node)
     return None
 
 

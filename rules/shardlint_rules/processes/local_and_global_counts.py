@@ -138,7 +138,11 @@ class LocalAndGlobalCounts(Rule):
         maps = any(file.says(word) and (file.mentions(word) or file.taken_from(word)) for word in _MAPPING)
         if not maps and not (made.paired and site.anywhere("jax.pmap")):
             return
-        if _takes_own_rows(site) or not _asks(site) or guard(site.program, site.file, site.call) is not None:
+        if (
+            _takes_own_rows(site, made.count)
+            or not _asks(site)
+            or guard(site.program, site.file, site.call) is not None
+        ):
             return
         where = "this file" if maps else "code that runs with it"
         spelled, _ = site.spell(_OWN)
@@ -166,10 +170,12 @@ def _asks(site: Site) -> bool:
     return asks_itself(site.file) or bool(several(site.program, site.file))
 
 
-def _takes_own_rows(site: Site) -> bool:
-    """Whether the function around indexes something by the process: each takes its own rows of what is for all."""
-    function = site.scope.function()
-    return function is not None and any(
+def _takes_own_rows(site: Site, count: ast.expr) -> bool:
+    """Whether the process indexes the rows where they are counted or made: it takes its own rows of those for all."""
+    functions = (site.scope.function(), site.file.home(count).function())
+    return any(
         isinstance(part, ast.Subscript) and "process_index" in site.text(part.slice)
+        for function in functions
+        if function is not None
         for part in walk(function.node)
     )

@@ -122,7 +122,7 @@ class OneProcessCollective(Rule):
         yield site.finding(
             call,
             _hangs(one),
-            help="make this call on all processes, and let one of them use the result",
+            help="make this call on all processes; only code without collectives may run on one",
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=f"`@{text}` lets only one process run `{function.name}`" + (f"; {why}" if why else ""),
@@ -150,13 +150,14 @@ class OneProcessCollective(Rule):
         if one.computes:
             by_name = "global-array" if found.proven else "global-array-by-name"
             form = "global-array-by-layout" if one.by_layout else by_name
-        reason = f"line {statement.lineno}, `if {site.shown(statement.test)}`, lets only one process get here"
+        stop = f"line {statement.lineno}, `if {site.shown(statement.test)}`, stops the others"
+        reason = f"only one process gets here: {stop}"
         if one.through:
-            reason += f", and `{short(one.place)}` at {site.where(one.place)} makes the call"
+            reason += f"; the call reaches `{short(one.place)}` at {site.where(one.place)}"
         return site.finding(
             start.node,
             _hangs(one),
-            help="make this call on all processes, and let one of them use the result",
+            help="make this call on all processes; only code without collectives may run on one",
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=f"{reason}; {why}" if why else reason,

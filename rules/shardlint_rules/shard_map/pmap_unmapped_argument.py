@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -13,6 +14,8 @@ _HELP = {
     "number": "add its position to static_broadcasted_argnums, or write None for it in in_axes",
     "array": "replicate it with `flax.jax_utils.replicate`, or write None for it in in_axes",
 }
+
+_BY_KEYWORD = "pass it by position, with None for it in in_axes: pmap splits all keyword arguments"
 
 
 class PmapUnmappedArgument(Rule):
@@ -49,7 +52,10 @@ class PmapUnmappedArgument(Rule):
         said, leaf = site.violation.said, _name_array(site)
         form, why = "", "pmap splits each argument along its first dimension"
         if site.violation.kind == "pmap.unmapped":
-            effect, help = f"{leaf} has no dimension to split", _HELP[said["of"]]
+            place = site.violation.place
+            by_keyword = isinstance(place.file.parent(place.node), ast.keyword) and said["of"] == "number"
+            help = _BY_KEYWORD if by_keyword else _HELP[said["of"]]
+            effect = f"{leaf} has no dimension to split"
         elif site.violation.kind == "pmap.sizes":
             effect = f"{leaf} has `{said['size']}` rows to split, {said['other']}"
             help = "reshape the batch to (jax.local_device_count(), -1, ...)"

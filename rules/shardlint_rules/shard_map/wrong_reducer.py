@@ -106,7 +106,7 @@ class WrongReducer(Rule):
     def _report_sum(self, site: Site, gradients: bool) -> Finding:
         if gradients:
             return site.report_violation(
-                f"`psum` adds up gradients of per-shard means: the step is {_too_large(site)}.",
+                f"`psum` adds up gradients of per-shard means: the sum is {_too_large(site)}.",
                 help="write jax.lax.pmean",
                 form="gradients",
                 why="the loss is a mean, and nothing divides the sum",

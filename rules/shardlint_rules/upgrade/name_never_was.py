@@ -59,7 +59,7 @@ class NameNeverWas(Rule):
     harm = Harm.CRASH
     triggers = (Imports(*LIBRARIES, file_says=(screened(),)),)
     fixes = "none"
-    by_hand = "only the name matches; whether it does the same is for the author to decide"
+    by_hand = "the name is similar, and the behaviour may differ"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at what an import takes, and at the attributes of the modules that it binds."""
@@ -237,7 +237,8 @@ def _near(missing: _Missing, site: Site) -> str:
     same = [
         f"{module}.{missing.name}"
         for module, (_, names) in library.modules.items()
-        if at in {*names.get(missing.name, ()), *names.get(f"{missing.name}()", ())} and module.count(".") < 2
+        if at in {*names.get(missing.name, ()), *names.get(f"{missing.name}()", ())}
+        and (module.count(".") < 2 or module.startswith(f"{missing.module}."))
     ]
     if same:
         return f"write {' or '.join(f'`{one}`' for one in sorted(same, key=len)[:_SPELLINGS])}"
@@ -245,5 +246,5 @@ def _near(missing: _Missing, site: Site) -> str:
     now = [name.removesuffix("()") for name, on in held.items() if at in on]
     close = difflib.get_close_matches(missing.name, now, n=_SPELLINGS)
     if not close:
-        return f"`{missing.module}` has nothing that resembles it: remove the use, or pin an older release"
+        return f"remove the use: `{missing.module}` has no similar name; not rewritten: no replacement is known"
     return f"write {' or '.join(f'`{missing.module}.{one}`' for one in close)}"

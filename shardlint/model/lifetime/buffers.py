@@ -155,14 +155,22 @@ class Memory:
 
     def death(self, held: Held) -> Death | None:
         """The donation that what is held, or a part of it, died of."""
+        return self._death(held, set())
+
+    def _death(self, held: Held, alive: set[Held]) -> Death | None:
+        """See `death`. `alive` are the parts of buffers that died of nothing: many ways may lead to each of them."""
+        if held in alive:
+            return None
         found = next((death for dead, death in self.dead.items() if meets(dead, held)), None)
         source = held[0].source
         if found is None and source is not None:
-            found = self.death((source[0], (*source[1], *held[1])))
+            found = self._death((source[0], (*source[1], *held[1])), alive)
         for buffer, path in held[0].ways if found is None else ():
-            died = self.death((buffer, (*path, *held[1])))
+            died = self._death((buffer, (*path, *held[1])), alive)
             if died is not None:
                 return replace(died, must=False)
+        if found is None:
+            alive.add(held)
         return found
 
     def revive(self, held: Held) -> None:
