@@ -157,6 +157,16 @@ def _command(call: Call, given: Value) -> Value:
 function("click command group")(decorator(_command))
 
 
+@function("hydra.main")
+def hydra_main(call: Call) -> Value:
+    """A decorator whose function is called with a configuration that files tell."""
+    return Native(
+        call.name, lambda made: Native("command", lambda again: again.interpreter.call(
+            made.args[0], (Unknown("a configuration"),), {}, again.place
+        )),
+    )  # fmt: skip
+
+
 @function("click option argument")
 def click_option(call: Call) -> Value:
     """A decorator that gives a parameter its option."""

@@ -118,3 +118,9 @@ def test_an_option_that_has_to_be_given_is_unknown(write: Write) -> None:
 
 def test_what_no_option_decides_stays_proven(write: Write) -> None:
     assert found(write, "place(12)\n" + ARGPARSE.format("type=int, default=16")) == [("SL216", "PROVEN", "")]
+
+
+def test_hydra_runs_the_main_function(write: Write) -> None:
+    main = "import hydra\n\n\n@hydra.main(config_name='main')\ndef main(cfg):\n    place({})\n\n\nmain()\n"
+    assert found(write, main.format("cfg.batch")) == []
+    assert found(write, main.format("12")) == [("SL216", "PROVEN", "")]
