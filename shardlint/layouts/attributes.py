@@ -215,6 +215,8 @@ def _module_of(value: Layout) -> str:
     return "numpy" if value.host else "jax.numpy"
 
 
+# Since then, traced code too keeps the sharding of an updated array in a mesh in context alone.
+_SCATTER_NEEDS_MESH = (0, 12)
 # Before, the compiler decides where the result of an update in host memory is.
 _SCATTER_KEEPS_MEMORY = (0, 10, 2)
 
@@ -250,7 +252,8 @@ class Updates:
     def _updated(self, call: Call) -> Value:
         array = self.array
         run = call.interpreter
-        axes = self._split_axes(array, run.traced > 0 or run.mesh is not None or not run.mesh_known)
+        newest = run.releases.get("jax", (99,)) >= _SCATTER_NEEDS_MESH
+        axes = self._split_axes(array, (run.traced > 0 and not newest) or run.mesh is not None or not run.mesh_known)
         if axes and "out_sharding" not in call.keywords:
             call.interpreter.violate("scatter.split", call.place, array=str(array), axes="/".join(axes))
         if not run.axes:

@@ -90,6 +90,8 @@ class Calls(RunState):
                 if refuses is not None and refuses(made):  # type: ignore[operator]
                     return Unknown("what raises")
                 if known is not None:
+                    if not self.traced and any(map(_is_mixed, args)):
+                        self.libraries["shardlint.typed"](made)  # type: ignore[operator]
                     return known(made)  # type: ignore[operator]
                 return self.call_unknown(name, args, keywords, place)
             case Field(leaf=Layout() as array, name=name) if is_array_method(name):
@@ -304,6 +306,15 @@ def _is_plain(value: Value) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
+
+
+def _is_mixed(value: Value) -> bool:
+    """Whether an array, or one of several, is on a mesh of which some axes are Explicit."""
+    if isinstance(value, ListValue | DictValue):
+        return any(map(_is_mixed, value.items if isinstance(value, ListValue) else value.entries.values()))
+    if isinstance(value, tuple):
+        return any(map(_is_mixed, value))
+    return isinstance(value, Layout) and value.mesh is not None and value.mesh.is_mixed
 
 
 def _wildcard_of(name: str) -> str:
