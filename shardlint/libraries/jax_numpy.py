@@ -103,6 +103,8 @@ _KEEPS_INTEGERS = frozenset(
     "optimization_barrier fmax fmin power pow div clamp select_n bitwise_left_shift bitwise_right_shift fmod "
     "shift_left shift_right_arithmetic shift_right_logical bitwise_not reduce_precision".split()
 )
+# They are compiled as several operations, which the compiler may place elsewhere.
+_EXPANDED = ("erf", "erfc", "erf_inv", "lgamma", "digamma")
 # Arrays that are made like another one vary as it does since then.
 _VARYING = (0, 7)
 # They compare with counted numbers, which are in device memory.
@@ -131,6 +133,8 @@ def elementwise(call: Call) -> Value:
     if call.name.endswith(("convert_element_type",)):
         return replace(as_array(call.args[0]), dtype=dtype_of(call.get(1, "new_dtype")))
     last = call.function_name
+    if last in _EXPANDED and not found.explicit:
+        found = replace(found, spec=None)
     if last == "copysign" and found.explicit and is_whole(as_array(args[0])):
         found = replace(found, mesh=None, spec=None)  # its type is that of the first array
     if last in _BOOLEANS:

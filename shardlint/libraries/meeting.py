@@ -285,6 +285,8 @@ def check_moved(call: Call, array: Layout, to: Value) -> None:
 def context_type(call: Call, rank: int) -> tuple[Mesh | None, Spec | None]:
     """Mesh and spec of a fresh array: replicated over the mesh in context, within jit over Explicit axes alone."""
     mesh = call.interpreter.mesh
+    if mesh is not None and set(mesh.names) <= call.interpreter.axes.keys():
+        return None, None  # in what shard_map runs on each device
     if mesh is not None and (mesh.explicit or not call.interpreter.traced):
         return mesh, (NO_AXES,) * rank
     return None, None
