@@ -196,7 +196,8 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
                 if name != "astype"
                 else None
             )
-            return replace(value, dtype=dtype)
+            early = not run.traced and run.releases.get("jax", (99,)) < _SCATTER_KEEPS_MEMORY
+            return replace(value, dtype=dtype, memory=None if early and value.memory != "device" else value.memory)
 
         return Native(name, keep)
     if name in _BY_NAME:
@@ -217,7 +218,7 @@ def _module_of(value: Layout) -> str:
 
 # Since then, traced code too keeps the sharding of an updated array in a mesh in context alone.
 _SCATTER_NEEDS_MESH = (0, 12)
-# Before, the compiler decides where the result of an update in host memory is.
+# Before, the compiler decides where the result of an update or a cast in host memory is.
 _SCATTER_KEEPS_MEMORY = (0, 10, 2)
 
 
