@@ -41,6 +41,7 @@ _ENDED = {
     "error": "Ended",
     "said": "INTERNAL: the process has ended",
 }
+_FIRST_LOOK, _ERRORS = "## First look", "## Errors that are not predicted"
 _LIBRARIES = ("jax.", "optax.", "numpy.")
 
 
@@ -178,6 +179,12 @@ def _without_backticks(text: str) -> str:
     return text.replace("`", "'").strip()
 
 
+def read_first_look() -> list[str]:
+    """The lines of the page about the first look, which are written by hand."""
+    lines = PAGE.read_text("utf-8").splitlines()
+    return lines[lines.index(_FIRST_LOOK) : lines.index(_ERRORS)] if _FIRST_LOOK in lines else []
+
+
 def format_page(all_figures: Sequence[Figures], called: Called) -> str:
     """evaluation/layouts.md."""
     lines = [
@@ -197,7 +204,8 @@ def format_page(all_figures: Sequence[Figures], called: Called) -> str:
         "|---|---|---|---|---|---|---|",
         *(one.format_row() for one in all_figures),
         "",
-        "## Errors that are not predicted",
+        *read_first_look(),
+        _ERRORS,
         "",
     ]
     for one in all_figures:

@@ -196,7 +196,8 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
                 if name != "astype"
                 else None
             )
-            return replace(value, dtype=dtype)
+            early = not run.traced and run.releases.get("jax", (99,)) < _SCATTER_KEEPS_MEMORY
+            return replace(value, dtype=dtype, memory=None if early and value.memory != "device" else value.memory)
 
         return Native(name, keep)
     if name in _BY_NAME:
@@ -215,7 +216,9 @@ def _module_of(value: Layout) -> str:
     return "numpy" if value.host else "jax.numpy"
 
 
-# Before, the compiler decides where the result of an update in host memory is.
+# Since then, traced code too keeps the sharding of an updated array in a mesh in context alone.
+_SCATTER_NEEDS_MESH = (0, 12)
+# Before, the compiler decides where the result of an update or a cast in host memory is.
 _SCATTER_KEEPS_MEMORY = (0, 10, 2)
 
 
@@ -250,7 +253,8 @@ class Updates:
     def _updated(self, call: Call) -> Value:
         array = self.array
         run = call.interpreter
-        axes = self._split_axes(array, run.traced > 0 or run.mesh is not None or not run.mesh_known)
+        newest = run.releases.get("jax", (99,)) >= _SCATTER_NEEDS_MESH
+        axes = self._split_axes(array, (run.traced > 0 and not newest) or run.mesh is not None or not run.mesh_known)
         if axes and "out_sharding" not in call.keywords:
             call.interpreter.violate("scatter.split", call.place, array=str(array), axes="/".join(axes))
         if not run.axes:

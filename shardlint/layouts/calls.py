@@ -90,6 +90,8 @@ class Calls(RunState):
                 if refuses is not None and refuses(made):
                     return Unknown("what raises")
                 if known is not None:
+                    if not self.traced and any(map(_is_mixed, args)):
+                        self.libraries["shardlint.typed"](made)
                     return known(made)
                 return self.call_unknown(name, args, keywords, place)
             case Field(leaf=Layout() as array, name=name) if is_array_method(name):
@@ -304,6 +306,14 @@ def _is_plain(value: Value) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
+
+
+def _is_mixed(value: Value) -> bool:
+    """Whether an argument is an array on a mesh that mixes Auto and Explicit axes, or holds one."""
+    if isinstance(value, ListValue | tuple):
+        items = value.items if isinstance(value, ListValue) else value
+        return any(isinstance(one, Layout) and _is_mixed(one) for one in items)
+    return isinstance(value, Layout) and value.mesh is not None and value.mesh.is_mixed
 
 
 def _wildcard_of(name: str) -> str:

@@ -266,7 +266,7 @@ class Layout:
         behind a jit without arguments the call of that.
     drawn: of random numbers made in a mapped body, how they were drawn.
     unplaced: of a parameter that lies whole, where it was taken from a box that names axes for it.
-    sources: the arguments of jits on whose numbers it depends, as far as that is followed.
+    sources: the arguments of jits on whose numbers it depends, as far as that is followed; negative where it may.
     asked: of an array of traced code that nothing has changed since, the constraint that gave it.
     """
 

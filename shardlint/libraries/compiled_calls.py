@@ -71,7 +71,7 @@ def check_built(call: Call, arrays: Sequence[Layout]) -> None:
 def check_alone(call: Call, arrays: Sequence[Layout], found: Value) -> None:
     """Record results like arrays over Explicit axes that a jit makes of no array, where no mesh is in context.
 
-    They are on one device since jax 0.12. Before, their type says that they are on the mesh, and jax raises.
+    They are on one device since jax 0.12. Where their type says that they are on the mesh, as before, jax raises.
     """
     run, recent = call.interpreter, is_recent(call, LATE_CHANGE)
     results = [leaf for _, leaf in leaves(found)]
@@ -79,10 +79,10 @@ def check_alone(call: Call, arrays: Sequence[Layout], found: Value) -> None:
         return
     for one in arrays:
         split, count = one.explicit and any(one.typed_spec or ()), one.mesh.count if one.mesh is not None else None
-        like = [other for other in results if other.shape == one.shape is not None and other.explicit is not recent]
+        like = [other for other in results if other.shape == one.shape is not None and (other.explicit or recent)]
         if split and like and isinstance(count, int) and count > 1 and recent is not None:
             axes = "/".join(axis for entry in one.typed_spec or () for axis in entry or ())
-            kind = "made.apart" if recent else "made.off-mesh"
+            kind = "made.off-mesh" if like[0].explicit else "made.apart"
             run.violate(kind, call.place, array=str(one), axes=axes, devices=str(count))
             return
 

@@ -17,9 +17,21 @@ from shardlint.libraries.jax_numpy import (
     ravel,
     size_of,
     sizes_of,
+    swap,
 )
-from shardlint.libraries.jax_slices import dimension_of
-from shardlint.libraries.meeting import NO_AXES, as_array, broadcast_shapes, computed, is_recent, meet
+from shardlint.libraries.jax_slices import dimension_of, sized
+from shardlint.libraries.meeting import (
+    NEWEST_CHANGE,
+    NO_AXES,
+    as_array,
+    broadcast,
+    broadcast_shapes,
+    check_whole,
+    computed,
+    is_recent,
+    meet,
+    refuses_outside,
+)
 from shardlint.libraries.registry import function
 
 _BOTH = ("jax.numpy", "numpy")
@@ -111,13 +123,20 @@ def changed_size(call: Call) -> Value:
     size = array.shape[place]
     one = isinstance(chosen, int) and (not inserts or as_array(call.get(2, "values")).rank == 0)
     count = size + (1 if inserts else -1) if one and isinstance(size, int) else None
-    return of_module(call, computed(call, [array], _with_size(array, place, count), array.dtype))
+    shape = _with_size(array, place, count)
+    if not inserts and isinstance(chosen, int):
+        return of_module(call, sized(call, array, shape, array.dtype))
+    whole = inserts and refuses_outside(call)
+    return of_module(call, computed(call, [array], shape, array.dtype, whole))
 
 
 @function(*(f"{module} resize" for module in _BOTH))
 def resize(call: Call) -> Value:
     """An array of another size, of which entries repeat."""
     array = as_array(call.get(0, "a"))
+    if array.rank == 1:  # it is repeated, or cut
+        check_whole(call, array)
+    ravel(replace(call, args=(array,), keywords={}))
     return of_module(call, computed(call, [array], sizes_of(call.get(1, "new_shape")), array.dtype))
 
 
@@ -133,7 +152,7 @@ def select(call: Call) -> Value:
     arrays = [as_array(one) for one in (*(conditions or ()), *(choices or ()))]
     if not conditions or not choices:
         return of_module(call, computed(call, arrays or [Layout()], None))
-    return of_module(call, computed(call, arrays, broadcast_shapes([one.shape for one in arrays])))
+    return of_module(call, replace(broadcast(call, arrays), dtype=None))
 
 
 @function(*(f"{module} divmod" for module in _BOTH))
@@ -147,7 +166,7 @@ def divided(call: Call) -> Value:
 def two_parts(call: Call) -> Value:
     """Two numbers for each entry."""
     array = as_array(call.get(0, "x"))
-    each = of_module(call, computed(call, [array], array.shape))
+    each = of_module(call, sized(call, array, array.shape))
     return (each, each)
 
 
@@ -190,7 +209,7 @@ def diff(call: Call) -> Value:
         return of_module(call, computed(call, [array], None))
     size = array.shape[place]
     shape = _with_size(array, place, max(size - count, 0) if isinstance(size, int) else None)
-    return of_module(call, computed(call, [array], shape, array.dtype if "float" in (array.dtype or "") else None))
+    return of_module(call, sized(call, array, shape, array.dtype if "float" in (array.dtype or "") else None))
 
 
 @function(*(f"{module} convolve correlate" for module in _BOTH), "jax.scipy.signal convolve correlate")
@@ -201,7 +220,8 @@ def convolve(call: Call) -> Value:
     if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
         return of_module(call, computed(call, [left, right], None))
     sizes = [_convolved(one, two, mode) for one, two in zip(left.shape, right.shape, strict=True)]
-    return of_module(call, computed(call, [left, right], tuple(sizes)))
+    both = len(sizes) == 1 and all(any(one.typed_spec or ()) for one in (left, right))
+    return of_module(call, computed(call, [left, right], tuple(sizes), None, both))
 
 
 def _convolved(one: Size, two: Size, mode: Value) -> Size:
@@ -222,7 +242,12 @@ def cumulative(call: Call) -> Value:
         shape = None
     if call.keywords.get("include_initial", False) is not False:
         shape = None
-    return of_module(call, computed(call, [array], shape, array.dtype if "float" in (array.dtype or "") else None))
+    recent = is_recent(call, NEWEST_CHANGE)
+    if recent and isinstance(axis, int) and array.rank:
+        check_whole_along(call, array, axis % array.rank)
+    dtype = array.dtype if "float" in (array.dtype or "") else None
+    known = array if recent is not None else replace(array, spec=None)
+    return of_module(call, sized(call, known, shape, dtype))
 
 
 @function(*(f"{module} partition argpartition" for module in _BOTH))
@@ -232,7 +257,8 @@ def partition(call: Call) -> Value:
     axis = call.get(2, "axis", -1)
     if array.rank and isinstance(axis, int) and is_recent(call):
         check_whole_along(call, array, axis % array.rank)
-    return of_module(call, computed(call, [array], array.shape, None if counts else array.dtype))
+    whole = counts and is_recent(call, NEWEST_CHANGE) is not None
+    return of_module(call, computed(call, [array], array.shape, None if counts else array.dtype, whole))
 
 
 @function(*(f"{module} lexsort" for module in _BOTH))
@@ -240,13 +266,16 @@ def lexsort(call: Call) -> Value:
     """Where the entries are in order."""
     keys = known_items(call.get(0, "keys"))
     array = as_array(keys[-1]) if keys else Layout()
-    return of_module(call, computed(call, [array], array.shape))
+    if array.rank and call.interpreter.mesh is None and call.interpreter.mesh_known and is_recent(call, NEWEST_CHANGE):
+        check_whole_along(call, array, array.rank - 1)
+    # The numbers that are sorted too are whole in a mesh in context.
+    return of_module(call, computed(call, [array], array.shape, None, call.interpreter.mesh is not None))
 
 
 @function(*(f"{module} rot90 fliplr flipud" for module in _BOTH))
 def turned(call: Call) -> Value:
     """An array that is turned or mirrored."""
-    array = as_array(call.get(0, "m"))
+    array, home = as_array(call.get(0, "m")), call.name.rpartition(".")[0]
     shape = array.shape
     if call.function_name == "rot90":
         odd = call.get(1, "k", 1)
@@ -254,8 +283,8 @@ def turned(call: Call) -> Value:
         if shape is None or not known or len(shape) < 2:
             shape = None
         elif isinstance(odd, int) and odd % 2:
-            shape = (shape[1], shape[0], *shape[2:])
-    return of_module(call, computed(call, [array], shape, array.dtype))
+            return swap(replace(call, name=f"{home}.swapaxes", args=(array, 0, 1), keywords={}))
+    return of_module(call, sized(call, array, shape, array.dtype))
 
 
 @function(*(f"{module} broadcast_arrays" for module in _BOTH))
@@ -267,7 +296,7 @@ def broadcast_arrays(call: Call) -> Value:
     shape = broadcast_shapes([one.shape for one in arrays])
     made: list[Value] = [of_module(call, computed(call, [one], shape, one.dtype)) for one in arrays]
     if any(one.explicit for one in arrays):  # each takes the sharding of all
-        made = [replace(one, mesh=None, spec=None) for one in made]
+        made = [replace(one, mesh=None, spec=None, committed=None) for one in made]
     return tuple(made) if call.name.startswith("numpy.") else ListValue(made, region=call.interpreter.region)
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from shardlint.layouts.layout import Layout, Shape, Size, count_entries
 from shardlint.layouts.values import AnyTree, Call, ListValue, Unknown, Value, known_items, map_tree
 from shardlint.libraries.jax_numpy import check_whole_along, dtype_of, make_array, reshape, size_of, sizes_of
-from shardlint.libraries.meeting import as_array, common, computed, is_recent
+from shardlint.libraries.jax_slices import sized
+from shardlint.libraries.meeting import as_array, common, computed, is_recent, refuses_outside, typed_like
 from shardlint.libraries.registry import function
 
 
@@ -31,7 +32,7 @@ def sliced(call: Call) -> Value:
     shape: Shape | None = None
     if parts[0] is not None and parts[1] is not None and steps is not None and 0 not in steps:
         shape = tuple(len(range(*one)) for one in zip(parts[0], parts[1], steps, strict=False))
-    return computed(call, [array], shape, array.dtype)
+    return sized(call, array, shape, array.dtype)
 
 
 @function("jax.lax pad")
@@ -45,7 +46,7 @@ def pad(call: Call) -> Value:
             sizes.append(size + row[0] + row[1] + max(size - 1, 0) * row[2])
         else:
             sizes.append(None)
-    return computed(call, [array], tuple(sizes) if array.rank == len(rows) else None, array.dtype)
+    return sized(call, array, tuple(sizes) if array.rank == len(rows) else None, array.dtype)
 
 
 @function("jax.lax collapse")
@@ -72,7 +73,9 @@ def reduced(call: Call) -> Value:
         if array.shape is None or places is None:
             return computed(call, [array], None, array.dtype)
         rest = tuple(size for place, size in enumerate(array.shape) if place not in places)
-        return computed(call, [array], rest, array.dtype)
+        spec = array.typed_spec
+        kept = tuple(axes for place, axes in enumerate(spec) if place not in places) if spec is not None else None
+        return typed_like(computed(call, [array], rest, array.dtype), array, kept)
 
     tree = call.get(0, "operands" if general else "operand")
     return map_tree(reduce_one, tree) if not isinstance(tree, Unknown) else AnyTree(Unknown())
@@ -93,7 +96,7 @@ def greatest(call: Call) -> Value:
 def reversed_(call: Call) -> Value:
     """An array with dimensions turned round."""
     array = as_array(call.get(0, "operand"))
-    return computed(call, [array], array.shape, array.dtype)
+    return sized(call, array, array.shape, array.dtype)
 
 
 @function("jax.lax split")
@@ -104,7 +107,7 @@ def split(call: Call) -> Value:
         return ListValue([computed(call, [array], None, array.dtype)], True)
     place = axis % len(array.shape)
     shapes = [(*array.shape[:place], size_of(one), *array.shape[place + 1 :]) for one in sizes]
-    return tuple(computed(call, [array], shape, array.dtype) for shape in shapes)
+    return tuple(sized(call, array, shape, array.dtype) for shape in shapes)
 
 
 @function("jax.lax sort_key_val")
@@ -126,13 +129,15 @@ def scattered(call: Call) -> Value:
 @function("jax.lax associative_scan")
 def associative_scan(call: Call) -> Value:
     """A function of neighbors, applied to all entries so far: trees of arrays as before."""
-    tree = call.get(1, "elems")
+    tree, axis = call.get(1, "elems"), call.get(3, "axis", 0)
     if isinstance(tree, Unknown):
         return AnyTree(Unknown())
 
     def scan_one(leaf: Value) -> Value:
         array = as_array(leaf)
-        return computed(call, [array], array.shape)
+        if array.rank and isinstance(axis, int):  # it takes every second entry, again and again
+            check_whole_along(call, array, axis % array.rank)
+        return sized(call, array, array.shape)
 
     return map_tree(scan_one, tree)
 
@@ -172,4 +177,4 @@ def segmented(call: Call) -> Value:
     shape: Shape | None = None
     if data.shape is not None and numbers.rank is not None:
         shape = (count, *data.shape[numbers.rank :])
-    return computed(call, [data, numbers], shape, data.dtype)
+    return computed(call, [data, numbers], shape, data.dtype, refuses_outside(call))

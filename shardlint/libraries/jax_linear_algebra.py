@@ -8,7 +8,8 @@ from shardlint.layouts.layout import Layout, Shape, Size, multiply_size
 from shardlint.layouts.values import Call, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import add_sizes, of_module, size_of
 from shardlint.libraries.jax_products import check_matrix
-from shardlint.libraries.meeting import as_array, computed
+from shardlint.libraries.jax_slices import gather, sized
+from shardlint.libraries.meeting import NEWEST_CHANGE, as_array, computed, is_recent, spec_entry
 from shardlint.libraries.registry import function
 
 _HOMES = ("jax.numpy.linalg", "numpy.linalg", "jax.scipy.linalg", "jax.lax.linalg")
@@ -108,7 +109,7 @@ def solved(call: Call) -> Value:
     matrix, sides = call.get(0, "a"), as_array(call.get(1, "b"))
     if isinstance(matrix, tuple) and matrix:
         matrix = matrix[0]
-    return _made(call, [sides, as_array(matrix)], sides.shape)
+    return of_module(call, computed(call, [sides, as_array(matrix)], sides.shape, _of_float(sides)))
 
 
 @function(*(f"{home} trace" for home in _OF_NUMPY))
@@ -128,6 +129,9 @@ def diagonal(call: Call) -> Value:
     shape: Shape | None = None
     if array.shape is not None and rank and all(isinstance(each, int) and -rank <= each < rank for each in (one, two)):
         gone = (one % rank, two % rank)
+        split = next((spec_entry(array, place) for place in gone if array.explicit and spec_entry(array, place)), None)
+        if split:
+            gather(call, array, split)
         size = _smaller(array.shape[gone[0]], array.shape[gone[1]]) if call.get(1, "offset", 0) == 0 else None
         shape = (*(each for place, each in enumerate(array.shape) if place not in gone), size)
     return of_module(call, computed(call, [array], shape, array.dtype))
@@ -149,7 +153,9 @@ def covariance(call: Call) -> Value:
     """A matrix of all pairs of variables, which are the rows."""
     array = as_array(call.get(0, "m"))
     plain = len(call.args) == 1 and not call.keywords and array.rank == 2 and array.shape is not None
-    return of_module(call, computed(call, [array], array.shape[:1] * 2 if plain and array.shape is not None else None))
+    rows = array.shape[0] if plain and array.shape else None
+    shape: Shape | None = (rows, rows) if isinstance(rows, int) and rows > 1 else None
+    return of_module(call, computed(call, [array], shape, None, plain))
 
 
 # spectra
@@ -187,7 +193,7 @@ def _spectrum(call: Call) -> Value:
     elif kind in ("irfft", "hfft") and not sizes:
         doubled = multiply_size(2, length)
         shape[last] = doubled - 2 if isinstance(doubled, int) else None
-    return of_module(call, computed(call, [array], tuple(shape), dtype))
+    return of_module(call, sized(call, array, tuple(shape), dtype))
 
 
 for _home in _FOURIER:
@@ -198,7 +204,8 @@ for _home in _FOURIER:
 def shifted(call: Call) -> Value:
     """An array with its halves in the other order."""
     array = as_array(call.get(0, "x"))
-    return of_module(call, computed(call, [array], array.shape, array.dtype))
+    whole = is_recent(call, NEWEST_CHANGE) and not call.has(1, "axes")
+    return of_module(call, computed(call, [array], array.shape, array.dtype, whole))
 
 
 @function(*(f"{home} fftfreq rfftfreq" for home in _FOURIER))

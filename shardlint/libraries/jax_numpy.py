@@ -7,6 +7,7 @@ decides by itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil, prod
 
@@ -43,6 +44,7 @@ from shardlint.libraries.meeting import (
     broadcast,
     broadcast_shapes,
     check_memory,
+    check_whole,
     explicit_spec,
     fresh,
     host_array,
@@ -101,6 +103,8 @@ _KEEPS_INTEGERS = frozenset(
     "optimization_barrier fmax fmin power pow div clamp select_n bitwise_left_shift bitwise_right_shift fmod "
     "shift_left shift_right_arithmetic shift_right_logical bitwise_not reduce_precision".split()
 )
+# They are compiled as several operations, which the compiler may place elsewhere.
+_EXPANDED = ("erf", "erfc", "erf_inv", "lgamma", "digamma")
 # Arrays that are made like another one vary as it does since then.
 _VARYING = (0, 7)
 # They compare with counted numbers, which are in device memory.
@@ -129,6 +133,10 @@ def elementwise(call: Call) -> Value:
     if call.name.endswith(("convert_element_type",)):
         return replace(as_array(call.args[0]), dtype=dtype_of(call.get(1, "new_dtype")))
     last = call.function_name
+    if last in _EXPANDED and not found.explicit:
+        found = replace(found, spec=None)
+    if last == "copysign" and found.explicit and is_whole(as_array(args[0])):
+        found = replace(found, mesh=None, spec=None)  # its type is that of the first array
     if last in _BOOLEANS:
         found = replace(found, dtype="bool")
     elif last == "complex":
@@ -149,9 +157,10 @@ def unary(call: Call) -> Value:
     if array.dtype is not None and "float" not in array.dtype and call.function_name not in _ANY_TYPE:
         array = replace(array, dtype=None)
     base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec, rows=array.rows)
-    if call.function_name == "imag":
-        # Zeros, which are made anew.
-        base = Layout(array.shape, base.dtype)
+    if call.function_name == "imag" and not call.interpreter.traced:
+        base = Layout(array.shape, base.dtype)  # zeros, which are made anew
+    elif call.function_name == "imag" and "float" in (array.dtype or ""):
+        return like(replace(call, name=f"{call.name.rpartition('.')[0]}.zeros_like", args=(array,), keywords={}))
     if base.figure is not None and base.figure.kind == "term" and call.function_name not in ("negative", "copy"):
         base = replace(base, figure=None)
     if array.drawn is not None or array.stacked is not None:
@@ -199,6 +208,8 @@ def reduce(call: Call) -> Value:
         check_sum(call, array)
     if base.figure is not None and base.figure.kind == "term" and last != "sum":
         base = replace(base, figure=None)
+    if last.startswith("nan") and last not in _COUNTING:
+        check_memory(call, [array, fresh(call, (1,), None)])  # what is no number is replaced
     if last in _COUNTING:
         base = replace(base, dtype="int32")
         if last != "count_nonzero" and not call.interpreter.traced:  # within jit it raises once that is compiled
@@ -208,7 +219,7 @@ def reduce(call: Call) -> Value:
     elif base.dtype is not None and "float" not in base.dtype:
         base = replace(base, dtype=base.dtype if last in ("max", "min", "amax", "amin") else None)
     if last == "median":
-        _check_median(call, array)
+        check_sorted(call, array, _axes_given(call, 1, array.rank) or ())
     if base.memory != "device":
         base = replace(base, memory=None)  # releases differ in where the result is
     gone = _axes_given(call, 1, array.rank)
@@ -239,14 +250,10 @@ def reduce(call: Call) -> Value:
     return of_module(call, base.shaped(shape, None if moves and any(spec or ()) else kept))
 
 
-def _check_median(call: Call, array: Layout) -> None:
-    """It sorts: the dimension is whole."""
-    gone = _axes_given(call, 1, array.rank) or ()
-    if len(gone) > 1:  # they are one dimension before it sorts
-        return
-    split = [place for place in gone if array.explicit and spec_entry(array, place)]
-    if split:
-        check_whole_along(call, array, split[0])
+def check_sorted(call: Call, array: Layout, places: Iterable[int]) -> None:
+    """Record an array that is split over Explicit axes along dimensions that are joined and sorted."""
+    for place in places:
+        check_whole_along(call, array, place)
 
 
 def check_whole_along(call: Call, array: Layout, place: int) -> None:
@@ -285,6 +292,8 @@ def along(call: Call) -> Value:
         elif recent is None:
             spec = None
     if last == "argsort" and array.explicit and any(spec or ()) and is_recent(call) is not True:
+        if is_recent(call) is False and call.interpreter.mesh is not None:
+            check_whole(call, array)
         spec = None  # its counted numbers are whole in a mesh in context
     return of_module(call, base.shaped(array.shape, spec))
 
@@ -577,6 +586,8 @@ def transpose(call: Call) -> Value:
     """Dimensions in another order, with their axes."""
     array = as_array(call.get(0, "a"))
     base = meet(call, [array])
+    if array.memory != "device" and not call.interpreter.traced:
+        base = replace(base, memory=None)  # the compiler may bring it to a device
     order = call.get(1, "axes", None)
     if len(call.args) > 2:
         order = tuple(call.args[1:])
@@ -816,7 +827,7 @@ def _keeps_spec(call: Call, array: Layout) -> bool | None:
     In a traced function it has since jax 0.12 for a mesh in context alone; of a weak type, nowhere else.
     """
     run, recent = call.interpreter, is_recent(call, LATE_CHANGE)
-    if run.traced and recent:
+    if run.traced and recent and call.function_name != "empty_like":
         return run.mesh is not None if run.mesh_known else None
     if run.traced and recent is None:
         return None

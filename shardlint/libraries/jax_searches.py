@@ -9,8 +9,18 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Layout, Size, count_entries
 from shardlint.layouts.values import Call, ListValue, Unknown, Value, known_items
-from shardlint.libraries.jax_numpy import elementwise, make_array, of_module, size_of
-from shardlint.libraries.meeting import as_array, broadcast_shapes, computed
+from shardlint.libraries.jax_numpy import check_sorted, elementwise, make_array, of_module, ravel, size_of
+from shardlint.libraries.meeting import (
+    NEWEST_CHANGE,
+    NO_AXES,
+    as_array,
+    broadcast_shapes,
+    computed,
+    is_recent,
+    is_whole,
+    spec_entry,
+    typed_like,
+)
 from shardlint.libraries.registry import FUNCTIONS, function
 
 _BOTH = ("jax.numpy", "numpy")
@@ -21,6 +31,11 @@ def counting_dtype(call: Call) -> str:
     return "int64" if call.name.startswith("numpy.") else "int32"
 
 
+# What searches all entries refuses split arrays over Explicit axes; in between that was not tried.
+def _searches_whole(call: Call) -> bool:
+    return is_recent(call, NEWEST_CHANGE) is not None
+
+
 def _found(call: Call) -> Size:
     """How many entries are found."""
     return size_of(call.keywords.get("size"))
@@ -29,7 +44,7 @@ def _found(call: Call) -> Size:
 def nonzero(call: Call) -> Value:
     """A row of numbers for each dimension: where the entries are that are not zero."""
     array = as_array(call.get(0, "a"))
-    each = of_module(call, computed(call, [array], (_found(call),), counting_dtype(call)))
+    each = of_module(call, computed(call, [array], (_found(call),), counting_dtype(call), _searches_whole(call)))
     return (each,) * max(array.rank, 1) if array.rank is not None else ListValue([each], True)
 
 
@@ -52,7 +67,7 @@ def argwhere(call: Call) -> Value:
     array = as_array(call.get(0, "a"))
     flat = call.function_name == "flatnonzero"
     shape = (_found(call),) if flat else (_found(call), array.rank)
-    return of_module(call, computed(call, [array], shape, counting_dtype(call)))
+    return of_module(call, computed(call, [array], shape, counting_dtype(call), _searches_whole(call)))
 
 
 @function(*(f"{module} unique" for module in _BOTH))
@@ -60,7 +75,7 @@ def unique(call: Call) -> Value:
     """The entries of an array without those that repeat, and what else is asked for."""
     array, axis = as_array(call.get(0, "ar")), call.get(4, "axis", None)
     shape = (_found(call),) if axis is None else None
-    values = of_module(call, computed(call, [array], shape, array.dtype))
+    values = of_module(call, computed(call, [array], shape, array.dtype, axis is None and _searches_whole(call)))
     asked = [call.get(place, f"return_{name}", False) for place, name in enumerate(("index", "inverse", "counts"), 1)]
     if not all(isinstance(one, bool) for one in asked):
         return Unknown("entries, and maybe where they are")
@@ -74,6 +89,7 @@ def unique(call: Call) -> Value:
 def isin(call: Call) -> Value:
     """For each entry whether it is one of others."""
     array, others = as_array(call.get(0, "element")), as_array(call.get(1, "test_elements"))
+    ravel(replace(call, args=(array,), keywords={}))
     return of_module(call, computed(call, [array, others], array.shape, "bool"))
 
 
@@ -83,7 +99,8 @@ def searchsorted(call: Call) -> Value:
     ordered, numbers = as_array(call.get(0, "a")), as_array(call.get(1, "v"))
     if call.function_name == "digitize":
         ordered, numbers = as_array(call.get(1, "bins")), as_array(call.get(0, "x"))
-    return of_module(call, computed(call, [ordered, numbers], numbers.shape, counting_dtype(call)))
+    split = _searches_whole(call) and is_whole(ordered)
+    return of_module(call, computed(call, [ordered, numbers], numbers.shape, counting_dtype(call), split))
 
 
 @function(*(f"{module} bincount" for module in _BOTH))
@@ -104,7 +121,8 @@ def histogram(call: Call) -> Value:
     if count is None and as_array(bins).rank == 1:
         size = as_array(bins).shape or (None,)
         count = size[0] - 1 if isinstance(size[0], int) else None
-    ends = of_module(call, computed(call, [array], (count + 1 if count is not None else None,)))
+    whole = _searches_whole(call)
+    ends = of_module(call, computed(call, [array], (count + 1 if count is not None else None,), None, whole))
     counts = of_module(call, computed(call, [array], (count,)))
     return ends if call.function_name == "histogram_bin_edges" else (counts, ends)
 
@@ -163,7 +181,8 @@ def indices(call: Call) -> Value:
 def interp(call: Call) -> Value:
     """Values between those at known points."""
     arrays = [as_array(call.get(place, name)) for place, name in enumerate(("x", "xp", "fp"))]
-    return of_module(call, computed(call, arrays, arrays[0].shape))
+    whole = _searches_whole(call) and all(map(is_whole, arrays[1:]))
+    return of_module(call, computed(call, arrays, arrays[0].shape, None, whole))
 
 
 @function(*(f"{module} percentile quantile nanpercentile nanquantile" for module in _BOTH))
@@ -178,6 +197,7 @@ def quantile(call: Call) -> Value:
     if array.shape is None or parts.shape is None or not known or places is None or not isinstance(keep, bool):
         return of_module(call, computed(call, [array, parts], None))
     gone = {one % rank for one in places}
+    check_sorted(call, array, gone)
     rest = [1 if place in gone else size for place, size in enumerate(array.shape) if keep or place not in gone]
     return of_module(call, computed(call, [array, parts], (*parts.shape, *rest)))
 
@@ -210,5 +230,7 @@ def meshgrid(call: Call) -> Value:
     made: list[Value] = []
     for array, own in zip(arrays, places, strict=True):
         shape = tuple(1 if sparse and place != own else size for place, size in enumerate(sizes))
-        made.append(of_module(call, computed(call, [array], shape, array.dtype)))
+        axes = spec_entry(array, 0) if array.rank == 1 else None
+        spec = None if axes is None else tuple(axes if place == own else NO_AXES for place in range(len(sizes)))
+        made.append(of_module(call, typed_like(computed(call, [array], shape, array.dtype), array, spec)))
     return tuple(made) if call.name.startswith("numpy.") else ListValue(made, region=call.interpreter.region)

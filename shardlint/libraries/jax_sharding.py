@@ -11,8 +11,11 @@ from shardlint.layouts.values import (
     Call,
     Device,
     Devices,
+    FunctionValue,
     Library,
     ListValue,
+    Native,
+    Partial,
     PartitionSpec,
     Sharding,
     Unknown,
@@ -28,6 +31,7 @@ from shardlint.libraries.jax_numpy import device_dtype, sizes_of
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
+    check_devices,
     check_moved,
     explicit_spec,
     fresh,
@@ -391,6 +395,8 @@ def constraint(call: Call) -> Value:
             )
             return Unknown("what raises")
         if isinstance(leaf, Layout):
+            if call.name.startswith("jax"):
+                check_devices(call, [array], mesh_, call.function_name)
             check_fits(call, array, spec, mesh_, where, path, raises=not call.interpreter.traced)
     if call.interpreter.traced:  # what a jit returns may be committed by it
         for _, leaf in leaves(tree):
@@ -406,8 +412,8 @@ def constraint(call: Call) -> Value:
     return result
 
 
-# Before, the compiler may place an array by the first of several constraints.
-_LAST_WINS = (0, 7)
+# Before, the compiler may place an array by another constraint of the jit.
+_PLACES = (0, 7)
 
 
 def _asked(call: Call, leaf: Value, target: Value) -> Value:
@@ -416,7 +422,7 @@ def _asked(call: Call, leaf: Value, target: Value) -> Value:
         return leaf
     run = call.interpreter
     array = replace(leaf, committed=None, unplaced=None, built=None, asked=None)
-    if leaf.asked is not None and call.interpreter.releases.get("jax", (99,)) < _LAST_WINS:
+    if run.releases.get("jax", (99,)) < _PLACES:
         return array
     spec, mesh_ = spec_and_mesh(call, target)
     if isinstance(target, PartitionSpec) and run.mesh is None:
@@ -491,10 +497,13 @@ def reshard(call: Call) -> Value:
     where = place_of(call, 1, "out_shardings")
     if _check_automatic(call, "reshard.auto", target):
         return Unknown("what raises")
+    arrays = [leaf for _, leaf in leaves(tree) if isinstance(leaf, Layout)]
     on, spec = (target.mesh, target.spec) if isinstance(target, Sharding) else (None, None)
+    if isinstance(on, Mesh):
+        check_devices(call, arrays, on, call.function_name)
     if isinstance(on, Mesh) and on.automatic and isinstance(spec, PartitionSpec):
         return map_tree(_committed_somewhere, tree)  # a spec without axes asks for nothing there
-    memories = {leaf.memory for _, leaf in leaves(tree) if isinstance(leaf, Layout) and not leaf.host}
+    memories = {leaf.memory for leaf in arrays if not leaf.host}
     if isinstance(target, Sharding) and (target.memory != "device" or memories - {"device"}):
         target = replace(target, memory=None)  # releases differ in what they make of it
     stays = any(_has_automatic_axes(leaf) for _, leaf in leaves(tree))
@@ -518,6 +527,21 @@ def _as_typed(leaf: Value) -> Value:
         return leaf
     mesh, spec = typed_sharding(leaf)
     return replace(leaf, mesh=mesh, spec=spec, committed=leaf.committed if mesh is not None else None)
+
+
+# Modules whose functions compute of arrays, and of these those that do not.
+_COMPUTING = ("jax.numpy.", "jax.flatten_util.", "jax.nn.", "jax.lax.", "jax.scipy.", "jax.ops.", "shardlint.index")
+_CALLING = ("jax.lax.with_sharding_constraint",)
+
+
+@function("shardlint.typed")
+def check_types(call: Call) -> Value:
+    """Record what a function refuses of arrays over some Explicit axes: outside of jit too their types name these."""
+    plain = not any(isinstance(one, FunctionValue | Native | Partial | Library) for one in call.args)
+    if plain and call.name.startswith(_COMPUTING) and call.name not in _CALLING:
+        typed = tuple(map_tree(_as_typed, one) for one in call.args)
+        call.interpreter.libraries[call.name](replace(call, args=typed))
+    return None
 
 
 @function("jax.ShapeDtypeStruct")

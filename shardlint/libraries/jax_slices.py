@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlint.layouts.layout import Axes, Layout, Size, Spec
+from shardlint.layouts.layout import Axes, Layout, Shape, Size, Spec
 from shardlint.layouts.values import AnyTree, Call, ListValue, Unknown, Value
 from shardlint.libraries.device_rows import check_first
 from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
@@ -19,11 +19,13 @@ from shardlint.libraries.meeting import (
     as_array,
     check_memory,
     common,
+    computed,
     explicit_spec,
     fresh,
     is_recent,
     meet,
     spec_entry,
+    typed_like,
 )
 from shardlint.libraries.registry import function
 
@@ -185,8 +187,21 @@ def resized_spec(call: Call, array: Layout, place: int, size: Size) -> Spec | No
     parts = array.mesh.size(axes) if array.mesh is not None and axes else None
     divides = size % parts == 0 if isinstance(parts, int) and isinstance(size, int) else None
     if divides is False:
-        gather(call, array, axes)
+        said = {"array": str(array), "axes": "/".join(axes or ()), "operation": call.function_name}
+        call.interpreter.violate("size.split", call.place, **said)
     return array.typed_spec if divides else None
+
+
+def sized(call: Call, array: Layout, shape: Shape | None, dtype: str | None = None) -> Layout:
+    """What is computed of an array whose dimensions may get other sizes: each keeps its axes where they divide it."""
+    found = computed(call, [array], shape, dtype)
+    if not array.explicit or array.shape is None or shape is None or len(shape) != len(array.shape):
+        return found
+    changed = [place for place, size in enumerate(shape) if size is None or size != array.shape[place]]
+    if changed and set(shape) == {1} and is_recent(call, LATE_CHANGE) is not False:
+        return found
+    kept = all(resized_spec(call, array, place, shape[place]) is not None for place in changed)
+    return typed_like(found, array, array.typed_spec if kept else None)
 
 
 def _chosen_by(call: Call, found: Value) -> Value:
@@ -251,13 +266,13 @@ def top_k(call: Call) -> Value:
     if array.shape is None or not array.shape:
         found = _of(call, array).shaped(None)
         return found, replace(found, dtype="int32")
-    spec = array.typed_spec
-    if is_recent(call):
-        check_whole_along(call, array, len(array.shape) - 1)
-    elif spec is not None and spec[-1]:
-        spec = None
+    spec, last = array.typed_spec, len(array.shape) - 1
     shape = (*array.shape[:-1], count if isinstance(count, int) else None)
-    found = _of(call, array).shaped(shape, (*spec[:-1], NO_AXES) if spec is not None else None)
+    if call.function_name != "top_k" or is_recent(call):
+        check_whole_along(call, array, last)
+    elif spec is not None and spec[-1]:
+        spec = resized_spec(call, array, last, shape[-1]) if is_recent(call) is False else None
+    found = _of(call, array).shaped(shape, spec)
     return found, replace(found, dtype="int32")
 
 

@@ -190,10 +190,12 @@ def _jit(call: Call, given: Value) -> Value:
         if again.interpreter.traced:
             _check_results(again, placing, found, place_of(call, -1, "out_shardings"))
             return found if placing_in is None and placing is None else map_tree(_of_placing_jit, found)
-        if again.name in _TRACED_ALONE:
+        if again.name in _TRACED_ALONE and again.name != "lower":
             return found
         used = arrays if changing else _used(numbered, found)
         check_devices(again, used, _mesh_of(placing), "out_shardings")
+        if again.name in _TRACED_ALONE:
+            return found
         arrays = [one if one.device is None or one in used else replace(one, device=None) for one in arrays]
         if placing_in is not None:
             used = [replace(one, device=None) for one in used]
@@ -207,6 +209,9 @@ def _jit(call: Call, given: Value) -> Value:
             check_built(again, arrays)
             check_alone(again, [*numbered.values()], found)
         results = _results(again, found, placing, used, place_of(call, -1, "out_shardings"), changing)
+        maybe = [] if changing else _used(numbered, found, -1)
+        if placing is None and any(one.mesh != other.mesh for one in maybe for other in (*maybe, *used)):
+            results = map_tree(_placed_anywhere, results)
         check_carried(again, results)
         return results
 
@@ -230,15 +235,21 @@ def _numbering(call: Call, arrays: dict[int, Layout], mapped: bool, plain: bool)
     return trace
 
 
-def _used(arrays: dict[int, Layout], found: Value) -> list[Layout]:
-    """The arguments on which a result depends: jax drops the others."""
+def _used(arrays: dict[int, Layout], found: Value, sign: int = 1) -> list[Layout]:
+    """The arguments on which a result depends: jax drops the others. With -1 those on which it may depend."""
     used = frozenset[int]().union(*(leaf.sources for _, leaf in leaves(found) if isinstance(leaf, Layout)))
-    return [one for number, one in arrays.items() if number in used]
+    return [one for number, one in arrays.items() if sign * number in used]
+
+
+def _placed_anywhere(leaf: Value) -> Value:
+    if not isinstance(leaf, Layout) or leaf.explicit:
+        return leaf
+    return replace(leaf, mesh=None, spec=None, device=None, committed=None)
 
 
 def _of_placing_jit(leaf: Value) -> Value:
     """A result of a jit with shardings within another one, which may commit it and bring it to a memory."""
-    return replace(leaf, committed=None, memory=None) if isinstance(leaf, Layout) else leaf
+    return replace(leaf, committed=None, memory=None, built=None) if isinstance(leaf, Layout) else leaf
 
 
 def _map_kept(change: Callable[[Value], Value], tree: Value, kept: bool) -> Value:
@@ -454,6 +465,9 @@ def _gradient(call: Call, given: Value) -> Value:
 
         arrays = [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)]
         committed = False if all(one.committed is False for one in arrays) else None
+        sources = frozenset[int]().union(*(one.sources for one in arrays))
+        if len(arrays) > 1:
+            sources = frozenset(-abs(one) for one in sources)  # it may depend on some of them alone
         apart = any(one.mesh != arrays[0].mesh for one in arrays)
 
         def gradient_of(leaf: Value) -> Value:
@@ -461,7 +475,7 @@ def _gradient(call: Call, given: Value) -> Value:
                 return leaf
             if not isinstance(leaf, Layout | float):
                 return AnyTree(Layout()) if isinstance(leaf, Unknown) else Unknown("a gradient")
-            array = replace(as_array(leaf), asked=None)
+            array = replace(as_array(leaf), asked=None, sources=sources)
             if isinstance(leaf, Layout):  # it may depend on other arguments alone
                 array = replace(array, committed=committed)
                 if not array.explicit:
@@ -503,8 +517,8 @@ def _along_devices(call: Call, gradient: Layout, loss: Layout) -> Layout:
         return gradient
     summed = figure.axes if figure is not None and figure.kind in ("sum", "unseen") else frozenset[str]()
     own = (loss.differs | summed) - gradient.differs
-    varying = None
-    if loss.varying is not None and gradient.varying is not None:
+    varying, is_old = None, run.releases.get("jax", (99,)) < _SUMS
+    if loss.varying is not None and gradient.varying is not None and not (own and is_old):
         varying = gradient.varying | loss.varying | own
     figure = Figure("gradient", own, call.place) if own else None
     return replace(
@@ -663,8 +677,15 @@ def _carry(call: Call, value: Value) -> Value:
 def _check_carry(call: Call, before: Value, after: Value) -> Value:
     """Record a carry that varies after the body and not before it; the carry that comes out."""
     run = call.interpreter
+    outs = dict(leaves(after))
+    for path, leaf in leaves(before):
+        out = outs.get(path)
+        own, other = (one.typed_spec if isinstance(one, Layout) else None for one in (leaf, out))
+        if own is not None and other is not None and None not in (*own, *other) and own != other:
+            said = {"before": str(leaf), "after": str(out), "carry": path, "operation": call.function_name}
+            run.violate("carry.spec", call.place, **said)
+            break
     if run.checks_varying:
-        outs = dict(leaves(after))
         for path, leaf in leaves(before):
             out = outs.get(path)
             if (

@@ -18,6 +18,7 @@ NO_AXES: Axes = ()
 Change = tuple[tuple[int, ...], tuple[int, ...]]
 _EXPLICIT: Change = ((0, 8, 4), (0, 10, 2))
 LATE_CHANGE: Change = ((0, 10, 3), (0, 12))
+NEWEST_CHANGE: Change = ((0, 8, 4), (0, 12))
 # By what a dtype, or a number of Python, counts in promotion.
 _RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2, "complex": 3}
 _LITERALS = {bool: "bool", int: "int32", float: "float32", complex: "complex64"}
@@ -86,8 +87,13 @@ def _is_closed_over(call: Call, arrays: Sequence[Layout]) -> bool:
 
 
 def settled_memory(call: Call, array: Layout) -> str | None:
-    """The memory of what the compiler computes: before jax 0.10 it may be another one than that of the operands."""
-    return array.memory if array.memory == "device" or is_recent(call) else None
+    """The memory of what the compiler computes: it may be another one than that of the operands.
+
+    Before jax 0.10 always, since then where it is a number, or only some axes are Explicit.
+    """
+    mesh = array.mesh
+    stays = is_recent(call) and array.shape != () and not (mesh is not None and (mesh.partial or mesh.is_mixed))
+    return array.memory if array.memory == "device" or stays else None
 
 
 def common(operands: Sequence[Layout]) -> Layout:
@@ -279,6 +285,8 @@ def check_moved(call: Call, array: Layout, to: Value) -> None:
 def context_type(call: Call, rank: int) -> tuple[Mesh | None, Spec | None]:
     """Mesh and spec of a fresh array: replicated over the mesh in context, within jit over Explicit axes alone."""
     mesh = call.interpreter.mesh
+    if mesh is not None and set(mesh.names) <= call.interpreter.axes.keys():
+        return None, None  # in what shard_map runs on each device
     if mesh is not None and (mesh.explicit or not call.interpreter.traced):
         return mesh, (NO_AXES,) * rank
     return None, None
@@ -444,12 +452,35 @@ def explicit_spec(array: Layout) -> Spec | None:
     return (NO_AXES,) * len(array.shape) if is_whole(array) else array.spec
 
 
-def computed(call: Call, arrays: Sequence[Layout], shape: Shape | None, dtype: str | None = None) -> Layout:
+def check_whole(call: Call, array: Layout) -> None:
+    """Record an array that is split over Explicit axes, for a function that takes whole ones alone."""
+    axes = [axis for entry in array.typed_spec or () for axis in entry or ()]
+    if axes:
+        said = {"array": str(array), "axes": "/".join(axes), "operation": call.function_name}
+        call.interpreter.violate("whole.split", call.place, **said)
+
+
+def typed_like(found: Layout, array: Layout, spec: Spec | None) -> Layout:
+    """A result with a spec over the Explicit axes of the array of which it is computed."""
+    return replace(found, mesh=array.mesh, spec=spec) if array.explicit and spec is not None else found
+
+
+def refuses_outside(call: Call) -> bool:
+    """Whether a function that fills a new array refuses split ones: before jax 0.12 where no mesh is in context."""
+    recent, run = is_recent(call, NEWEST_CHANGE), call.interpreter
+    return bool(recent) or (recent is False and run.mesh is None and run.mesh_known)
+
+
+def computed(
+    call: Call, arrays: Sequence[Layout], shape: Shape | None, dtype: str | None = None, whole: bool | None = False
+) -> Layout:
     """What is computed of arrays in another way than entry by entry: of a shape and a type.
 
-    Over Explicit axes its spec is known where all arrays are whole. Where numbers are counted, which are in device
-    memory, it is not known in which memory the result is.
+    Over Explicit axes its spec is known where all arrays are whole; `whole`: jax refuses others. Where numbers are
+    counted, which are in device memory, it is not known in which memory the result is.
     """
+    for one in arrays if whole else ():
+        check_whole(call, one)
     base = meet(call, arrays, in_one_memory=False)
     if base.figure is not None and base.figure.kind == "term":
         base = replace(base, figure=None)

@@ -291,8 +291,8 @@ def _is_layout_error(seen: dict[str, Any]) -> bool:
     said = f"{seen['error']}: {seen['said']}"
     if seen["named"]:
         return True  # haliax raises errors of all types
-    if seen["said"].startswith(("INTERNAL", "UNIMPLEMENTED")):
-        return False  # the compiler of CPUs cannot do it
+    if seen["said"].startswith(("INTERNAL", "UNIMPLEMENTED")) or seen["error"] == "AttributeError":
+        return False  # the compiler of CPUs cannot do it, or the release lacks the name
     return seen["error"] in _TYPES or any(one in said for one in _SAYS)
 
 

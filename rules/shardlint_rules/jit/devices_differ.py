@@ -23,6 +23,8 @@ class DevicesDiffer(Rule):
     - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device.
     - proven: a call of a jitted function with `out_shardings` over a mesh, on an array that is committed to one
       device.
+    - proven: `with_sharding_constraint` or `jax.reshard` over a mesh outside of jit, on an array that is committed to
+      one device.
     - `on-a-way` (likely): devices that differ only if a certain branch runs or an option keeps its default.
 
     ## Write instead

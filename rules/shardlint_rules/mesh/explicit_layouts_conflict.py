@@ -38,6 +38,18 @@ _TEXTS = {
         "{operation} raises ShardingTypeError: it runs along a dimension that is split over {axes}.",
         "reshard the array with `jax.reshard`, so that this dimension is not sharded",
     ),
+    "whole.split": (
+        "{operation} raises ShardingTypeError or ValueError: it needs a whole array, this one is split over {axes}.",
+        "reshard the array with `jax.reshard(x, P())` first",
+    ),
+    "size.split": (
+        "{operation} raises ShardingTypeError: {axes} does not divide the new size of the dimension.",
+        "reshard the array with `jax.reshard`, so that this dimension is not sharded",
+    ),
+    "carry.spec": (
+        "{operation} raises TypeError: its body returns the carry with another sharding than it gets.",
+        "reshard the initial carry with `jax.reshard`, so that it has the sharding of the result",
+    ),
     "index.split": (
         "This index raises ShardingTypeError: it slices a dimension that is sharded over {axes}.",
         "write `x.at[...].get(out_sharding=P(...))`, or reshard the array first",
@@ -83,6 +95,9 @@ class ExplicitLayoutsConflict(Rule):
     - proven: `x.at[...].set` of a sharded array without `out_sharding`.
     - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a sharded dimension.
     - proven: an index that is itself a sharded array.
+    - proven: `nonzero`, `unique`, `searchsorted`, `histogram` or `convolve` of a sharded array.
+    - proven: a slice, pad, `diff` or `rfft` whose result has a size that the mesh axes do not divide.
+    - proven: a loop whose body returns the carry with another sharding.
     - proven: `dynamic_update_slice` with an update that is sharded differently from the array.
     - proven: a `shard_map` whose body uses an array over Explicit axes from outside.
     - `on-a-way` (likely): a conflict that occurs only if a certain branch runs or an option keeps its default.
