@@ -31,8 +31,14 @@ _FIX = {
     "both": "safe or unsafe; each finding says which",
 }
 _CERTAINTY = "[certainty](../rules.md)"
-_CONDITIONAL = f"- `{CONDITIONAL}` (likely): one of these, if a certain branch runs or an option keeps its default."
+_CONDITIONAL = (
+    f"- `{CONDITIONAL}` (likely): the same, but only on one branch, or only with the default of a function parameter "
+    "or flag."
+)
+# All bullets up to the end of the last one.
+_BULLETS = regex(r"\A.*^- .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _SECTION = regex(r"^## (.+)\n", re.MULTILINE)
+_UNNAMED = regex(r"^- (proven|possible)\b", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.
 _MARKER = regex(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
 
@@ -60,12 +66,12 @@ def program(file: Path) -> Program:
 def page(rule: type[Rule]) -> str:
     """The page in Markdown: title, facts about the rule, its sections with the programs of its proof, and how its
     findings were judged."""
-    told = ", ".join(f"{package} {spec}".strip() for package, spec in rule.releases.items()) or "all releases"
+    told = ", ".join(f"{package} {spec}".strip() for package, spec in rule.releases.items()) or "all"
     facts = " · ".join(
         (
-            f"Harm: {rule.harm.value}",
+            f"Effect: {rule.harm.value}",
             f"{_CERTAINTY if entries_of_packs()[rule.code].ours else 'certainty'}: {_certainty(rule)}",
-            f"holds for: {told}",
+            f"releases: {told}",
             f"fix: {_FIX[rule.fixes]}",
             *([f"only with the setting: `{rule.setting}`"] if rule.setting else ()),
             *([f"stability: {rule.stability()}"] if rule.stability() != "stable" else ()),
@@ -76,7 +82,7 @@ def page(rule: type[Rule]) -> str:
     summary, *rest = _SECTION.split(inspect.cleandoc(rule.__doc__ or ""))
     sections = {title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)}
     if CONDITIONAL in rule.likely and f"`{CONDITIONAL}`" not in sections["Reports"]:
-        sections["Reports"] += f"\n{_CONDITIONAL}"
+        sections["Reports"] = _BULLETS.sub(lambda found: f"{found[0]}\n{_CONDITIONAL}", sections["Reports"], count=1)
     folder = proof_folders().get(rule.code)
     if folder is not None:
         sections |= _examples(rule, folder, sections.get(_INSTEAD, ""))
@@ -93,8 +99,7 @@ def _examples(rule: type[Rule], folder: Path, advice: str) -> dict[str, str]:
     names = ["bad.py", "good.py"]
     if entries_of_packs()[rule.code].ours:
         names = [f"[{name}](../../fixtures/{rule.code}/{name})" for name in names]
-    links = " and ".join(names)
-    proof = f"The proof runs {links}: `shardlint verify --rules {rule.code}`."
+    proof = f"Complete programs: {', '.join(names)}. Run both: `shardlint verify --rules {rule.code}`."
     return {
         _EXAMPLE: "\n\n".join((*_conditions(bad), _fenced(excerpt(bad.text, first)))),
         _INSTEAD: "\n\n".join(
@@ -239,7 +244,11 @@ def _judged(rule: type[Rule]) -> str:
     """The section with the judged findings of the forms that the rule has today."""
     described = inspect.getdoc(rule) or ""
     forms = figures(entries(rule.code)).items()
-    found = {form: each for form, each in forms if form in ("", *rule.likely) or f"`{form}`" in described}
+    found = {
+        form: each
+        for form, each in forms
+        if (form in rule.likely or f"`{form}`" in described if form else _UNNAMED.search(described))
+    }
     if not found:
         return ""
     intro = "A person read findings of this rule in public repositories:"

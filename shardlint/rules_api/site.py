@@ -223,7 +223,7 @@ class Site:
         at: ast.AST | None = None,
         span: tuple[int, int] | None = None,
     ) -> Finding:
-        """The finding of a broken contract: proven where its place surely runs, else of the form "on-a-way".
+        """The finding of a broken contract: proven where its place surely runs, else of the form "conditional".
 
         That is where a condition or the default of an option decides.
 

@@ -25,9 +25,9 @@ class RestoreIgnoresShardings(Rule):
     restore raises.
 
     ## Reports
-    - `target-alone` (likely): `PyTreeCheckpointer().restore(path, item=target)` or `args.PyTreeRestore(item=target)`
-      without `restore_args`. Also a `restore` of a `Checkpointer(PyTreeCheckpointHandler())`, or of a
-      `CheckpointManager` with one.
+    - `without-restore-args` (likely): `PyTreeCheckpointer().restore(path, item=target)` or
+      `args.PyTreeRestore(item=target)` without `restore_args`. Also a `restore` of a
+      `Checkpointer(PyTreeCheckpointHandler())`, or of a `CheckpointManager` with one.
 
     ## Write instead
     `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`, or
@@ -41,7 +41,7 @@ class RestoreIgnoresShardings(Rule):
     name = "restore-ignores-shardings"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("target-alone",)
+    likely = ("without-restore-args",)
     triggers = (Calls(_ARGS), Methods("restore", file_says=("PyTreeCheckpoint", "orbax")))
     closed = ("keywords",)
     project = "orbax"
@@ -85,7 +85,7 @@ class RestoreIgnoresShardings(Rule):
             f"The restore ignores the shardings of `{text}`: arrays come back as they were saved.",
             why="the PyTree handler reads the shardings from `restore_args`, and none are passed",
             help=f"add restore_args=ocp.checkpoint_utils.construct_restore_args({text})",
-            form="target-alone",
+            form="without-restore-args",
         )
 
 

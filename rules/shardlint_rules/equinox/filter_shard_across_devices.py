@@ -23,7 +23,6 @@ class FilterShardAcrossDevices(Rule):
     ## Reports
     - proven: `eqx.filter_shard(x, ...)` in host code, if `x` is committed to other devices than the target: one device
       and a mesh, two devices, or two meshes with a different device order.
-    - `on-a-way` (likely): such a call only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     Use `jax.device_put`. For a Module, place only its arrays and combine them with the rest.

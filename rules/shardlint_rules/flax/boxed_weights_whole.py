@@ -19,7 +19,6 @@ class BoxedWeightsWhole(Rule):
     ## Reports
     - proven: `nn.unbox` outside of `jax.set_mesh`, of variables that were created without shardings, if a jitted
       function takes the weights as they are. The program enters a mesh with these axes, or places an array on one.
-    - `on-a-way` (likely): such an `nn.unbox` only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     Shard in `init`: `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`. Or

@@ -12,7 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rul
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import children, names_in, walk
-from shardlint_rules.flax.nothing_trains import only_jax_jit
+from shardlint_rules.flax.update_lost_in_jit import only_jax_jit
 
 _BASES = (
     "flax.nnx.Module",

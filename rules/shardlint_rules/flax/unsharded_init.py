@@ -23,7 +23,6 @@ class UnshardedInit(Rule):
     ## Reports
     - proven: a call that builds a model with annotated variables, or an optimizer of one, outside any mesh context.
       From flax 0.12.2 also under `with mesh:`.
-    - `on-a-way` (likely): such a call only if a certain branch runs or an option keeps its default.
 
     ## Fix
     Puts the statement under `with jax.set_mesh(mesh):` if the code shows where the mesh is created, or replaces

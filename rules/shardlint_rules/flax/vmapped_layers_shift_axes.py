@@ -26,7 +26,6 @@ class VmappedLayersShiftAxes(Rule):
       reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
     - proven: linen's `nn.scan` or `nn.vmap` without a partition name in `metadata_params`, if the Module uses
       `nn.with_partitioning` and the program runs `init` or `apply`.
-    - `on-a-way` (likely): the second form only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     `transform_metadata={nnx.PARTITION_NAME: None}` leaves the new dimension unsharded, and so does linen's

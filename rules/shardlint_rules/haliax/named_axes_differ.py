@@ -53,7 +53,6 @@ class NamedAxesDiffer(Rule):
       plain array that is no scalar.
     - proven: a `hax.nn.Linear` that is called with an array without its input axis. It raises nothing.
     - proven: `hax.named` and `hax.NamedArray` with axes that are not those of the array, or with one name twice.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Limits
     Arrays whose axes the text does not tell are not reported, such as the fields of a model from a configuration.
@@ -62,8 +61,8 @@ class NamedAxesDiffer(Rule):
     code = "SL607"
     name = "named-axes-differ"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
+    likely = ("conditional",)
+    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     triggers = (Violates(*_SAYS),)
     fixes = "none"

@@ -18,8 +18,6 @@ class ArgumentShardingDiffers(Rule):
     - proven: a call of a jit with `in_shardings` that passes an array committed to another sharding.
     - proven: a call of a `shard_map` that passes an array over Explicit axes, sharded differently from its
       `in_specs`.
-    - `on-a-way` (likely): an argument whose sharding differs only if a certain branch runs or an option keeps its
-      default.
 
     ## Write instead
     `jax.device_put(x, sharding)` before the call. If a jitted function returns the array, give that function

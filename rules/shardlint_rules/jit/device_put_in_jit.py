@@ -47,8 +47,8 @@ class DevicePutInJit(Rule):
       traced function may come from another file, a dict or list, a project decorator or `f.defvjp`.
     - proven: `jax.tree.map`, `map` or `functools.partial` with `device_put`, and `device_put(x, *where)` with a
       literal tuple, in traced code.
-    - `in-sight` (likely): `jax.device_put(x, sharding)` in a function whose known calls are traced, if unknown code
-      may call it outside jit.
+    - `known-calls-traced` (likely): `jax.device_put(x, sharding)` in a function whose known calls are traced, if
+      unknown code may call it outside jit.
     - `spec` (likely): `device_put(x, P("data"))` in traced code, if every mesh of the project has Auto axes.
     - `annotated` (possible): `device_put(x, target)` in traced code, if `target` is annotated as a sharding.
     - `named-sharding` (possible): `device_put(x, target)` in traced code, if only the name of `target` suggests a
@@ -85,9 +85,9 @@ class DevicePutInJit(Rule):
     triggers = (Calls("jax.device_put"), Calls(*MAPS, file_says=("device_put",)))
     fixes = "unsafe"
     bound = True
-    likely = ("in-sight", "spec")
+    likely = ("known-calls-traced", "spec")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "in-sight": "Unseen calls of the function are traced too.",
+        "known-calls-traced": "Unseen calls of the function are traced too.",
         "spec": "A mesh that the project does not make has Auto axes too.",
     }
     behind = ("SL214",)
@@ -100,10 +100,10 @@ class DevicePutInJit(Rule):
         form = self._form(site, put.target)
         if form is None:
             return
-        region = site.region if form != "in-sight" else site.region_in_sight
+        region = site.region if form != "known-calls-traced" else site.region_in_sight
         if form == "spec" and region.traced == "unknown":
             region = site.region_in_sight
-        also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _in_sight(site)
+        also = also_eager(site) if form != "known-calls-traced" else "" if _computed(site) else _in_sight(site)
         message = f"`device_put` {self._effect(also, form)}: `{_short(put.what)}` keeps its sharding."
         help = "use jax.lax.with_sharding_constraint, or place it before the call of the traced function"
         body, harm = shard_map_around(site, region), Harm.SILENT
@@ -142,7 +142,7 @@ class DevicePutInJit(Rule):
         """The evidence that the call is traced, and that its target is a sharding."""
         text = site.shown(target)
         reasons = {
-            "in-sight": "the visible calls of this function are traced",
+            "known-calls-traced": "the visible calls of this function are traced",
             "spec": f"`{text}` is a spec, and every mesh of the project has Auto axes",
             "annotated": f"`{text}` is annotated as {annotated_as(site, target)}",
             "named-sharding": f"the name `{text}` says that it is a sharding",
@@ -166,7 +166,7 @@ class DevicePutInJit(Rule):
         if _memories.spoken_of(site):
             return None  # its input may come from another memory, which device_put does leave
         if site.region.traced == "unknown":
-            return form or "in-sight"
+            return form or "known-calls-traced"
         return form or ("" if site.region.proven or also_eager(site) else "maybe-traced")
 
     def _of_spec(self, site: Site) -> str | None:
@@ -179,7 +179,7 @@ class DevicePutInJit(Rule):
 
     def _traced_in_sight(self, site: Site, form: str) -> bool:
         """Whether a call that can be seen comes to it in traced code, where others may be out of sight."""
-        if site.region.traced != "unknown" or form or not site.wants("in-sight"):
+        if site.region.traced != "unknown" or form or not site.wants("known-calls-traced"):
             return False
         return site.region_in_sight.traced in ("always", "sometimes")
 

@@ -23,7 +23,6 @@ class DevicesDiffer(Rule):
     - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device.
     - proven: a call of a jitted function with `out_shardings` over a mesh, on an array that is committed to one
       device.
-    - `on-a-way` (likely): devices that differ only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or no `device_put` to one device at all.

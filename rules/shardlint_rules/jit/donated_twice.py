@@ -51,9 +51,8 @@ class DonatedTwice(Rule):
       leaves (`{"embed": w, "head": w}`).
     - proven: a donated object with one value in two fields (`State(params=params, average=params)`), also if a helper
       creates it.
-    - `on-a-way` (likely): a buffer that is donated twice only if a certain branch runs or an option keeps its default.
     - possible: a call with one buffer twice, if jax may copy an argument first, or may find no output for the buffer.
-    - `kept-by-init` (likely): an `init` of an optimizer that puts the parameters themselves into the state, or the
+    - `aliased-in-init` (likely): an `init` of an optimizer that puts the parameters themselves into the state, or the
       random key of the enclosing function. Steps that donate the state then raise or delete the key.
 
     ## Write instead
@@ -71,7 +70,7 @@ class DonatedTwice(Rule):
     name = "donated-twice"
     bound = True
     harm = Harm.CRASH
-    likely = ("kept-by-init",)
+    likely = ("aliased-in-init",)
     triggers = (
         Calls(*DONATING, file_says=("donate",)),
         Keywords(*COPIES, file_says=(GIVEN_TWICE,)),
@@ -115,7 +114,7 @@ class DonatedTwice(Rule):
     @detector("line")
     def find_kept_by_init(self, site: Site) -> Iterator[Finding]:
         """The state of an optimizer that holds an array of somebody else."""
-        for kept in kept_by_init(site) if site.wants("kept-by-init") else ():
+        for kept in kept_by_init(site) if site.wants("aliased-in-init") else ():
             params = kept.of == "the caller"
             raises = (
                 f"A step that donates the parameters and this state raises: both hold `{kept.name}`."
@@ -129,7 +128,7 @@ class DonatedTwice(Rule):
                 if params
                 else f"copy it: jnp.copy({kept.name})",
                 certainty=Certainty.POSSIBLE,
-                form="kept-by-init",
+                form="aliased-in-init",
                 why=f"the state holds `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
             )
 

@@ -43,11 +43,9 @@ class JitInitLosesSharding(Rule):
       `out_shardings`. Also a jit of a function that only calls these, and `TrainState.create`, whose moments come
       back replicated.
     - proven: `jax.jit(optimizer.init)(params)` or the like with arrays over Explicit axes, if no mesh is in context.
-    - `on-a-way` (likely): a `jax.jit(optimizer.init)(params)` or the like that gets sharded arrays only if a certain
-      branch runs or an option keeps its default.
-    - `mesh-given` (likely): `jax.jit(optimizer.init)(params)` or the like with arrays over a mesh that is a
+    - `mesh-parameter` (likely): `jax.jit(optimizer.init)(params)` or the like with arrays over a mesh that is a
       parameter.
-    - `beside-split` (likely): a jit without arguments and without `out_shardings` that creates zeros, such as a
+    - `used-with-sharded` (likely): a jit without arguments and without `out_shardings` that creates zeros, such as a
       cache. Another jitted function takes them together with sharded arrays that are no larger.
 
     ## Write instead
@@ -66,10 +64,10 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("mesh-given", "beside-split")
+    likely = ("mesh-parameter", "used-with-sharded")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "mesh-given": "The mesh of the caller has Auto axes.",
-        "beside-split": "An array that is as large as those that are split should be split too.",
+        "mesh-parameter": "The mesh of the caller has Auto axes.",
+        "used-with-sharded": "An array that is as large as those that are split should be split too.",
     }
     assumes = True
     project_says = PLACED_WORDS
@@ -108,7 +106,7 @@ class JitInitLosesSharding(Rule):
             help="pass out_shardings to jit",
             why=f"a jitted function takes it with arrays that are split over `{said['axes']}` and no larger",
             harm=Harm.COST,
-            form="beside-split",
+            form="used-with-sharded",
         )
 
     def _compare_calls(
@@ -121,7 +119,7 @@ class JitInitLosesSharding(Rule):
         known, form = [call for call in calls if _given_sharded(site, call, auto=True)], ""
         if not known and not makes_explicit_meshes(site):
             known = [call for call in calls if _given_sharded(site, call, auto=False)]
-            form = "mesh-given"
+            form = "mesh-parameter"
         if not known:
             return None
         where = "replicated" if fresh == BESIDE else "on one device"

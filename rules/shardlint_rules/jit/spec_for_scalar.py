@@ -36,8 +36,6 @@ class SpecForScalar(Rule):
     - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` of a tree with a scalar leaf and one
       sharding that names an axis. Also in `tree.map`, and for a parameter that gets such a tree in a known call.
     - proven: `out_shardings` of a jit with one sharding that names an axis, if a result has a scalar leaf.
-    - `on-a-way` (likely): a scalar leaf that gets a spec with an axis only if a certain branch runs or an option keeps
-      its default.
 
     ## Write instead
     `PartitionSpec()` for scalars: choose the spec by `leaf.ndim`.

@@ -19,8 +19,6 @@ class StateLosesLayout(Rule):
     - proven: `state = step(state)` in a loop, if `step` gets a sharded array and returns it replicated.
     - proven: `state = step(state)` in a loop, if `step` gets an array in `pinned_host` memory and returns it in
       device memory.
-    - `on-a-way` (likely): a state that loses its sharding or memory only if a certain branch runs or an option keeps
-      its default.
 
     ## Write instead
     `out_shardings` with the shardings of the state, memory kinds included.

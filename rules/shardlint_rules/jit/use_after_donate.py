@@ -46,9 +46,9 @@ class UseAfterDonate(Rule):
       `state.replace(...)`), or the result has a name that says so (`new_state = step(state)`).
     - proven: a read of an attribute that shares a buffer with a donated one. After `self.best = self.params`, the
       next `self.params = self._step(self.params)` deletes the array of both.
-    - `given-again` (likely): a donating call in a loop that passes the same array in the next iteration.
-    - `given-twice` (likely): a warm-up call that donates `state`, before `state = step(state)`.
-    - `kept-in-loop` (likely): `best = state` in a loop whose next iteration donates `state`.
+    - `donated-in-loop` (likely): a donating call in a loop that passes the same array in the next iteration.
+    - `warm-up-call` (likely): a warm-up call that donates `state`, before `state = step(state)`.
+    - `alias-in-loop` (likely): `best = state` in a loop whose next iteration donates `state`.
 
     ## Write instead
     `jnp.copy(state)` or `state.copy()`, before the call: `before = state` and `jnp.asarray(state)` are the same
@@ -68,10 +68,10 @@ class UseAfterDonate(Rule):
     name = "use-after-donate"
     bound = True
     harm = Harm.CRASH
-    likely = ("given-again", "given-twice", "kept-in-loop")
+    likely = ("donated-in-loop", "warm-up-call", "alias-in-loop")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "given-twice": "An output of the first call takes the buffer too.",
-        "kept-in-loop": "The last turn of the loop does not keep the array.",
+        "warm-up-call": "An output of the first call takes the buffer too.",
+        "alias-in-loop": "The last turn of the loop does not keep the array.",
     }
     triggers = (Calls(*DONATING, file_says=("donate",)),)
 
@@ -172,16 +172,16 @@ def _form(file: FileFacts, use: Use, certainty: Certainty) -> str | None:
     if certainty is Certainty.PROVEN:
         return ""
     if use.again:
-        return "given-again"
+        return "donated-in-loop"
     if _given_twice(file, use):
-        return "given-twice"
-    return "kept-in-loop" if _kept_in_loop(file, use) else None
+        return "warm-up-call"
+    return "alias-in-loop" if _kept_in_loop(file, use) else None
 
 
 def _why(form: str, name: str) -> str:
-    if form == "given-twice":
+    if form == "warm-up-call":
         return f"the same function takes it again here and returns the next `{name}`, so an output fits the buffer"
-    if form == "kept-in-loop":
+    if form == "alias-in-loop":
         return f"the loop stores `{name}`, and its next turn donates that buffer"
     return ""
 

@@ -41,8 +41,6 @@ class ConstraintOnExplicitMesh(Rule):
     - proven: a function with `out_sharding=` over a mesh with Auto axes.
     - `project-mesh` (likely): a constraint over a mesh from a parameter or field, if every mesh that the program
       makes and passes on is Explicit.
-    - `on-a-way` (likely): an `out_sharding=` that is over Auto axes only if a certain branch runs or an option keeps
-      its default.
 
     ## Write instead
     Or make the mesh with Auto axes.

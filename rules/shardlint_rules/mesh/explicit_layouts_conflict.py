@@ -85,7 +85,6 @@ class ExplicitLayoutsConflict(Rule):
     - proven: an index that is itself a sharded array.
     - proven: `dynamic_update_slice` with an update that is sharded differently from the array.
     - proven: a `shard_map` whose body uses an array over Explicit axes from outside.
-    - `on-a-way` (likely): a conflict that occurs only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     Give the sharding of the result, or reshard one operand first with `jax.reshard`.

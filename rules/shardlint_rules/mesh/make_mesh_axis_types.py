@@ -40,20 +40,20 @@ class MakeMeshAxisTypes(Rule):
       (`--target`).
     - proven: a mesh without `axis_types` that a `shard_map` maps over, in a project that places no array.
     - proven: a `make_mesh` without `axis_types` on jax 0.8.1 to 0.8.3, which warns that the default will change.
-    - `meets-constraints` (likely): a mesh without `axis_types` in a program that constrains arrays by specs or
+    - `with-constraints` (likely): a mesh without `axis_types` in a program that constrains arrays by specs or
       logical names in some file, and mentions Explicit axes in none.
-    - `never-explicit` (possible): a mesh without `axis_types` in a program without constraints that mentions Explicit
-      axes nowhere.
+    - `without-constraints` (possible): a mesh without `axis_types` in a program without constraints that mentions
+      Explicit axes nowhere.
 
     ## Fix
-    Adds `axis_types=(AxisType.Auto,) * n`. It is unsafe for the mesh of a `shard_map`, `meets-constraints` and
-    `never-explicit`: you may want Explicit axes.
+    Adds `axis_types=(AxisType.Auto,) * n`. It is unsafe for the mesh of a `shard_map`, `with-constraints` and
+    `without-constraints`: you may want Explicit axes.
     """
 
     code = "SL307"
     name = "make-mesh-axis-types"
     harm = Harm.CRASH
-    likely = ("meets-constraints",)
+    likely = ("with-constraints",)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
     triggers = (Calls("jax.make_mesh", "jax.sharding.AbstractMesh"),)
     forms = ("call",)
@@ -119,15 +119,15 @@ class MakeMeshAxisTypes(Rule):
         )
 
     def _unspoken(self, site: Site, types: ast.expr | None) -> Iterator[Finding]:
-        if not site.wants("meets-constraints", "never-explicit"):
+        if not site.wants("with-constraints", "without-constraints"):
             return
         near = constrained_nearby(site)
         if near is None:
             why = "no file of the program mentions Explicit axes"
-            yield self._explicit(site, types, why, Safety.UNSAFE, "never-explicit")
+            yield self._explicit(site, types, why, Safety.UNSAFE, "without-constraints")
         else:
             why = f"{near.path.name} constrains arrays by specs, and no file of the program mentions Explicit axes"
-            yield self._explicit(site, types, why, Safety.UNSAFE, "meets-constraints")
+            yield self._explicit(site, types, why, Safety.UNSAFE, "with-constraints")
 
     def _explicit(
         self, site: Site, types: ast.expr | None, why: str, safety: Safety, form: str = ""

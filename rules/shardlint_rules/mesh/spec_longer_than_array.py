@@ -37,7 +37,6 @@ class SpecLongerThanArray(Rule):
       has dimensions.
     - proven: a flax variable with more names than dimensions, if `nn.unbox` gets it under a mesh.
     - `in-calls` (likely): a spec that is too long for the array that one of the callers passes.
-    - `on-a-way` (likely): a spec that is too long only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     `P()`, which is replicated for every rank.

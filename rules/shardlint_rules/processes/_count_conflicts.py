@@ -113,7 +113,7 @@ def _itself(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
     return CountConflict(
         use,
         f"`{site.shown(parent)}` is always {gives}: both sides count {_counts(scale)}.",
-        "itself",
+        "count-by-itself",
         "the two calls return the same number on every process",
         help="write jax.process_count() or jax.local_device_count() on one side, whichever you mean",
     )

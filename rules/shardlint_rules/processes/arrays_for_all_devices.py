@@ -33,9 +33,9 @@ class ArraysForAllDevices(Rule):
     ## Reports
     Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
 
-    - `each` (likely): `arrays` with one entry for each of `jax.devices()`, of the devices of a mesh of all of them, or
-      of `sharding.devices_indices_map(shape)`. A loop, a comprehension or `jax.device_put(parts, devices)` creates it,
-      and nothing in the function selects the local devices.
+    - `global-devices` (likely): `arrays` with one entry for each of `jax.devices()`, of the devices of a mesh of all of
+      them, or of `sharding.devices_indices_map(shape)`. A loop, a comprehension or `jax.device_put(parts, devices)`
+      creates it, and nothing in the function selects the local devices.
 
     ## Write instead
     Loop over `sharding.addressable_devices_indices_map(shape)` or `mesh.local_devices`, or use
@@ -46,8 +46,8 @@ class ArraysForAllDevices(Rule):
     name = "arrays-for-all-devices"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("each",)
-    assumptions: ClassVar[Mapping[str, str]] = {"each": "The program runs on more than one process."}
+    likely = ("global-devices",)
+    assumptions: ClassVar[Mapping[str, str]] = {"global-devices": "The program runs on more than one process."}
     triggers = (Calls(_MAKES),)
     forms = ("call",)
     closed = ("positional", "keywords")
@@ -70,7 +70,7 @@ class ArraysForAllDevices(Rule):
             given,
             "On several processes this raises ValueError: it gets arrays for the devices of all processes.",
             help="loop over sharding.addressable_devices_indices_map(shape), or use jax.make_array_from_callback",
-            form="each",
+            form="global-devices",
             why=f"they are made for `{what}`, and the function takes one array for each device of this process",
         )
 

@@ -27,7 +27,7 @@ _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _METHODS = ("tolist", "__array__")
 _WHY = {
     "split": "",
-    "given-mesh": ", and the mesh of `{}` is a parameter",
+    "mesh-parameter": ", and the mesh of `{}` is a parameter",
 }
 # What stands in a file that gets at an array placed over devices, also where another module places it.
 _NEAR = (
@@ -50,7 +50,7 @@ class HostReadOfGlobal(Rule):
 
     - `split` (likely): a read of an array that its placement, `out_shardings` or `out_specs` shards over a mesh of all
       devices.
-    - `given-mesh` (likely): a read of an array that is sharded over a mesh which is a parameter.
+    - `mesh-parameter` (likely): a read of an array that is sharded over a mesh which is a parameter.
 
     ## Write instead
     Call `multihost_utils.process_allgather(x, tiled=True)` on all processes, then read.
@@ -60,10 +60,10 @@ class HostReadOfGlobal(Rule):
     name = "host-read-of-global"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("split", "given-mesh")
+    likely = ("split", "mesh-parameter")
     assumptions: ClassVar[Mapping[str, str]] = {
         "split": "The program runs on more than one process.",
-        "given-mesh": "The mesh that is passed has the devices of more than one process.",
+        "mesh-parameter": "The mesh that is passed has the devices of more than one process.",
     }
     triggers = (
         Calls(*_READING, *_MAPS, file_says=_NEAR),
@@ -96,8 +96,8 @@ class HostReadOfGlobal(Rule):
             return None
         form = "split"
         given = next((one for one in read if split(site, one)), None)
-        if given is None and site.wants("given-mesh"):
-            form = "given-mesh"
+        if given is None and site.wants("mesh-parameter"):
+            form = "mesh-parameter"
             given = next((one for one in read if split_over_a_given_mesh(site, one)), None)
         if given is None or alone(site.program, Place(site.file, site.call)) or _gathered(site):
             return None

@@ -17,8 +17,6 @@ class ConstraintOnManualAxis(Rule):
     ## Reports
     - proven: `with_sharding_constraint` or `eqx.filter_shard` in the body of a `shard_map` or in a helper that it
       calls, whose spec names an axis that the `shard_map` binds.
-    - `on-a-way` (likely): such a constraint under a flag that does not depend on the axes, or if it depends on the
-      default of a command-line option.
 
     ## Limits
     Not reported: axes that `axis_names` leaves out, which are not manual.

@@ -22,7 +22,7 @@ class GradCountedPerDevice(Rule):
     - proven: `pmean` or `psum` of a gradient that `jax.grad` or `jax.value_and_grad` takes of a per-device loss with
       respect to a replicated argument.
     - proven: `out_specs` that shard such a gradient over these devices, as if each had its own.
-    - `unseen` (likely): the first form for a loss that calls a model which shardlint cannot read.
+    - `unreadable-model` (likely): the first form for a loss that calls a model which shardlint cannot read.
 
     ## Limits
     Not reported: a gradient that is divided, a loss that is reduced before it is differentiated, and arguments made
@@ -34,9 +34,9 @@ class GradCountedPerDevice(Rule):
     name = "grad-counted-per-device"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.1"}
-    likely = ("unseen",)
+    likely = ("unreadable-model",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "unseen": "The model in the loss does not reduce over the axis.",
+        "unreadable-model": "The model in the loss does not reduce over the axis.",
     }
     triggers = (Violates("gradient.summed"),)
     fixes = "none"
@@ -50,5 +50,5 @@ class GradCountedPerDevice(Rule):
             f"This gradient is too large: jax already sums it over `{said['axes']}`, and {use}.",
             help="make the argument varying first (jax.lax.pcast)" if each else _HELP,
             why="it is taken with respect to a replicated argument, and check_vma is on",
-            form="unseen" if said["unseen"] else "",
+            form="unreadable-model" if said["unseen"] else "",
         )

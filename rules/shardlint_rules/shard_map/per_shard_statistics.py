@@ -23,16 +23,15 @@ class PerShardStatistics(Rule):
     - proven: a mean, variance or median along the first dimension of a shard, if `in_specs` shard a stack with one
       entry per device. That dimension has size 1.
     - `reduced-later` (likely): a `softmax` along a sharded dimension, if only its result is summed over the axis.
-    - `own-maximum` (likely): `psum` of `exp(x - m)` with the maximum `m` of each device's own shard.
+    - `per-device-maximum` (likely): `psum` of `exp(x - m)` with the maximum `m` of each device's own shard.
     - `features` (likely): a mean, sum or variance along the last dimension if it is sharded, combined with that
       dimension again (a layer norm).
     - `norm` (likely): a division by the norm or spread of each device's own shard.
-    - `own-norm` (likely): the result of `psum_scatter`, scaled by the norm of each device's own shard.
+    - `norm-after-scatter` (likely): the result of `psum_scatter`, scaled by the norm of each device's own shard.
     - `shifted` (likely): `roll`, `flip`, `diff`, `x[:, 1:]` or a convolution along a sharded dimension, if the body
       does not exchange neighbors over the axis.
     - `batch-stats` (likely): `batch_stats` that a pmapped step updates on each device, if nothing averages them and one
       device's copy is saved or evaluated.
-    - `on-a-way` (likely): the first form only if a certain branch runs or an option keeps its default.
     - `normalised` (possible): a mean, sum or maximum along a sharded dimension other than the last, combined with that
       dimension again.
 
@@ -48,13 +47,15 @@ class PerShardStatistics(Rule):
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
-    likely = ("reduced-later", "own-maximum", "features", "norm", "own-norm", "batch-stats", "shifted")  # fmt: skip
+    likely = (
+        "reduced-later", "per-device-maximum", "features", "norm", "norm-after-scatter", "batch-stats", "shifted"
+    )  # fmt: skip
     assumptions: ClassVar[Mapping[str, str]] = {
         "reduced-later": "The sums over the axis do not renormalize the softmax.",
-        "own-maximum": "The shards have different maxima.",
+        "per-device-maximum": "The shards have different maxima.",
         "features": "The statistic is meant for the unsharded dimension.",
         "norm": "The norm is meant for the unsharded dimension.",
-        "own-norm": "The norm is meant for all gradients.",
+        "norm-after-scatter": "The norm is meant for all gradients.",
         "shifted": "The array is longer than one shard.",
     }
     assumes = True
@@ -101,7 +102,7 @@ class PerShardStatistics(Rule):
             return site.report_violation(
                 f"Each device scales its shard by its own norm along {axes}, and clips too little.",
                 help=f'sum the squares over the axis: jnp.sqrt(jax.lax.psum(jnp.sum(g * g), "{first}"))',
-                form="own-norm",
+                form="norm-after-scatter",
                 why="psum_scatter left a shard on each device, and nothing reduces the norm",
             )
         return site.report_violation(
@@ -155,6 +156,6 @@ class PerShardStatistics(Rule):
         return site.report_violation(
             "The softmax denominator is wrong: this psum adds exponentials that subtract different maxima.",
             help="reduce the maximum first: m = jax.lax.pmax(m, axis)",
-            form="own-maximum",
+            form="per-device-maximum",
             why="each device subtracts the maximum of its own shard",
         )

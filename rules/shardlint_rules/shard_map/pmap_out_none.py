@@ -16,7 +16,6 @@ class PmapOutNone(Rule):
 
     ## Reports
     - proven: a result with the out axis `None` that varies over the devices and that no collective reduces.
-    - `on-a-way` (likely): such a result only if a certain branch runs or an option keeps its default.
 
     ## Limits
     Not reported: results of replicated state (`replicate`), and results of code that shardlint cannot read.

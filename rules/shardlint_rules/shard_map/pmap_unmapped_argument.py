@@ -26,7 +26,6 @@ class PmapUnmappedArgument(Rule):
     - proven: a number, a random key, an array of shape (), or a tree with such a leaf.
     - proven: an array whose mapped dimension is larger than the number of devices, or differs from that of another
       argument.
-    - `on-a-way` (likely): such an argument only if a certain branch runs or an option keeps its default.
     - `unreplicated` (likely): a result of `unreplicate`, also from the previous loop iteration.
 
     ## Write instead
