@@ -78,7 +78,7 @@ class DonatedModuleWeights(Rule):
             keyword,
             problem.message,
             why=problem.why,
-            help='make the model the first argument of a function, with donate="all-except-first"',
+            help='make the model the first argument of a function, with `donate="all-except-first"`',
             certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
         )
 

@@ -16,7 +16,7 @@ _TAKEN = ("x", "device_or_shardings")
 class FilterShardAcrossDevices(Rule):
     """`eqx.filter_shard` outside jit gets an array that is committed to other devices.
 
-    `filter_shard` is a sharding constraint. Outside jit it compiles a program of its own, which runs on the devices of
+    `filter_shard` is a sharding constraint. Outside jit it compiles a separate program, which runs on the devices of
     its arguments. It raises `ValueError: Received incompatible devices for jitted computation`. A new array works,
     because it is uncommitted.
 
@@ -49,7 +49,7 @@ class FilterShardAcrossDevices(Rule):
         yield site.report_violation(
             f"`filter_shard` raises ValueError: it can't move `{text}` from {said['left']} to {said['right']}.",
             why=f"line {said['line']} commits it, and outside jit filter_shard runs on the devices of its argument",
-            help=f"write jax.device_put({text}, {site.shown(target)})",
+            help=f"write `jax.device_put({text}, {site.shown(target)})`",
             fix=self._fix(site),
         )
 

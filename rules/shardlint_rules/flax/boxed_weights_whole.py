@@ -40,6 +40,7 @@ class BoxedWeightsWhole(Rule):
         said = site.violation.said
         yield site.report_violation(
             f"A weight of `{said['array']}` stays {said['where']}, though its metadata names `{said['named']}`.",
-            help="make the variables with out_shardings=nn.get_sharding(...), or unbox them under jax.set_mesh(mesh)",
+            help="make the variables with `out_shardings=nn.get_sharding(...)`, "
+            "or unbox them under `jax.set_mesh(mesh)`",
             why="`unbox` shards only where a mesh is in context, and a jitted function takes the weights as they are",
         )

@@ -99,7 +99,8 @@ class ChangeLostInJit(Rule):
             changed,
             f"The change is lost: `jax.jit` traces a copy of `{changed.id}`, which the call discards.",
             via=site.region,
-            help=f"trace it with nnx.jit, or return nnx.state({changed.id}) and call nnx.update outside",
+            help="trace the function with `nnx.jit`, "
+            f"or return `nnx.state({changed.id})` and call `nnx.update` outside",
             certainty=Certainty.PROVEN,
             why=shown,
         )

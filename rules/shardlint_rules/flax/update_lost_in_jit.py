@@ -68,7 +68,8 @@ class UpdateLostInJit(Rule):
                 call,
                 self._message(owner.id, merged),
                 via=site.region,
-                help="trace it with nnx.jit, or return nnx.state((model, optimizer)) and call nnx.update outside",
+                help="trace the function with `nnx.jit`, "
+                "or return `nnx.state((model, optimizer))` and call `nnx.update` outside",
                 fix=None if merged else self._fix(site, scope),
             )
 

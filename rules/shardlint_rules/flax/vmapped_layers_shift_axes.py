@@ -61,7 +61,7 @@ class VmappedLayersShiftAxes(Rule):
             site.call.func if site.form == "call" else site.call.args[0],
             "Each annotation shards the wrong dimension: `nnx.vmap` adds no entry for the new layer dimension.",
             why=f"the stacked layers are annotated at {where}",
-            help="write transform_metadata={nnx.PARTITION_NAME: None}, or the name of an axis",
+            help="write `transform_metadata={nnx.PARTITION_NAME: None}`, or the name of an axis",
             fix=self._fix(site),
         )
 
@@ -71,7 +71,7 @@ class VmappedLayersShiftAxes(Rule):
         operation = f"`nn.{site.violation.said['operation']}`"
         return site.report_violation(
             f"Linen raises PartitioningUnspecifiedError: {operation} adds an unnamed axis to partitioned weights.",
-            help="write metadata_params={nn.PARTITION_NAME: None}, or the name of an axis",
+            help="write `metadata_params={nn.PARTITION_NAME: None}`, or the name of an axis",
             why=f"the `nn.with_partitioning` of one of them names {site.violation.said['names']}",
             harm=Harm.CRASH,
             fix=self._fix(site, "flax.linen", "metadata_params"),

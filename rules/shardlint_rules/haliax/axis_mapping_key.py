@@ -89,13 +89,13 @@ class AxisMappingKey(Rule):
                 f"This raises an error: the axes `{said['first']}` and `{said['second']}` of one array are both split "
                 f"over `{said['axis']}`.",
                 why=f"the array is `{said['array']}`, and a mesh axis splits one of its dimensions only",
-                help="map one of them to another mesh axis, or leave it out",
+                help="map one of the two axes to another mesh axis, or give it no entry",
                 harm=Harm.CRASH,
             )
         return site.report_violation(
             f"The entry `{said['axis']}` has no effect: with merge=True the outer mapping wins.",
             why=f"the mapping written at line {said['line']} maps `{said['axis']}` to another mesh axis",
-            help="enter one mapping with all entries, without merge=True",
+            help="enter one mapping with all entries, without `merge=True`",
         )
 
     def _field(self, site: Site) -> Iterator[Finding]:

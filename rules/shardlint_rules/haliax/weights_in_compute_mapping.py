@@ -31,7 +31,7 @@ class WeightsInComputeMapping(Rule):
       `parameter_mapping` next to `compute_mapping`.
 
     ## Write instead
-    `axis_resources=parameter_mapping` for an initialization, `out_axis_resources=parameter_mapping` for a step.
+    Pass `axis_resources=parameter_mapping` for an initialization, `out_axis_resources=parameter_mapping` for a step.
 
     ## Limits
     Not reported: functions that shard their results themselves, and mappings that are equal.
@@ -71,8 +71,8 @@ class WeightsInComputeMapping(Rule):
         right = site.text(mapping).replace(name, beside)
         yield site.finding(
             mapping,
-            f"Sharded axes of `{kept}` become replicated: `named_jit` returns it in the mapping of activations.",
-            help=f"write out_axis_resources={right}, or axis_resources={right} for an initialization",
+            f"Sharded axes of `{kept}` become replicated: `named_jit` shards its result by the compute mapping.",
+            help=f"write `out_axis_resources={right}`, or `axis_resources={right}` for an initialization",
             form="parameter-mapping-exists",
             why=f"without out_axis_resources, {site.release('haliax')} lays results out by `{name}`; the program has "
             f"`{beside}` for parameters",

@@ -43,8 +43,8 @@ class DevicePutInJit(Rule):
     program. A committed value keeps its sharding, an uncommitted one ends up replicated.
 
     ## Reports
-    - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and the like. The
-      traced function may come from another file, a dict or list, a project decorator or `f.defvjp`.
+    - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and similar functions.
+      The traced function may come from another file, a dict or list, a project decorator or `f.defvjp`.
     - proven: `jax.tree.map`, `map` or `functools.partial` with `device_put`, and `device_put(x, *where)` with a
       literal tuple, in traced code.
     - `known-calls-traced` (likely): `jax.device_put(x, sharding)` in a function whose known calls are traced, if
@@ -60,9 +60,8 @@ class DevicePutInJit(Rule):
     `jax.lax.with_sharding_constraint`. In Equinox code `eqx.filter_shard`, which also takes Modules.
 
     ## Fix
-    Replaces the call by the constraint. It is unsafe: the constraint takes effect, so memory and communication
-    change. Numbers and numpy arrays get `with_sharding_constraint`, because `filter_shard` ignores them. There is no
-    fix:
+    Replaces the call by the constraint. Unsafe: the array is now sharded, so memory and communication change. Numbers
+    and numpy arrays get `with_sharding_constraint`, because `filter_shard` ignores them. No fix:
 
     - in a `shard_map`
     - for a sharding that may be None and is not tested
@@ -72,7 +71,7 @@ class DevicePutInJit(Rule):
     Not reported:
 
     - `device_put` under `jax.set_mesh` with Explicit axes, which reshards
-    - memory kinds, which always take effect
+    - memory kinds, which `device_put` changes in traced code too
     - code that tests whether it is traced.
 
     In a `shard_map` body the harm is crash: from jax 0.8 on `device_put` raises ValueError for a value that varies
@@ -105,12 +104,12 @@ class DevicePutInJit(Rule):
             region = site.region_in_sight
         also = also_eager(site) if form != "known-calls-traced" else "" if _computed(site) else _in_sight(site)
         message = f"`device_put` {self._effect(also, form)}: `{_short(put.what)}` keeps its sharding."
-        help = "use jax.lax.with_sharding_constraint, or place it before the call of the traced function"
+        help = "use `jax.lax.with_sharding_constraint`, or place the array before the call of the traced function"
         body, harm = shard_map_around(site, region), Harm.SILENT
         if body is not None:
             fix, kept = None, ""
             message, harm = self._in_shard_map(site, body)
-            help = f"remove it: in_specs and out_specs of the shard_map at {site.where(body)} decide the sharding"
+            help = f"remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at {site.where(body)} decide"
         else:
             # Outside traced code a constraint to a sharding spreads an array too, where its mesh is.
             left = also if form or not _computed(site) else ""
@@ -119,7 +118,7 @@ class DevicePutInJit(Rule):
             put.function,
             message,
             via=region,
-            help=f"{help}; not rewritten: {kept}" if kept else help,
+            help=f"{help}; no automatic fix:  {kept}" if kept else help,
             fix=fix,
             harm=harm,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,

@@ -25,7 +25,7 @@ class DevicesDiffer(Rule):
       device.
 
     ## Write instead
-    `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or no `device_put` to one device at all.
+    Call `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or call no `device_put` to one device.
 
     ## Limits
     The order of the devices in a mesh from `jax.make_mesh` counts as unknown.

@@ -68,14 +68,14 @@ class DiscardedPlacement(Rule):
     - proven: `if n is None: jax.local_device_count()`, which leaves `n` None.
     - proven: a project function as a statement, if it only returns another array.
     - `computed` (likely): `x.at[i].set(y)` or a `jax.tree.map` as a statement, if nothing in it has a side effect.
-    - `synced` (likely): `grads = sync(grads)`, `pmean` or the like, if nothing reads the name afterwards.
+    - `synced` (likely): `grads = sync(grads)`, `pmean` or a similar function, if nothing reads the name afterwards.
 
     ## Write instead
     Bind the result to the name that is used afterwards.
 
     ## Fix
-    Binds the result to the placed variable, if the code below reads it. It is unsafe: the placement takes effect, so
-    memory and communication change.
+    Binds the result to the placed variable, if the code below reads it. Unsafe: the array is now sharded, so memory and
+    communication change.
 
     ## Limits
     Not reported:
@@ -280,9 +280,9 @@ class DiscardedPlacement(Rule):
             site.call.func,
             f"`{last_name(site.call.func)}` as a statement sets no mesh: it is a context manager.",
             label="never entered",
-            help=f"write: with {site.text()}:"
+            help=f"write `with {site.text()}:`"
             if site.allows("jax", "<0.7.1")
-            else f"write: with jax.set_mesh({argument}):",
+            else f"write `with jax.set_mesh({argument}):`",
             kept=_NOT_ENTERED,
         )
 
@@ -291,7 +291,7 @@ class DiscardedPlacement(Rule):
             site.call.func,
             f"`{last_name(site.call.func)}` as a statement has no effect: it is a context manager.",
             why=f"only `with` runs `{entered}` in it",
-            help=f"write: with {site.text()}:",
+            help=f"write `with {site.text()}:`",
             kept=_NOT_ENTERED,
         )
 
@@ -303,7 +303,7 @@ class DiscardedPlacement(Rule):
             Safety.UNSAFE,
             f"write: {written}",
             [Edit(start, start, f"{name} = ")],
-            "the placement takes effect, which changes memory and communication",
+            "the array is now sharded, so memory and communication change",
         )
 
 

@@ -170,7 +170,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
             given[0] if here else site.call.func,
             f"pmap does not donate {shown}: it donates positional arguments only.",
             why=f"without donation the old and the new arrays are in memory together{at}",
-            help=f"pass {shown} by position" + (f"; not rewritten: {kept}" if kept else ""),
+            help=f"pass {shown} by position" + (f"; no automatic fix:  {kept}" if kept else ""),
             fix=_given_by_position(site, seen) if here and not kept else None,
             harm=Harm.COST,
         )
@@ -190,7 +190,7 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
         keyword,
         f"`{found.meant}` is not donated: {found.bound} binds arguments, so position {found.number} is "
         f"`{found.donated}`.",
-        help=f"write donate_argnums={found.position}",
+        help=f"write `donate_argnums={found.position}`",
         harm=Harm.COST,
         certainty=Certainty.POSSIBLE,
         form="counts-bound-arguments",

@@ -56,8 +56,8 @@ class DonatedTwice(Rule):
       random key of the enclosing function. Steps that donate the state then raise or delete the key.
 
     ## Write instead
-    `jnp.copy(x)`, for a tree `jax.tree.map(jnp.copy, params)`. `jnp.asarray` and `device_put` may return the same
-    buffer.
+    Write `jnp.copy(x)`, or `jax.tree.map(jnp.copy, params)` for a tree. `jnp.asarray` and `device_put` may return the
+    same buffer.
 
     ## Fix
     Writes `jnp.copy(x)` for the second argument, if it certainly is one array. It is unsafe: the copy takes memory.
@@ -84,7 +84,7 @@ class DonatedTwice(Rule):
         """A call that donates one array in two arguments."""
         return site.report_violation(
             "The call raises: it donates the arrays of {first} and {second}, which are the same.",
-            help="copy one of them where the object is made: jax.tree.map(jnp.copy, tree)",
+            help="copy one of them where the object is made: `jax.tree.map(jnp.copy, tree)`",
             words=site.violation.quoted,
         )
 
@@ -106,7 +106,7 @@ class DonatedTwice(Rule):
                     twice.nodes[1] if here else asked(site),
                     f"The call raises: {same}, and {_reason(twice)}.",
                     why=f"a donated buffer becomes one output{where}",
-                    help=f"copy one of them: jnp.copy({second}), or jax.tree.map(jnp.copy, {second}) for a tree",
+                    help=f"copy one of them: `jnp.copy({second})`, or `jax.tree.map(jnp.copy, {second})` for a tree",
                     fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,
                 )
@@ -124,9 +124,9 @@ class DonatedTwice(Rule):
             yield site.finding(
                 kept.node,
                 raises,
-                help=f"copy it: jax.tree.map(jnp.copy, {kept.name})"
+                help=f"copy the array: `jax.tree.map(jnp.copy, {kept.name})`"
                 if params
-                else f"copy it: jnp.copy({kept.name})",
+                else f"copy the array: `jnp.copy({kept.name})`",
                 certainty=Certainty.POSSIBLE,
                 form="aliased-in-init",
                 why=f"the state holds `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
@@ -145,7 +145,7 @@ class DonatedTwice(Rule):
                 own,
                 f"The call at {place(site, file, call.call)} raises: `{own.arg}` and `{other.arg}` share one buffer.",
                 why=f"{name_of(call.api)} donates the object, and a buffer becomes one output",
-                help=f"copy it: {own.arg}=jax.tree.map(jnp.copy, {value})",
+                help=f"copy the array: `{own.arg}=jax.tree.map(jnp.copy, {value})`",
             )
 
 

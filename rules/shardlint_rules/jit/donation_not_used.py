@@ -40,7 +40,7 @@ class DonationNotUsed(Rule):
       in the compiled program.
 
     ## Write instead
-    `del x` when the array is no longer needed, or donate an argument that has the shape of a result.
+    Write `del x` when the array is no longer needed, or donate an argument that has the shape of a result.
 
     ## Limits
     Not reported: unused arguments with `keep_unused=True`, and `eqx.filter_jit(donate="all")`, which donates whatever
@@ -66,7 +66,7 @@ class DonationNotUsed(Rule):
     def report_unused(self, site: Site) -> Finding:
         """A call whose donated arguments fit no result, although another argument does."""
         return site.report_violation(
-            "Donating {donated} frees no memory: only {meant}, which is not donated, fits a result.",
+            "Donating {donated} frees no memory: {meant}, which is not donated, has the shape of a result.",
             help="donate the argument that the function returns updated",
             words=site.violation.quoted,
         )
@@ -102,7 +102,7 @@ class DonationNotUsed(Rule):
         yield site.finding(
             keyword,
             f"Donating {shown} frees no memory: no result can reuse the buffer.",
-            help="remove it from the donated arguments; where the caller no longer needs it, write `del`",
+            help="remove the argument from the donated ones; write `del` where the caller no longer needs it",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "weights" if weights is not None else "shape",
             why=f"{lost[0][1]}"

@@ -28,7 +28,7 @@ class IndivisibleConstraint(Rule):
     """The mesh axes that shard a dimension do not divide its size.
 
     Inside jit a constraint on such a dimension raises nothing. An intermediate array is padded on every device, and a
-    result comes back replicated. (jax 0.12 raises `IndivisibleError` for some sizes, such as 2 and 6 over 4.)
+    result is replicated. (jax 0.12 raises `IndivisibleError` for some sizes, such as 2 and 6 over 4.)
     `device_put`, and a constraint outside jit, always raise.
 
     ## Reports
@@ -128,7 +128,7 @@ class IndivisibleConstraint(Rule):
         for size, axis, division in divided_already(site):
             yield site.finding(
                 size,
-                f"The array is too small: the spec splits `{site.text(size)}`, the size of one shard, again over "
+                f"The array is too small: `{site.text(size)}` is already one shard, and the spec splits it again over "
                 f"{site.text(axis)}.",
                 help=f"pass the global size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
                 certainty=Certainty.POSSIBLE,

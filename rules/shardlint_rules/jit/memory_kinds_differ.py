@@ -18,7 +18,8 @@ class MemoryKindsDiffer(Rule):
     - proven: an operation on an array in `pinned_host` memory and another one in `device` memory.
 
     ## Write instead
-    `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves the array inside jit.
+    Call `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves the array inside
+    jit.
 
     ## Limits
     The memory of an array is known only from `device_put` and `with_memory_kind`.

@@ -27,8 +27,8 @@ class ShardingLostByShape(Rule):
     ## Reports
     - proven: `jnp.zeros(x.shape)`, `ones`, `empty` or `full` outside of jit, if the code proves that `x` is sharded.
       Also per leaf: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`.
-    - `sharded-parameter` (likely): `jnp.zeros(x.shape)` or the like, if callers pass `x` with a sharding that may split
-      it. Also for parameters of an NNX module whose variables name axes, in a program that sets a mesh.
+    - `sharded-parameter` (likely): `jnp.zeros(x.shape)` or a similar function, if callers pass `x` with a sharding that
+      may split it. Also for parameters of an NNX module whose variables name axes, in a program that sets a mesh.
 
     ## Write instead
     `jnp.zeros_like(x)`, `ones_like` and `full_like` keep the sharding of `x`.

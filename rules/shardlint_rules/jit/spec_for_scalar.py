@@ -20,7 +20,7 @@ _ARGUMENTS = {
     "jax.lax.with_sharding_constraint": ("x", "shardings"),
     "equinox.filter_shard": ("x", "device_or_shardings"),
 }
-_HELP = "use PartitionSpec() for scalars: choose by leaf.ndim"
+_HELP = "use `PartitionSpec()` for scalars: choose by `leaf.ndim`"
 _WHY = "and a spec with an axis needs rank 1"
 # Code that reads one of these handles scalars.
 _RANK = ("ndim", "shape", "size", "isscalar", "is_scalar", "rank")
@@ -38,7 +38,7 @@ class SpecForScalar(Rule):
     - proven: `out_shardings` of a jit with one sharding that names an axis, if a result has a scalar leaf.
 
     ## Write instead
-    `PartitionSpec()` for scalars: choose the spec by `leaf.ndim`.
+    Write `PartitionSpec()` for scalars: choose the spec by `leaf.ndim`.
 
     ## Limits
     Not reported if the code reads the rank or shape of the leaf.

@@ -33,7 +33,7 @@ _SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "s
 _BY_HAND = ("enter_context", "__enter__", "shard_map")
 _NO_CONTEXT = "no mesh is in context, and a spec has none"
 _UNREAD = "it does not read the mesh of `with mesh:`"
-_HELP = "pass a NamedSharding, or call it under jax.set_mesh(mesh)"
+_HELP = "pass a `NamedSharding`, or call it under `jax.set_mesh(mesh)`"
 
 
 class SpecNeedsMesh(Rule):
@@ -118,7 +118,7 @@ class SpecNeedsMesh(Rule):
             return
         elif site.api == _PJIT:
             missing, why = "pjit reads only the mesh of `with mesh:`", "sets the mesh another way"
-            help = "pass a NamedSharding, or use jax.jit, which reads the mesh of jax.set_mesh"
+            help = "pass a `NamedSharding`, or use `jax.jit`, which reads the mesh of `jax.set_mesh`"
         else:
             missing, why = _UNREAD, "enters the mesh"
         name, error = site.api.rpartition(".")[2], _name_error(site.api)
@@ -193,10 +193,10 @@ class SpecNeedsMesh(Rule):
         specs = [site.spec_of(one) for node in nodes for one in options(site.value(node))]
         mesh = mesh_meant(site, [one for one in specs if one is not None], contexts)
         if mesh.name is None:
-            return None, f"; not rewritten: {mesh.why}" if mesh.why else ""
+            return None, f"; no automatic fix:  {mesh.why}" if mesh.why else ""
         found = with_mesh(site, nodes, mesh.name)
         if found is None:
-            return None, "; not rewritten: the tree holds more than specs"
+            return None, "; no automatic fix:  the tree holds more than specs"
         written, imports = found
         edits = [site.replace(node, text) for node, text in written.items()]
         why = "it names one mesh, which the context could change"

@@ -42,17 +42,18 @@ class UseAfterDonate(Rule):
 
     ## Reports
     - proven: a read of a name, attribute or alias after `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` donated its
-      buffer. An output must take the buffer: the function returns an update of the argument (`params - rate * grads`,
-      `state.replace(...)`), or the result has a name that says so (`new_state = step(state)`).
-    - proven: a read of an attribute that shares a buffer with a donated one. After `self.best = self.params`, the
-      next `self.params = self._step(self.params)` deletes the array of both.
+      buffer. Reported only if an output can reuse the buffer: the function returns an updated argument
+      (`params - rate * grads`, `state.replace(...)`), or the result is named like one (`new_state = step(state)`).
+    - proven: a read of an attribute that shares a buffer with a donated one. After `self.best = self.params` both
+      attributes share one buffer. The next `self.params = self._step(self.params)` deletes it.
     - `donated-in-loop` (likely): a donating call in a loop that passes the same array in the next iteration.
-    - `warm-up-call` (likely): a warm-up call that donates `state`, before `state = step(state)`.
+    - `warm-up-call` (likely): a warm-up call `step(state)` discards its result, and the next call reads the deleted
+      `state`.
     - `alias-in-loop` (likely): `best = state` in a loop whose next iteration donates `state`.
 
     ## Write instead
-    `jnp.copy(state)` or `state.copy()`, before the call: `before = state` and `jnp.asarray(state)` are the same
-    buffer. Or do not donate the argument.
+    Copy it before the call with `jnp.copy(state)`. `before = state` and `jnp.asarray(state)` do not copy. Or do not
+    donate the argument.
 
     ## Limits
     Not reported:
@@ -96,7 +97,7 @@ class UseAfterDonate(Rule):
             one.node,
             f"Reading `{one.name}` at line {one.read.lineno} raises: the next call at line {line} donates its buffer.",
             why=f"`{one.name}` is the same buffer as `{text}`, which {name_of(one.call.api)} donates",
-            help=f"copy it: jax.tree.map(jnp.copy, {text})",
+            help=f"copy `{text}` first: `jax.tree.map(jnp.copy, {text})`",
             certainty=Certainty.PROVEN,
         )
 

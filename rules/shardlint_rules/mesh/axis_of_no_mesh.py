@@ -84,7 +84,7 @@ class AxisOfNoMesh(Rule):
                 near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
                 yield site.finding(
                     where(site, Given(spec, site.call, True), entry, axis),
-                    f'A sharding of this spec raises ValueError: no mesh of the program has an axis "{axis}".',
+                    f'A sharding with this spec raises ValueError: no mesh of the program has an axis "{axis}".',
                     label=f'did you mean "{near[0]}"?' if near else "",
                     help=f"write one of {listed}, or None for a replicated dimension",
                     form="axis-of-no-mesh",

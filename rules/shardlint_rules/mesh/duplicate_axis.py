@@ -90,7 +90,7 @@ class DuplicateAxis(Rule):
             return
         yield site.finding(
             _source(site, one),
-            "A sharding of this spec raises DuplicateSpecError: "
+            "A sharding with this spec raises DuplicateSpecError: "
             f'`{site.shown(before)}` and `{site.shown(one)}` are both "{axis}".',
             label=f'"{axis}" again',
             help="use another axis, or None, for one of them",
@@ -110,7 +110,7 @@ class DuplicateAxis(Rule):
             return
         yield site.finding(
             site.call,
-            f'A sharding of this spec raises DuplicateSpecError: mesh axis "{again[0]}" shards two dimensions.',
+            f'A sharding with this spec raises DuplicateSpecError: mesh axis "{again[0]}" shards two dimensions.',
             label=f'"{again[0]}" twice',
             help=f'keep "{again[0]}" for one dimension, and write None or another axis for the rest',
             certainty=Certainty.POSSIBLE,

@@ -11,7 +11,7 @@ from shardlint.rules_api.site import Site
 # By kind: the effect, and what to write.
 _TEXTS = {
     "closure.explicit": (
-        "This `shard_map` raises NotImplementedError: its body uses an array from outside that is over Explicit axes.",
+        "This `shard_map` raises NotImplementedError: its body closes over an array on a mesh with Explicit axes.",
         "pass the array as an argument, with its spec in `in_specs`",
     ),
     "contraction.ambiguous": (
@@ -55,11 +55,11 @@ _TEXTS = {
         "add `out_sharding=P(...)` with the sharding of the result, or reshard the array first",
     ),
     "scatter.split": (
-        "This update raises ShardingTypeError: the array is split over {axes}, and the result has no sharding.",
-        "add `out_sharding=P(...)` to the method of `x.at[...]`",
+        "This update raises ShardingTypeError: the array is sharded over {axes}, and the call has no `out_sharding`.",
+        "pass it to the method: `x.at[i].set(y, out_sharding=P(...))`",
     ),
     "rows.split": (
-        "{operation} raises ValueError: it takes rows of an array that is split over {axes}.",
+        "{operation} raises ValueError: it iterates over a dimension that is sharded over {axes}.",
         "reshard the array with `jax.reshard`, so that its first dimension is not sharded",
     ),
     "vmap.conflict": (
@@ -70,7 +70,7 @@ _TEXTS = {
 
 
 class ExplicitLayoutsConflict(Rule):
-    """jax cannot decide how the result of an operation over Explicit axes is sharded.
+    """jax cannot decide how the result of an operation on a mesh with Explicit axes is sharded.
 
     With Explicit axes the sharding is part of an array's type. jax derives the sharding of each result from the
     operands, and raises if they do not determine it.
@@ -84,7 +84,7 @@ class ExplicitLayoutsConflict(Rule):
     - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a sharded dimension.
     - proven: an index that is itself a sharded array.
     - proven: `dynamic_update_slice` with an update that is sharded differently from the array.
-    - proven: a `shard_map` whose body uses an array over Explicit axes from outside.
+    - proven: a `shard_map` whose body closes over an array on a mesh with Explicit axes.
 
     ## Write instead
     Give the sharding of the result, or reshard one operand first with `jax.reshard`.

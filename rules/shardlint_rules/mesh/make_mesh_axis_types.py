@@ -23,7 +23,7 @@ from shardlint_rules.mesh.axis_types import (
 
 # Releases whose make_mesh warns where it is not told.
 _WARNS = ">=0.8.1,<0.9"
-_ADD = "add axis_types=(jax.sharding.AxisType.Auto,) * n"
+_ADD = "add `axis_types=(jax.sharding.AxisType.Auto,) * n`"
 _KEPT = "the axis names are not written as strings here"
 
 
@@ -87,7 +87,7 @@ class MakeMeshAxisTypes(Rule):
             f"The constraint at {site.where(Place(file, call))} raises ValueError: on {site.release('jax')} "
             f"`{_name(site)}` makes Explicit axes.",
             label="Explicit axes",
-            help=f"{_ADD}, or replace the constraint by jax.reshard",
+            help=f"{_ADD}, or replace the constraint by `jax.reshard`",
             fix=self._fix(site, types, Safety.SAFE),
             why="a constraint may name Auto axes only",
             kept=_KEPT,
@@ -97,12 +97,12 @@ class MakeMeshAxisTypes(Rule):
         return site.finding(
             site.call,
             f"The `shard_map` at {site.where(Place(file, call))} raises ValueError: on {site.release('jax')} "
-            f"`{_name(site)}` makes Explicit axes.",
+            f"`{_name(site)}` has Explicit axes, and no argument is sharded.",
             label="Explicit axes",
-            help=f"{_ADD}, or place the arrays first",
+            help=f"{_ADD}, or `jax.device_put` the arguments with the shardings of `in_specs`",
             fix=self._fix(site, types, Safety.UNSAFE),
-            why="over Explicit axes shard_map takes only arrays that are sharded as its in_specs, and no code of the "
-            "project places any",
+            why="on a mesh with Explicit axes shard_map takes only arrays that are sharded as its in_specs, and no "
+            "code of the project places any",
             kept=_KEPT,
         )
 
@@ -114,7 +114,7 @@ class MakeMeshAxisTypes(Rule):
             help=_ADD,
             fix=self._fix(site, types, Safety.SAFE),
             harm=Harm.REMOVED,
-            why="over Explicit axes constraints raise, and many operations need an out_sharding",
+            why="on a mesh with Explicit axes constraints raise, and many operations need an out_sharding",
             kept=_KEPT,
         )
 

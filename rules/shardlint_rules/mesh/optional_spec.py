@@ -97,7 +97,7 @@ class OptionalSpec(Rule):
             node,
             f"On {site.release('jax')} `{site.api.rpartition('.')[2]}` raises {kind} for a spec that is None{where}.",
             label="None here",
-            help="write PartitionSpec() for replicated, or skip the call if there is no spec",
+            help="write `PartitionSpec()` for replicated, or skip the call if there is no spec",
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=why,

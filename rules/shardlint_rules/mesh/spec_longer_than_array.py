@@ -39,10 +39,10 @@ class SpecLongerThanArray(Rule):
     - `in-calls` (likely): a spec that is too long for the array that one of the callers passes.
 
     ## Write instead
-    `P()`, which is replicated for every rank.
+    Write `P()`, which is replicated for every rank.
 
     ## Fix
-    Removes the `None`s that are too many. A spec with too many axes has no fix.
+    Removes the `None`s that are too many. No fix for a spec with too many axes.
 
     ## Limits
     `jax.reshard` takes such a spec on a mesh with Auto axes and is not reported.

@@ -58,9 +58,10 @@ def _found(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
     own = product == PROCESS
     return CountConflict(
         use,
-        "On several processes this mesh raises or omits devices: its shape counts one process's devices."
+        "With several processes this mesh raises or omits devices: its shape counts one process's devices."
         if own
-        else "On several processes building this mesh raises: its shape counts all devices, but it gets one process's.",
+        else "Building this mesh raises with several processes: its shape is for all devices, "
+        "but it gets only the local devices.",
         "mesh",
         "the mesh is made of the devices of all processes, so it raises or leaves some of them out"
         if own

@@ -74,7 +74,7 @@ class AddressableMeansSharded(Rule):
         return site.finding(
             asked,
             f"With one process `{site.shown(asked)}` is True for every array, sharded or not.",
-            help="use is_fully_replicated, or sharding.is_equivalent_to(wanted, ndim)",
+            help="use `is_fully_replicated`, or `sharding.is_equivalent_to(wanted, ndim)`",
             form=form,
             why=f"it says whether other processes hold a part, and the answer {use}",
         )

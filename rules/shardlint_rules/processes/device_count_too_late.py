@@ -147,7 +147,7 @@ class DeviceCountTooLate(Rule):
             site.syntax,
             f"`{found.name}` has no effect here: jax read it when it was imported.",
             why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports it",
-            help=f'set it above that import, or call jax.config.update("{found.name.lower()}", ...)',
+            help=f'set it above that import, or call `jax.config.update("{found.name.lower()}", ...)`',
         )
 
 

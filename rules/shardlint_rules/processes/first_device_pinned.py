@@ -59,14 +59,14 @@ class FirstDevicePinned(Rule):
     one process there is no symptom.
 
     ## Reports
-    Only in multi-process programs: this file, or one that runs with it, calls `jax.distributed.initialize` or asks jax
-    for the process index or count. shardlint follows devices through names, attributes and helpers.
+    Reported only in multi-process programs: this file, or one that runs with it, calls `jax.distributed.initialize`,
+    `jax.process_index` or `jax.process_count`. shardlint follows devices through names, attributes and helpers.
 
     - `placed` (likely): `jax.devices()[0]`, `jax.devices("cpu")[0]` or `next(iter(jax.devices()))` in `device_put`,
       `SingleDeviceSharding`, `device=` or as the default device.
     - `memory-stats` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
-    - `count-in-other-file` (likely): code as in `placed` or `memory-stats`, if only another file asks for the process
-      index or count.
+    - `count-in-other-file` (likely): code as in `placed` or `memory-stats`, if only another file calls
+      `jax.process_index` or `jax.process_count`.
     - `cpu-without-initialize` (likely): `jax.devices("cpu")` in code as in `count-in-other-file`, if no known code
       calls `jax.distributed.initialize`.
     - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that gets the
@@ -128,7 +128,7 @@ class FirstDevicePinned(Rule):
         yield site.finding(
             node,
             f"`{site.shown(node)}` can be a device of another process, which this one can't address.",
-            help="choose the device with this id from jax.local_devices()",
+            help="choose the device with this id from `jax.local_devices()`",
             form=basis.form or "by-number",
             why="jax.devices() lists the devices of all processes, the number comes from a name with a colon, and "
             f"{basis.why}",
@@ -144,8 +144,8 @@ class FirstDevicePinned(Rule):
             return None
         return site.finding(
             site.call,
-            f"On several processes `{site.shown(site.call)}` raises for devices of other processes.",
-            help="skip devices whose process_index is not jax.process_index()",
+            f"`{site.shown(site.call)}` raises with several processes: the loop includes devices of other processes.",
+            help="skip devices whose `process_index` is not `jax.process_index()`",
             form="mesh",
             why=whose,
         )
@@ -187,7 +187,7 @@ class FirstDevicePinned(Rule):
         return site.finding(
             node,
             f"`{site.shown(node)}` belongs to {_owner(node)}{_once(basis)}; other processes cannot read its arrays.",
-            help="write jax.local_devices()[0]",
+            help="write `jax.local_devices()[0]`",
             fix=self._fix(site, node),
             form=basis.form or use.kind,
             why=f"{where} raises on other processes; {basis.why}"
@@ -199,9 +199,9 @@ class FirstDevicePinned(Rule):
         """The list itself, passed to a function that needs devices of this process."""
         return site.finding(
             site.call,
-            f"On several processes this raises: `{site.shown(site.call)}` also lists devices of other processes"
+            f"With several processes this raises: `{site.shown(site.call)}` also lists devices of other processes"
             f"{_once(basis)}.",
-            help="write jax.local_devices()",
+            help="write `jax.local_devices()`",
             fix=self._fix(site, site.call),
             form=basis.form or use.kind,
             why=f"{use.what}{_where(site, site.call, use)} needs devices of this process, and {basis.why}",

@@ -30,14 +30,14 @@ class LocalAndGlobalCounts(Rule):
     Each process then loads, reshapes or skips the wrong number of examples. With one process there is no symptom.
 
     ## Reports
-    All forms but `devices-parameter` and `count-by-itself` only in multi-process programs: they call
-    `jax.distributed.initialize`, or ask for the process index or count.
+    `devices-parameter` and `count-by-itself` are always reported. All other forms are reported only in multi-process
+    programs: the code calls `jax.distributed.initialize`, `jax.process_index` or `jax.process_count`.
 
     - `leading` (likely): `jax.device_count()` rows for `pmap`: `jax.random.split(key, jax.device_count())`,
       `x.reshape((jax.device_count(), ...))`, `dataset.batch(jax.device_count())`.
     - `devices-parameter` (likely): `jax.device_count()` or `len(jax.devices())` in a function that uses the devices of
       its parameter `devices`.
-    - `data-shares` (likely): a share of the data per process that is computed from a number of devices:
+    - `data-shares` (likely): a slice of the data per process that is computed from a number of devices:
       `ds.shard(jax.device_count(), jax.process_index())`, `files[jax.process_index() :: jax.device_count()]`.
     - `mesh` (likely): a mesh of all devices whose shape is computed from the devices of one process, or the reverse.
     - `twice` (likely): `jax.process_count() * jax.device_count()`, also as two sizes of a shape.
@@ -46,7 +46,7 @@ class LocalAndGlobalCounts(Rule):
       `jax.device_count() // len(jax.devices())`.
 
     ## Fix
-    Writes the other count, if the finding is at the call that counts. Unsafe: numbers change on several processes.
+    Writes the other count, if the finding is at the call that counts. Unsafe: numbers change with several processes.
 
     ## Limits
     shardlint does not infer a count from a name such as `per_host_batch_size`.
@@ -110,9 +110,9 @@ class LocalAndGlobalCounts(Rule):
                 site.call,
                 part,
                 label="a number of devices",
-                help="write jax.process_count() for the number of parts and jax.process_index() for the part",
+                help="write `jax.process_count()` for the number of slices and `jax.process_index()` for the slice",
                 form="data-shares",
-                why="the part is chosen by the index of the process, and a process has several devices",
+                why="the slice is chosen by the index of the process, and a process has several devices",
             )
         elif site.api == _ALL:
             yield from self._leading(site)
@@ -124,7 +124,7 @@ class LocalAndGlobalCounts(Rule):
             yield site.finding(
                 site.call,
                 f"`{site.shown(site.call)}` ignores `{name}`, the devices that this function works with.",
-                help=f"write len({name})",
+                help=f"write `len({name})`",
                 form="devices-parameter",
                 why=f"a caller may pass other devices as `{name}`, and the number is then wrong",
             )
@@ -145,9 +145,9 @@ class LocalAndGlobalCounts(Rule):
         spelled, _ = site.spell(_OWN)
         yield site.finding(
             site.call,
-            f"On several processes pmap raises: `{made.by}` makes one row per device of all of them.",
+            f"With several processes `pmap` raises: `{made.by}` makes one row per global device, not per local device.",
             label="the devices of all processes",
-            help=f"write {spelled}()",
+            help=f"write `{spelled}()`",
             fix=self._write_count(site, _OWN),
             form="leading",
             why=f"jax.device_count() counts the devices of all processes, and pmap in {where} maps over those of one",

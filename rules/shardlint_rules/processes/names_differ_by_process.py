@@ -34,8 +34,8 @@ class NamesDifferByProcess(Rule):
     The processes then raise or hang.
 
     ## Reports
-    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
-    shardlint follows names, helpers, f-strings, arguments and fields.
+    Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
+    `jax.process_count`. shardlint follows names, helpers, f-strings, arguments and fields.
 
     - proven: `sync_global_devices(name)` with a name made from the time, a random number, a uuid or the process index:
       `sync_global_devices(f"saved {time.time()}")`.
@@ -79,7 +79,7 @@ class NamesDifferByProcess(Rule):
                 node,
                 message,
                 label=f"{found.what}, different in each process",
-                help="leave it out, or take it from process 0 by multihost_utils.broadcast_one_to_all",
+                help="use a name that does not depend on time or randomness, or broadcast it from process 0",
                 form=form,
                 certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
                 why=f"all processes must pass the same value, and it depends on `{short(found.place)}`"
@@ -99,8 +99,8 @@ class NamesDifferByProcess(Rule):
         start = (*found.waits.through, found.waits.place)[0]
         yield site.finding(
             found.test,
-            f"{waits[0].upper()}{waits[1:]} can hang: each process decides by its own clock whether to call it.",
-            help="let process 0 decide with multihost_utils.broadcast_one_to_all(...), or count steps",
+            f"{waits[0].upper()}{waits[1:]} can hang: each process decides by its local clock whether to call it.",
+            help="let process 0 decide with `multihost_utils.broadcast_one_to_all(...)`, or count steps",
             form="clock",
             certainty=Certainty.POSSIBLE,
             why=f"the call at {site.where(start)} waits for all processes, and some may skip it"

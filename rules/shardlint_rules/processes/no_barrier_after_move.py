@@ -76,7 +76,7 @@ class NoBarrierAfterMove(Rule):
         yield site.finding(
             statement.test,
             f"The other processes don't wait for `{last_name(move.func)}`: no barrier follows it.",
-            help="call sync_global_devices after it on all processes",
+            help="call `sync_global_devices` after it on all processes",
             form="moved",
             why=f"one process moves the files at line {move.lineno}, and the last barrier is at line {last}",
         )

@@ -132,8 +132,8 @@ class OneFileManyWriters(Rule):
         where = f" of line {site.call.lineno}" if made is not None else ""
         return site.finding(
             made if made is not None else site.call,
-            f"Only one process's data survive in `{what}`: each process writes its own to the same path.",
-            help="put jax.process_index() into the path",
+            f"Only one process's data survive in `{what}`: each process writes different data to the same path.",
+            help="put `jax.process_index()` into the path",
             form="per-process-content",
             why=f"`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}, and the path{where} is the "
             "same on all processes",

@@ -168,7 +168,7 @@ def _hangs(one: Together) -> str:
     name = one.name if one.computes else one.name.rpartition(".")[2]
     name = name if "`" in name or " " in name else f"`{name}`"
     if one.computes:
-        return f"The program hangs: only one process runs {name} on a global array, which needs all of them."
+        return f"The program hangs: only one process runs {name} on a global array, which needs all processes."
     return f"The program hangs: only one process calls {name}, which waits for all of them."
 
 

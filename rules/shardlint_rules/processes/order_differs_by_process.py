@@ -26,7 +26,7 @@ class OrderDiffersByProcess(Rule):
 
     ## Reports
     - `per-process-order` (likely): a permutation drawn with a seed made from the process index, if each process then
-      takes its part by that index.
+      takes its slice by that index.
     - `unseeded-shuffle` (likely): `dataset.shuffle(n).shard(count, index)` without a seed. Also `list_files(pattern)`
       before `shard`, because `list_files` shuffles by default.
 
@@ -62,8 +62,8 @@ class OrderDiffersByProcess(Rule):
         own = found.own
         return site.finding(
             found.seed,
-            "Some rows are taken twice and others never: each process draws its own order.",
-            help="draw the order with the same seed in all processes, or take the part first and shuffle that",
+            "Some rows are read twice and others never: each process shuffles with a different seed.",
+            help="use one seed on all processes, or take the slice of this process first and shuffle only that slice",
             form="per-process-order",
             why=f"the seed is made of {own.what}{at(own.place, site.file, found.seed)}, and line "
             f"{found.taken.lineno} takes the part of this process: `{site.shown(found.taken)}`",
@@ -87,9 +87,9 @@ class OrderDiffersByProcess(Rule):
             if what == "shuffle"
             else "Some files are read twice and others never: `list_files` shuffles differently in each process.",
             label=f"takes a part of what line {shuffled.end_lineno} shuffles",
-            help="take the part first (.shard), then shuffle"
+            help="take the slice of this process first (`.shard`), then shuffle"
             if what == "shuffle"
-            else "write list_files(pattern, shuffle=False), take the part, then shuffle",
+            else "write `list_files(pattern, shuffle=False)`, take the slice of this process, then shuffle",
             form="unseeded-shuffle",
             why="nothing in the file sets a seed",
         )

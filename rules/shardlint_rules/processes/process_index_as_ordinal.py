@@ -55,7 +55,7 @@ class ProcessIndexAsOrdinal(Rule):
                 f"On the second process this raises IndexError or picks the wrong device: `{text}` lists local devices."
                 if own
                 else f"If a process has several devices, this takes a device of another process from `{text}`.",
-                help="write jax.local_devices()[0]",
+                help="write `jax.local_devices()[0]`",
                 form="local-devices" if own else "all-devices",
                 why="the index of a process is not the number of a device",
             )

@@ -78,7 +78,7 @@ class ReplicaShardsCombined(Rule):
         name = last_name(joined.func)
         yield site.finding(
             node,
-            f"`{name}` counts replicas: each shard of `{site.shown(node.value)}` exists once per device along {along}."
+            f"`{name}` counts each shard several times: `{site.shown(node.value)}` is replicated along {along}."
             if adds
             else f"Rows of `{site.shown(node.value)}` occur once per device along {along}: its shards are copies.",
             help="use one replica of each shard: [s.data for s in x.addressable_shards if s.replica_id == 0]",
@@ -92,7 +92,7 @@ class ReplicaShardsCombined(Rule):
             node,
             f"The shards of `{what}` on other processes are never written.",
             label="the shards of this process",
-            help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
+            help=f"gather the array on all processes first: `multihost_utils.process_allgather({what}, tiled=True)`",
             form="first-process",
             why=f"only one process runs `{short(written)}` at {site.where(written)}, which gets these shards",
         )

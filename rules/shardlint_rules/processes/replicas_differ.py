@@ -60,13 +60,13 @@ _OWN_SAYS = (
 class ReplicasDiffer(Rule):
     """A replicated array is made of data that each process makes for itself, so its copies differ.
 
-    Each process computes with its own copy, and parameters drift apart with no error. `device_put` compares the copies
-    and raises AssertionError.
+    Each process computes with a different copy, and parameters drift apart with no error. `device_put` compares the
+    copies and raises AssertionError.
 
     ## Reports
-    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count. Data
-    differ by process if they come from unseeded random numbers, the time or the process index. shardlint follows
-    helpers, properties and trees.
+    Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
+    `jax.process_count`. Data differ by process if they come from unseeded random numbers, the time or the process
+    index. shardlint follows helpers, properties and trees.
 
     - `per-process-copies` (likely): `make_array_from_process_local_data`, `make_array_from_callback` or
       `host_local_array_to_global_array` of such data, with a replicated sharding.
@@ -170,11 +170,11 @@ class ReplicasDiffer(Rule):
         text = site.shown(given)
         return site.finding(
             given,
-            f"This raises AssertionError on several processes: `{text}` differs between them."
+            f"This raises AssertionError with several processes: `{text}` differs between them."
             if put
-            else f"The copies of a replicated array differ: each process makes its own `{text}`.",
+            else f"The copies of a replicated array differ: each process makes another `{text}`.",
             label=f"depends on {found.what}",
-            help="make it equal on all processes, or broadcast it: multihost_utils.broadcast_one_to_all(...)",
+            help="make the data equal on all processes, or broadcast them: `multihost_utils.broadcast_one_to_all(...)`",
             harm=Harm.CRASH if put else Harm.SILENT,
             form="per-process-data" if put else "per-process-copies",
             why=f"`{short(found.place)}`{at(found.place, site.file, given)} differs between processes, and the "

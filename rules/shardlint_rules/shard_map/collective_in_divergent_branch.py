@@ -38,7 +38,7 @@ class CollectiveInDivergentBranch(Rule):
         yield site.report_violation(
             f"`{said['operation']}` in a branch or loop: if the predicate differs along `{said['axes']}`, "
             "this deadlocks.",
-            help="reduce the predicate over the axis (jax.lax.pmax), or call the collective on all devices and "
-            "select with jnp.where",
+            help="reduce the predicate over the axis (`jax.lax.pmax`), or call the collective on all devices and "
+            "select with `jnp.where`",
             why="the predicate depends on values that differ on each device",
         )

@@ -12,7 +12,7 @@ from shardlint_rules.shard_map.branches import rests_on_plain_flags
 class ConstraintOnManualAxis(Rule):
     """A sharding constraint in the body of a `shard_map` names a manual axis.
 
-    In the body each device has its own shard. jax raises ValueError when the function is traced.
+    In the body each device has only its shard. jax raises ValueError when the function is traced.
 
     ## Reports
     - proven: `with_sharding_constraint` or `eqx.filter_shard` in the body of a `shard_map` or in a helper that it
@@ -35,6 +35,6 @@ class ConstraintOnManualAxis(Rule):
         axes = f"`{site.violation.said['axes']}`"
         yield site.report_violation(
             f"Tracing raises ValueError: the constraint names {axes}, a manual axis of this shard_map.",
-            help="leave the constraint out: in_specs and out_specs set the sharding",
-            why="in the body each device has its own shard",
+            help="leave the constraint out: `in_specs` and `out_specs` set the sharding",
+            why="in the body each device has only its shard",
         )

@@ -57,7 +57,7 @@ class FirstShardOnly(Rule):
         if tree is not None:
             yield site.report_violation(
                 f"Only the first device's entry of `{site.shown(tree)}` is read; the other devices' results are lost.",
-                help="merge the devices (x.reshape(-1, *x.shape[2:])), or reduce in the function (jax.lax.pmean)",
+                help="merge the devices (`x.reshape(-1, *x.shape[2:])`), or reduce in the function (`jax.lax.pmean`)",
                 form="dropped",
                 why=f"no collective reduces the result of line {line}",
             )
@@ -65,7 +65,7 @@ class FirstShardOnly(Rule):
             name = site.text(node.value)
             yield site.report_violation(
                 f"`{name}[0]` is the value of the first device's shard; the other devices' values are lost.",
-                help=f"write {name}.mean(), or reduce in the function (jax.lax.pmean)",
+                help=f"write `{name}.mean()`, or reduce in the function (`jax.lax.pmean`)",
                 form="metric",
                 why=f"no collective reduces the result of line {line}",
             )

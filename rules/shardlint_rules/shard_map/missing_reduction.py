@@ -22,9 +22,9 @@ class MissingReduction(Rule):
     ## Reports
     - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis missing in its out spec, without
       a collective over that axis. shardlint follows values through helpers, loops and tree maps.
-    - `after-last-collective` (likely): such a result, if each device computes with its own shard after the last
+    - `after-last-collective` (likely): such a result, if each device computes with its local shard after the last
       collective.
-    - `gradients` (likely): such a result made from gradients that each device took of a loss on its own data.
+    - `gradients` (likely): such a result made from gradients that each device took of a loss on its local data.
     - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along another axis.
     - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that
       replicates a state.
@@ -62,14 +62,15 @@ class MissingReduction(Rule):
             form, evidence = "other-axis", f"the out spec names `{said['other']}`, over which this sums"
         elif said["again"]:
             form = "after-last-collective"
-            evidence = "each device computes with its own shard after the last collective"
+            evidence = "each device computes with its local shard after the last collective"
         else:
             form, evidence = "", f"no collective over {axes} reduces it"
         off = said["check"] == "off"
         result = f"A result of {f'`{name}`' if name else 'the mapped function'}"
         yield site.report_violation(
             f"{result} is declared replicated over {axes} but differs on each device.",
-            help=f"reduce it over {axes} with jax.lax.psum or pmean, or name the axis in its out spec",
+            help=f"reduce the result over {axes} with `jax.lax.psum` or `jax.lax.pmean`, "
+            "or name the axis in its out spec",
             why=f"{evidence}; check_vma is {said['check']}",
             form=form if off else "unknown-check-vma",
         )
@@ -89,8 +90,8 @@ class MissingReduction(Rule):
         else:
             return  # each device may train a model of its own
         yield site.report_violation(
-            f"The parameters drift apart: each device applies its own gradients along `{said['axes']}`.",
-            help=f'average them first: grads = jax.lax.pmean(grads, "{said["axes"].partition(",")[0]}")',
+            f"The parameters drift apart: each device applies only its local gradients along `{said['axes']}`.",
+            help=f'average the gradients first: `grads = jax.lax.pmean(grads, "{said["axes"].partition(",")[0]}")`',
             why=why,
             form=form,
         )

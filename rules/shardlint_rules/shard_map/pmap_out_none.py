@@ -32,6 +32,6 @@ class PmapOutNone(Rule):
         name = site.violation.said["function"]
         yield site.report_violation(
             f"`out_axes=None` keeps one device's value, but {f'`{name}`' if name else 'it'} differs on each device.",
-            help="reduce it in the function (jax.lax.pmean), or use the out axis 0",
+            help="reduce the result in the function (`jax.lax.pmean`), or use the out axis 0",
             why="no collective in the function makes it equal on all devices",
         )

@@ -51,7 +51,7 @@ class PmapUnmappedArgument(Rule):
             effect, help = f"{leaf} has no dimension to split", _HELP[said["of"]]
         elif site.violation.kind == "pmap.sizes":
             effect = f"{leaf} has `{said['size']}` rows to split, {said['other']}"
-            help = "reshape the batch to (jax.local_device_count(), -1, ...)"
+            help = "reshape the batch to `(jax.local_device_count(), -1, ...)`"
         else:
             effect, form = f"{leaf} is a single copy, without a dimension for the devices", "unreplicated"
             help = "pass the replicated tree, and bind the single copy to another name"

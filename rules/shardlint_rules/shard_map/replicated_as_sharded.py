@@ -51,9 +51,9 @@ class ReplicatedAsSharded(Rule):
             )
             return
         yield site.report_violation(
-            f"The result of {f'`{name}`' if name else 'the function'} repeats one block along {axes}: "
-            "it is replicated.",
-            help=f"leave {axes} out of this out spec",
+            f"`out_specs` concatenates identical copies over {axes}: "
+            f"the result of {f'`{name}`' if name else 'the function'} is already replicated.",
+            help=f"leave {axes} out of the out spec of this result",
             form=said["by"],
             why=f"a collective over {axes} made it equal on these devices",
         )

@@ -55,7 +55,7 @@ class SameKeyOnEveryShard(Rule):
         yield site.report_violation(
             f"The result repeats one random block {along}: every device draws with the same key."
             if repeats
-            else f"Every device {along} draws the same random numbers for its own shard.",
+            else f"Every device {along} draws the same random numbers for its shard.",
             help=_SPLIT if said["copied"] else key,
             why="the key is equal on all devices, and the out spec concatenates the shards"
             if repeats

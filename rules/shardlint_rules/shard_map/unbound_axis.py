@@ -86,9 +86,9 @@ class UnboundAxis(Rule):
         mapped = said["under"].startswith(("jax.pmap", "jax.shard_map"))
         yield site.report_violation(
             f"Tracing raises NameError: nothing binds the axis `{said['axis']}` here.",
-            help="use an axis that the mapping binds (the mesh of shard_map, axis_name of pmap)"
+            help="use an axis that the mapping binds (the mesh of `shard_map`, `axis_name` of pmap)"
             if mapped
-            else "leave the collective out (arrays under jit are global), or map the function with jax.shard_map",
+            else "leave the collective out (arrays under jit are global), or map the function with `jax.shard_map`",
             why=why,
             form=form,
         )

@@ -13,11 +13,11 @@ from shardlint.syntax import last_name
 from shardlint_rules.jit.how_many import settled_expression
 
 _LONGEST_SHOWN = 30
-_SUM_BOTH = "sum both over the devices: psum(sum) / psum(count)"
+_SUM_BOTH = "sum both over the devices: `psum(sum) / psum(count)`"
 # What is averaged, the form, why that is not the one of all data, and what to write.
 _AVERAGED = {
     "spread": (
-        "standard deviations or variances", "std", "the spread of the means between shards is left out", _SUM_BOTH,
+        "standard deviations or variances", "std", "the deviation of the means between shards is left out", _SUM_BOTH,
     ),
     "masked": (
         "masked means", "masked", "a shard with few valid elements counts as much as one with many", _SUM_BOTH,
@@ -45,8 +45,8 @@ class WrongReducer(Rule):
     - `nonlinear` (likely): `pmean` of a root, logarithm, exponential or quotient of a mean.
     - `device-count` (likely): a `psum` over some mesh axes divided by `jax.device_count()`, or a `psum` over a pmap
       axis divided by `jax.local_device_count()`.
-    - `per-device-sum` (likely): a per-device sum in a `pmap` divided by a count of all devices, if nothing adds the
-      quotients.
+    - `per-device-sum` (likely): a per-device sum in a `pmap` divided by a count of all devices, and no collective sums
+      the results.
     - `per-device-count` (likely): a sum over all devices divided by one device's rows (`x.shape[0]`) or by a sum of one
       device.
     - `std` (possible): `pmean` of a standard deviation or variance.
@@ -109,15 +109,15 @@ class WrongReducer(Rule):
         if gradients:
             return site.report_violation(
                 f"`psum` adds up gradients of per-shard means: the step is {_too_large(site)}.",
-                help="write jax.lax.pmean",
+                help="write `jax.lax.pmean`",
                 form="gradients",
                 why="the loss is a mean, and nothing divides the sum",
             )
         return site.report_violation(
             f"`psum` adds up per-shard means{_quote_operand(site)}: the result is {_too_large(site)}.",
-            help="write jax.lax.pmean, or psum(sum) / psum(count)",
+            help="write `jax.lax.pmean`, or `psum(sum) / psum(count)`",
             form="unreadable-model" if site.violation.said["of"] == "unseen" else "",
-            why="every device passes the mean of its own data",
+            why="every device passes the mean of its local data",
         )
 
     def _report_other_devices(self, site: Site, everywhere: bool) -> Finding:
@@ -126,8 +126,8 @@ class WrongReducer(Rule):
         counted = "the devices along all mesh axes" if everywhere else "the devices of one process"
         named = f'"{first[0]}"' if len(first) == 1 else f"({', '.join(map(repr, first))})".replace("'", '"')
         return site.report_violation(
-            f"This is not a mean: the sum is over {axes}, but `{count}` counts a different set.",
-            help=f"write jax.lax.pmean, or divide by jax.lax.psum(1, {named})",
+            f"This is not a mean: the sum is over {axes}, but `{count}` counts a different set of devices.",
+            help=f"write `jax.lax.pmean`, or divide by `jax.lax.psum(1, {named})`",
             form="device-count",
             why=f"{count} counts {counted}",
         )

@@ -38,7 +38,7 @@ _DEVICE = (Needed("jax", "0.4.31", "the attribute device of arrays"),)
 
 
 class ArrayAttributeRemoved(Rule):
-    """An attribute of arrays that the project's release of jax does not have is used.
+    """The code uses an array attribute that the project's jax release does not have.
 
     The attribute raises `AttributeError`. On releases where `device` is a property, `x.device()` raises `TypeError`.
 

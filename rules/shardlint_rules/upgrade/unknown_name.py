@@ -38,7 +38,7 @@ class _Missing:
 
 
 class UnknownName(Rule):
-    """A name is used that a module of a library does not have.
+    """The code uses a name that a module of a library does not have.
 
     The import or the attribute raises, often in a branch that runs late.
 
