@@ -136,7 +136,41 @@ def excerpt(text: str, line: int) -> str:
     else:
         body = min(scopes, key=_length).body if scopes else tree.body
         start, end = _statements_around(body, line)
-    return textwrap.dedent("\n".join(lines[start - 1 : end])) + "\n"
+    example = ""
+    for first, last in _with_definitions(tree, start, end):
+        part = textwrap.dedent("\n".join(lines[first - 1 : last])) + "\n"
+        example += "\n" * (bool(example) and ("\n" in part.strip() or "\n" in example.strip())) + part
+    return example
+
+
+def _with_definitions(tree: ast.Module, start: int, end: int) -> list[tuple[int, int]]:
+    """The lines of an excerpt, and of the module's definitions that it uses, as many as an example has room for.
+
+    Short definitions come first, and that of a mesh last. A statement that sets an environment variable counts as used.
+    """
+    shown, room = [(start, end)], EXAMPLE_LINES - (end - start + 1)
+    while True:
+        used = {
+            one.id
+            for one in ast.walk(tree)
+            if isinstance(one, ast.Name) and any(first <= one.lineno <= last for first, last in shown)
+        }
+        fitting = [
+            node
+            for node in tree.body
+            if (_defined(node) & used or _sets_environment(node))
+            and not any(first <= _first_line(node) <= last for first, last in shown)
+            and _length(node) + 1 <= room
+        ]
+        if not fitting:
+            return sorted(shown)
+        node = min(fitting, key=lambda node: ("mesh" in _defined(node), _length(node)))
+        shown.append((_first_line(node), node.end_lineno or 0))
+        room -= _length(node) + 1
+
+
+def _sets_environment(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("os.environ")
 
 
 def _with_neighbours(tree: ast.Module, scope: ast.stmt) -> tuple[int, int]:

@@ -109,7 +109,8 @@ class DevicePutInJit(Rule):
         if body is not None:
             fix, kept = None, ""
             message, harm = self._in_shard_map(site, body)
-            help = f"remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at {site.where(body)} decide"
+            help = f"remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at {site.where(body)} "
+            help += "decide the sharding"
         else:
             # Outside traced code a constraint to a sharding spreads an array too, where its mesh is.
             left = also if form or not _computed(site) else ""
