@@ -331,11 +331,15 @@ class _Module:
             for table in self._values(value.value.id, at):
                 if isinstance(table, ast.Dict):
                     yield from (one for one in table.values if isinstance(one, ast.Tuple))
+        elif isinstance(value, ast.Name):
+            for one in self._values(value.id, at):
+                yield from self._tuples(one, at)
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-            for function in self.functions[value.func.id]:
-                for one in ast.walk(function):
-                    if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple):
-                        yield one.value
+            for module in self._imported(value.func.id):
+                for function in module.functions[value.func.id]:
+                    for one in ast.walk(function):
+                        if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple):
+                            yield one.value
 
     def _around(self, node: ast.AST) -> Iterator[ast.AST]:
         while node in self.parents:

@@ -71,7 +71,7 @@ class LinenConstraintIgnored(Rule):
                 site.call,
                 f"`{site.api.rpartition('.')[2]}` does nothing: no code of the project enters a mesh.",
                 why="the logical axis rules name axes of a mesh, which the constraint reads from its context",
-                help="call it under `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
+                help="call the function under `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
                 certainty=Certainty.POSSIBLE,
                 form="never-entered",
             )

@@ -15,7 +15,7 @@ _SAYS = {
     ),
     "named.input": (
         "This layer sums its weight over {axis}, and its input {array} has no such axis.",
-        "call it with an array that has its input axis",
+        "call the layer with an array that has its input axis",
     ),
     "named.sizes": (
         "This raises an error: the axis {axis} has different sizes in {left} and {right}.",

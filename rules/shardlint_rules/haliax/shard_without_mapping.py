@@ -56,7 +56,7 @@ class ShardWithoutMapping(Rule):
             yield site.report_violation(
                 f"`{name}` does nothing{' and at most warns' if warns else ''}: it has a mapping but no mesh.",
                 why=f"without a mesh {site.release('haliax')} returns the array unchanged",
-                help="enter the mesh around it, `with mesh:`, or pass it as mesh=",
+                help="enter the mesh around the call, `with mesh:`, or pass `mesh=`",
             )
         else:
             yield site.report_violation(

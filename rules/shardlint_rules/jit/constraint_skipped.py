@@ -96,7 +96,7 @@ class ConstraintSkipped(Rule):
             yield site.finding(
                 fallback,
                 "The array stays unconstrained if one of its logical names has no rule.",
-                help="write RulesFallback.AXIS_IS_UNSHARDED, or RAISE_ERROR",
+                help="write `RulesFallback.AXIS_IS_UNSHARDED`, or `RulesFallback.RAISE_ERROR`",
                 form="no-constraint",
                 why="NO_CONSTRAINT drops the constraint of every dimension",
             )

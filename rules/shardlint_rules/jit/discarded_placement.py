@@ -262,7 +262,7 @@ class DiscardedPlacement(Rule):
             call.func,
             f"The result of this call is lost: nothing reads `{name}` after it.",
             why=f"arrays are immutable, and the function ends or rebinds `{name}` first",
-            help="call it on the array that is used below, and use the result",
+            help="call the function on the array that is used below, and use the result",
             certainty=Certainty.POSSIBLE,
             form="synced",
         )
@@ -272,7 +272,8 @@ class DiscardedPlacement(Rule):
         said = dropped(site, _subject(site))
         if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return
-        yield site.finding(site.call.func, said[0], label="result dropped", help=said[1], kept=_ITSELF)
+        message, advice = said
+        yield site.finding(site.call.func, message, label="result dropped", help=advice, kept=_ITSELF)
 
     def _manager(self, site: Site) -> Finding:
         argument = site.text(site.call.args[0]) if site.call.args else "mesh"

@@ -234,7 +234,7 @@ def _message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str
 def _advice(name: str, use: Use) -> str:
     if use.again:
         return f"bind the result to `{name}` in the loop, or do not donate it"
-    return f"use the result of the call, or copy before it (jnp.copy({name})), or do not donate it"
+    return f"use the result of the call, or copy before it (`jnp.copy({name})`), or do not donate it"
 
 
 def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:

@@ -114,7 +114,7 @@ def _help(form: str, maker: str) -> str:
     if form == "constant":
         return f"write {maker}(..., device=sharding), which creates each shard on its device"
     if form == "random":
-        return "create it in a function under jax.jit(make, out_shardings=sharding)"
+        return "create it in a function under `jax.jit(make, out_shardings=sharding)`"
     return "shard the parts before joining them, or join them on the host with numpy"
 
 

@@ -24,7 +24,7 @@ from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
-_TO_RESHARD = "write jax.reshard, or make the mesh with AxisType.Auto"
+_TO_RESHARD = "write `jax.reshard`, or make the mesh with `AxisType.Auto`"
 _AUTO_ONLY = "on {} a constraint may name Auto axes only"
 _ASSERTS = "on {} a constraint on a mesh with Explicit axes only checks that the array has this sharding"
 
@@ -86,7 +86,7 @@ class ConstraintOnExplicitMesh(Rule):
         return site.report_violation(
             f"`{said['operation']}` raises ValueError: its `out_sharding` names the Auto axis `{said['axes']}`.",
             help="leave out the `out_sharding` and use `jax.lax.with_sharding_constraint`, "
-            "or make the mesh with AxisType.Explicit",
+            "or make the mesh with `AxisType.Explicit`",
             why=f"the mesh made at line {said['line']} has Auto axes, over which the compiler chooses shardings",
         )
 

@@ -51,7 +51,7 @@ class ContextInsideJit(Rule):
             return
         if site.api == _GET:
             if site.allows("jax", ">=0.8.1"):
-                yield self._finding(site, "write jax.sharding.get_abstract_mesh(), or pass the mesh")
+                yield self._finding(site, "write `jax.sharding.get_abstract_mesh()`, or pass the mesh")
             return
         yield self._finding(site, "remove it here, and set the mesh where the jitted function is called")
 

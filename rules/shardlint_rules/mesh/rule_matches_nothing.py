@@ -95,7 +95,7 @@ class RuleMatchesNothing(Rule):
         return site.finding(
             site.syntax,
             f"The rule `{said['pattern']}` matches no path: `re.match` only tries the beginning of a path.",
-            help="use re.search, or begin the expressions with `.*`",
+            help="use `re.search`, or begin the expressions with `.*`",
             certainty=Certainty.PROVEN,
             why=f"it would match inside the path `{said['path']}`",
         )

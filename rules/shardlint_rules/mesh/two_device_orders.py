@@ -35,7 +35,7 @@ class TwoDeviceOrders(Rule):
 
     ## Reports
     - `reordered-devices` (likely): a `Mesh` with reordered devices (`.T`, `transpose`, `swapaxes`, `[::-1]`,
-      `reversed`), if another mesh of the program has the same axis names and the devices in their own order.
+      `reversed`), if another mesh of the program has the same axis names and the devices in the default order.
 
     ## Write instead
     Make the mesh once and pass it on. An array has it too: `x.sharding.mesh`.

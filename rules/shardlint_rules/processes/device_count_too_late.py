@@ -102,7 +102,7 @@ class DeviceCountTooLate(Rule):
         return site.finding(
             site.call,
             f"{what} {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
-            help="set it before any call that needs a device or makes an array",
+            help="set the variable before any call that needs a device or makes an array",
             why=f"{told(site, started)} started it",
             harm=Harm.CRASH if raises else Harm.SILENT,
         )
@@ -116,7 +116,7 @@ class DeviceCountTooLate(Rule):
         return site.finding(
             site.syntax,
             "`XLA_FLAGS` has no effect here: the backend has already started.",
-            help="set it before any call that needs a device or makes an array",
+            help="set the variable before any call that needs a device or makes an array",
             why=f"{told(site, started)} started it, and XLA reads the flags once",
         )
 

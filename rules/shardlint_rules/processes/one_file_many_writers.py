@@ -113,7 +113,7 @@ class OneFileManyWriters(Rule):
         return site.finding(
             site.call,
             f"All processes write `{what}`: on a shared file system they overwrite each other.",
-            help="put it under `if jax.process_index() == 0:`"
+            help="put the write under `if jax.process_index() == 0:`"
             + (", before the barrier" if form == "barrier" else ""),
             form=form,
             why=f"`{function.name}` {_WHY[form]}",

@@ -22,7 +22,7 @@ _SEEDING = ("random.seed(", "seed_everything", "set_seed", "set_random_seed")
 class OrderDiffersByProcess(Rule):
     """Processes divide a list whose order differs between them.
 
-    Each process takes its part from a different order, so some examples are read twice and others never.
+    Each process takes its slice from a different order, so some examples are read twice and others never.
 
     ## Reports
     - `per-process-order` (likely): a permutation drawn with a seed made from the process index, if each process then

@@ -81,7 +81,7 @@ class ReplicaShardsCombined(Rule):
             f"`{name}` counts each shard several times: `{site.shown(node.value)}` is replicated along {along}."
             if adds
             else f"Rows of `{site.shown(node.value)}` occur once per device along {along}: its shards are copies.",
-            help="use one replica of each shard: [s.data for s in x.addressable_shards if s.replica_id == 0]",
+            help="use one replica of each shard: `[s.data for s in x.addressable_shards if s.replica_id == 0]`",
             form="replicated-axis",
             why=f"the spec doesn't name {along}, and {name} at {site.where(Place(site.file, joined))} takes all shards",
         )

@@ -108,7 +108,7 @@ class WrongProcessArgument(Rule):
         return site.finding(
             given,
             f"This raises {what.format(site.shown(given))}.",
-            help="put one part on each device of `sharding.addressable_devices`",
+            help="put one slice on each device of `sharding.addressable_devices`",
         )
 
 

@@ -9,7 +9,7 @@ from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 
 _HELP = {
-    "key": "split it: jax.random.split(key, jax.local_device_count())",
+    "key": "split the key: `jax.random.split(key, jax.local_device_count())`",
     "number": "add its position to static_broadcasted_argnums, or write None for it in in_axes",
     "array": "replicate it with `flax.jax_utils.replicate`, or write None for it in in_axes",
 }

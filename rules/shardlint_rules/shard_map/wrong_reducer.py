@@ -25,7 +25,7 @@ _AVERAGED = {
     "curved": (
         "nonlinear functions of means", "nonlinear",
         "a root, logarithm, exponential or quotient of a mean is not linear in it",
-        "average the mean first, then apply the function: jnp.exp(jax.lax.pmean(loss, axis))",
+        "average the mean first, then apply the function: `jnp.exp(jax.lax.pmean(loss, axis))`",
     ),
 }  # fmt: skip
 
