@@ -92,8 +92,16 @@ def run_messages() -> list[Message]:
 
 
 def _in(row: Row, argument: ast.expr | None) -> ast.expr | None:
-    """An argument, or what its name is in a row."""
-    return row.get(argument.id, argument) if isinstance(argument, ast.Name) else argument
+    """An argument, or what its name or field is in a row."""
+    match argument:
+        case ast.Name():
+            return row.get(argument.id, argument)
+        case ast.Attribute():
+            return row.get(f".{argument.attr}", argument)
+        case ast.BoolOp(values=[ast.Attribute() as first, last]) if row:
+            return row.get(f".{first.attr}", last)
+        case _:
+            return argument
 
 
 @cache
@@ -298,11 +306,18 @@ class _Module:
         return "".join(parts)
 
     def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
-        """What the names in a call of a finding are together, if its message is a name: one row for each message.
+        """What the names in a call of a finding are together, if its message is a name or field: one row for each.
 
         Names may be assigned by `kind, message, advice = table[key]` or `= function(...)`, or be parameters of the
         function around the call. Otherwise there is one empty row.
         """
+        if isinstance(message, ast.Attribute):
+            made = [
+                {f".{name}": value for name in fields if (value := _argument(maker, fields.index(name), name))}
+                for _, fields, maker in self._makers_of_field(message.attr)
+            ]
+            texts = (ast.Constant, ast.JoinedStr, ast.IfExp)
+            return made if made and all(isinstance(_in(row, message), texts) for row in made) else [{}]
         function = next((one for one in self._around(call) if isinstance(one, ast.FunctionDef)), None)
         if function is None or not isinstance(message, ast.Name):
             return [{}]
@@ -359,7 +374,12 @@ class _Module:
                         yield from module._texts(one.value, one, depth + 1)
 
     def _texts_of_field(self, name: str, depth: int) -> Iterator[str]:
-        """The texts that objects with a field of this name are made with, here and in modules that this one imports."""
+        """The texts that objects with a field of this name are made with."""
+        for module, fields, call in self._makers_of_field(name):
+            yield from module._texts(_argument(call, fields.index(name), name), call, depth + 1)
+
+    def _makers_of_field(self, name: str) -> Iterator[tuple[_Module, list[str], ast.Call]]:
+        """The calls that make objects with a field of this name, here and in modules that this one imports."""
         modules = {id(one): one for one in (self, *_imports(self.path))}.values()
         makers = {
             node.name: [part.target.id for part in node.body if isinstance(part, ast.AnnAssign)
@@ -369,7 +389,7 @@ class _Module:
         for module in modules:
             for maker, fields in makers.items():
                 for call in module.calls(maker) if name in fields else ():
-                    yield from module._texts(_argument(call, fields.index(name), name), call, depth + 1)
+                    yield module, fields, call
 
     def _imported(self, name: str) -> Iterator[_Module]:
         """The module that defines a function of this name: this one, or one that it is imported from."""

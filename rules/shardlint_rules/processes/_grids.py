@@ -67,7 +67,7 @@ def _found(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
         if own
         else "the devices are jax.local_devices(), so building the mesh raises",
         "" if product != scale else "jax.device_count" if own else "jax.local_device_count",
-        help="compute the shape from the number of devices that the mesh gets",
+        help="compute the shape from the number of devices that the mesh gets" if product != scale else "",
     )
 
 

@@ -90,12 +90,17 @@ class LocalAndGlobalCounts(Rule):
 
     def _conflict(self, site: Site, found: CountConflict) -> Finding:
         fix: Fix | None = None
-        help_ = found.help
         if found.instead:
-            help_ = f"write {site.spell(found.instead)[0]}()"
             same = (site.api in (_ALL, _OWN)) is found.instead.endswith("count")
             fix = self._write_count(site, found.instead) if found.node is site.call and same else None
-        return site.finding(found.node, found.message, help=help_, fix=fix, form=found.form, why=found.why)
+        return site.finding(
+            found.node,
+            found.message,
+            help=found.help or f"write `{site.spell(found.instead)[0]}()`",
+            fix=fix,
+            form=found.form,
+            why=found.why,
+        )
 
     def _counted(self, site: Site) -> Iterator[Finding]:
         """The findings about a call of `jax.device_count` or `jax.local_device_count`, or a list of devices."""
