@@ -146,7 +146,8 @@ def excerpt(text: str, line: int) -> str:
 def _with_definitions(tree: ast.Module, start: int, end: int) -> list[tuple[int, int]]:
     """The lines of an excerpt, and of the module's definitions that it uses, as many as an example has room for.
 
-    Short definitions come first, and that of a mesh last. A statement that sets an environment variable counts as used.
+    Classes are chosen first, then short definitions, and that of a mesh last. A statement that sets an environment
+    variable counts as used.
     """
     shown, room = [(start, end)], EXAMPLE_LINES - (end - start + 1)
     while True:
@@ -164,7 +165,9 @@ def _with_definitions(tree: ast.Module, start: int, end: int) -> list[tuple[int,
         ]
         if not fitting:
             return sorted(shown)
-        node = min(fitting, key=lambda node: ("mesh" in _defined(node), _length(node)))
+        node = min(
+            fitting, key=lambda one: (not isinstance(one, ast.ClassDef), "mesh" in _defined(one), _length(one))
+        )
         shown.append((_first_line(node), node.end_lineno or 0))
         room -= _length(node) + 1
 
