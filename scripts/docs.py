@@ -75,7 +75,7 @@ SETTINGS = {
 
 def rules_table(kinds: list[type[Rule]], link: str) -> Iterator[str]:
     """A Markdown table of rules; `link` leads to the folder of their pages."""
-    yield "| code | name | harm | fix | |"
+    yield "| code | name | effect | fix | |"
     yield "|---|---|---|---|---|"
     for rule in kinds:
         summary = (rule.__doc__ or "").strip().splitlines()[0]
@@ -89,7 +89,7 @@ def rules_index() -> str:
     lines = [
         "# Rules",
         "",
-        "Harm: `silent` runs with wrong placement or numbers, `crash` raises, `cost` pays in memory,",
+        "Effect: `silent` runs with wrong placement or numbers, `crash` raises, `cost` pays in memory,",
         "communication or recompiles, `removed` uses a name that a release took away or will. Unsafe fixes",
         "need `--unsafe-fixes`.",
         "",
@@ -162,8 +162,8 @@ def precision() -> str:
         "# Findings on public code, judged",
         "",
         "A person read each of these findings of `shardlint check --certainty possible` on public repositories.",
-        "*True but harmless* means that nobody needs to act. The rules were changed after the findings that are",
-        "not true, so this table is **trained**: it does not predict the next project.",
+        "*Correct, harmless* means that nobody needs to act. The rules were changed after the false positives,",
+        "so this table is **trained**: it does not predict the next project.",
         "[First-contact figures](README.md) do.",
         "",
         "A form of a rule that the text does not prove is *likely*, and reported by default, if one of these holds:",
@@ -176,7 +176,7 @@ def precision() -> str:
         "Other forms are *possible* (`--certainty possible`). Old names (SL315, SL504, SL513, SL9) and SL501 were",
         "sampled. `scripts/ledger.py` lists what is not judged yet and adds verdicts.",
         "",
-        "| rule | form | likely | mistakes | true but harmless | not true | share true |",
+        "| rule | form | likely | correct, needs a fix | correct, harmless | false positive | precision |",
         "|---|---|---|---|---|---|---|",
     ]
     for rule, found in judged.items():
@@ -200,7 +200,7 @@ def _other_likely(judged: Mapping[type[Rule], Mapping[str, ledger.Figures]]) -> 
             projects = len(recorded.get((rule.code, form), ()))
             if not ledger.earned(figures.get(form, ledger.Figures()), 0):
                 named = (
-                    f"[{rule.code}](../docs/rules/{rule.code}.md) {rule.name} | {form or '(no form)'}"
+                    f"[{rule.code}](../docs/rules/{rule.code}.md) {rule.name} | {form or 'proven form'}"
                 )
                 yield f"| {named} | {projects} | {rule.assumptions.get(form, '')} |"
 

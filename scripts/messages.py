@@ -92,8 +92,16 @@ def run_messages() -> list[Message]:
 
 
 def _in(row: Row, argument: ast.expr | None) -> ast.expr | None:
-    """An argument, or what its name is in a row."""
-    return row.get(argument.id, argument) if isinstance(argument, ast.Name) else argument
+    """An argument, or what its name or field is in a row."""
+    match argument:
+        case ast.Name():
+            return row.get(argument.id, argument)
+        case ast.Attribute():
+            return row.get(f".{argument.attr}", argument)
+        case ast.BoolOp(values=[ast.Attribute() as first, last]) if row:
+            return row.get(f".{first.attr}", last)
+        case _:
+            return argument
 
 
 @cache
@@ -122,7 +130,8 @@ def page() -> str:
         "# Messages",
         "",
         "Every message of shardlint, read from its source. `{name}` is filled in when the message is printed. Words",
-        "with a slash between them are alternatives.",
+        "with a slash between them are alternatives. *; or* separates alternatives: a finding shows only",
+        "one of them.",
         "",
         f"- [Rules](#rules): {len(rules)} messages of `shardlint check`",
         f"- [Findings of a run](#findings-of-a-run): {len(run)} messages of `shardlint run`",
@@ -297,11 +306,18 @@ class _Module:
         return "".join(parts)
 
     def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
-        """What the names in a call of a finding are together, if its message is a name: one row for each message.
+        """What the names in a call of a finding are together, if its message is a name or field: one row for each.
 
         Names may be assigned by `kind, message, advice = table[key]` or `= function(...)`, or be parameters of the
         function around the call. Otherwise there is one empty row.
         """
+        if isinstance(message, ast.Attribute):
+            made = [
+                {f".{name}": value for name in fields if (value := _argument(maker, fields.index(name), name))}
+                for _, fields, maker in self._makers_of_field(message.attr)
+            ]
+            texts = (ast.Constant, ast.JoinedStr, ast.IfExp)
+            return made if made and all(isinstance(_in(row, message), texts) for row in made) else [{}]
         function = next((one for one in self._around(call) if isinstance(one, ast.FunctionDef)), None)
         if function is None or not isinstance(message, ast.Name):
             return [{}]
@@ -330,11 +346,15 @@ class _Module:
             for table in self._values(value.value.id, at):
                 if isinstance(table, ast.Dict):
                     yield from (one for one in table.values if isinstance(one, ast.Tuple))
+        elif isinstance(value, ast.Name):
+            for one in self._values(value.id, at):
+                yield from self._tuples(one, at)
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-            for function in self.functions[value.func.id]:
-                for one in ast.walk(function):
-                    if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple):
-                        yield one.value
+            for module in self._imported(value.func.id):
+                for function in module.functions[value.func.id]:
+                    for one in ast.walk(function):
+                        if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple):
+                            yield one.value
 
     def _around(self, node: ast.AST) -> Iterator[ast.AST]:
         while node in self.parents:
@@ -354,7 +374,12 @@ class _Module:
                         yield from module._texts(one.value, one, depth + 1)
 
     def _texts_of_field(self, name: str, depth: int) -> Iterator[str]:
-        """The texts that objects with a field of this name are made with, here and in modules that this one imports."""
+        """The texts that objects with a field of this name are made with."""
+        for module, fields, call in self._makers_of_field(name):
+            yield from module._texts(_argument(call, fields.index(name), name), call, depth + 1)
+
+    def _makers_of_field(self, name: str) -> Iterator[tuple[_Module, list[str], ast.Call]]:
+        """The calls that make objects with a field of this name, here and in modules that this one imports."""
         modules = {id(one): one for one in (self, *_imports(self.path))}.values()
         makers = {
             node.name: [part.target.id for part in node.body if isinstance(part, ast.AnnAssign)
@@ -364,7 +389,7 @@ class _Module:
         for module in modules:
             for maker, fields in makers.items():
                 for call in module.calls(maker) if name in fields else ():
-                    yield from module._texts(_argument(call, fields.index(name), name), call, depth + 1)
+                    yield module, fields, call
 
     def _imported(self, name: str) -> Iterator[_Module]:
         """The module that defines a function of this name: this one, or one that it is imported from."""

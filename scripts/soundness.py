@@ -13,8 +13,8 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import matrix
 
 sys.path.insert(0, str(matrix.ROOT))
 
+from shardlint.layouts.function_table import FunctionTable
 from shardlint.libraries import FUNCTIONS
 from shardlint.model.api import canonical
 from tests.layouts.compare import Observer, Outcome, note, show
@@ -45,22 +46,19 @@ _FIRST_LOOK, _ERRORS = "## First look", "## Errors that are not predicted"
 _LIBRARIES = ("jax.", "optax.", "numpy.")
 
 
-@dataclass
-class Called(Mapping[str, object]):
+class CountedTable(FunctionTable):
     """The table of functions, and which of them were called."""
 
-    names: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        super().__init__(FUNCTIONS, {})
+        self.names: set[str] = set()
 
-    def __getitem__(self, name: str) -> object:
-        found = FUNCTIONS[name]
-        self.names.add(name)
+    def get(self, name: str, default: Any = None) -> Any:
+        """The function of a name, which counts as called."""
+        found = super().get(name, default)
+        if found is not None:
+            self.names.add(name)
         return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(FUNCTIONS)
-
-    def __len__(self) -> int:
-        return len(FUNCTIONS)
 
 
 @dataclass
@@ -147,7 +145,7 @@ class Source:
             self._observer = None
 
 
-def compare_release(release: str, first: int, count: int, called: Called) -> Figures:
+def compare_release(release: str, first: int, count: int, called: CountedTable) -> Figures:
     """Compare so many programs on a release."""
     version = tuple(map(int, release.split(".")))
     source, outcome, seconds = Source(release), Outcome(), 0.0
@@ -165,7 +163,7 @@ def compare_release(release: str, first: int, count: int, called: Called) -> Fig
     return Figures(release, outcome, seconds, source.observed)
 
 
-def find_uncalled(called: Called) -> dict[str, list[str]]:
+def find_uncalled(called: CountedTable) -> dict[str, list[str]]:
     """The registered functions of jax, numpy and optax that no program called, by module."""
     found: dict[str, list[str]] = {}
     for name in sorted(set(FUNCTIONS) - called.names):
@@ -185,7 +183,7 @@ def read_first_look() -> list[str]:
     return lines[lines.index(_FIRST_LOOK) : lines.index(_ERRORS)] if _FIRST_LOOK in lines else []
 
 
-def format_page(all_figures: Sequence[Figures], called: Called) -> str:
+def format_page(all_figures: Sequence[Figures], called: CountedTable) -> str:
     """evaluation/layouts.md."""
     lines = [
         "# Predicted layouts compared with those of jax",
@@ -228,7 +226,7 @@ def main() -> int:
     parser.add_argument("--only", metavar="JAX", choices=(OLDEST, MIDDLE, NEWEST), help="one release of jax")
     parser.add_argument("--write", action="store_true", help="write the page with fewer programs too")
     asked = parser.parse_args()
-    called = Called()
+    called = CountedTable()
     releases = [asked.only] if asked.only else [OLDEST, MIDDLE, NEWEST]
     all_figures = []
     for release in releases:

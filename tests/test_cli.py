@@ -400,7 +400,7 @@ def test_a_diff_of_nothing(write: Write, run: Run) -> None:
 
 def test_a_rule_s_page(run: Run) -> None:
     ran = run("rule", "XT101")
-    assert ran.out.startswith("# XT101 device-put-told\n\nHarm: silent")
+    assert ran.out.startswith("# XT101 device-put-told\n\nEffect: silent")
     assert run("rule", "device-put-told").out == ran.out
 
 

@@ -229,7 +229,7 @@ def test_json_counts_and_tells_what_was_left_out(write: Write) -> None:
 
 def test_why_nothing_is_rewritten_stands_on_a_line_of_its_own(write: Write) -> None:
     made = report(write, "import jax\njax.device_put(1)\n")
-    made.reports = [file.of([replace(one, help="did you mean x?; not rewritten: the author decides") for one in file.findings])
+    made.reports = [file.of([replace(one, help="did you mean x?; no automatic fix: the author decides") for one in file.findings])
                     for file in made.reports]  # fmt: skip
     assert next(text.full(made)).splitlines()[-2:] == [
         "   Did you mean x?",

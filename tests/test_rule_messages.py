@@ -147,4 +147,4 @@ def test_device_put_in_a_shard_map_has_the_harm_that_is_said(
 ) -> None:
     (finding,) = found(write({"a.py": IN_SHARD_MAP.format(unchecked)}), "SL201")
     assert finding.harm is harm and effect in finding.message and finding.fix is None
-    assert "remove it: in_specs and out_specs of the shard_map at line 11" in finding.help
+    assert "remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at line 11" in finding.help

@@ -137,7 +137,7 @@ def _asked(finding: Finding, group: by_project.Group) -> str:
     head, together, reasons = advice.partition(f"{TOGETHER}: ")
     if not together or not _told(reasons, group):
         return ""
-    first = _ENTERED.sub("jax.set_mesh(...)", head.partition("; not rewritten")[0])
+    first = _ENTERED.sub("jax.set_mesh(...)", head.partition("; no automatic fix")[0])
     return f"- {finding.rule.code}: {_prose(sentence(first))}"
 
 

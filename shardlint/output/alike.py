@@ -53,4 +53,4 @@ def _words(finding: Finding) -> _Words:
     fix = finding.fix
     said = (finding.rule.code, finding.certainty.value, finding.message, finding.why)
     # What moves with a whole project is kept by much the same everywhere: the first one names it.
-    return (*said, fix.message if fix is not None else finding.help.partition(f"; not rewritten: {TOGETHER}")[0])
+    return (*said, fix.message if fix is not None else finding.help.partition(f"; no automatic fix: {TOGETHER}")[0])

@@ -21,7 +21,7 @@ _TAB = 4
 # Of more files that were left out for the same reason, one is named.
 _ALIKE = 3
 # Between what to write and why `fix` does not.
-_KEPT = "; not rewritten: "
+_KEPT = "; no automatic fix: "
 
 
 def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:

@@ -23,7 +23,7 @@ class _Own(Rule):
 
 
 class FileNotParsed(_Own):
-    """A file that shardlint could not read.
+    """shardlint could not read this file.
 
     No rule checks the file. In a notebook, only the cell that cannot be parsed is left out.
 
@@ -70,8 +70,8 @@ class UnusedSuppression(_Own):
     ```
 
     ## Fix
-    Safe: it removes the comment, or only the unused rule code from it. A comment with a wrong form or an unknown code
-    has no fix.
+    Safe: it removes the comment, or only the unused rule code from it. No fix for a comment with a wrong form or an
+    unknown code.
     """
 
     code = "SL002"
@@ -80,7 +80,7 @@ class UnusedSuppression(_Own):
 
 
 class SuppressionWithoutReason(_Own):
-    """A suppression that does not say why.
+    """A suppression comment gives no reason.
 
     Without the reason, nobody can tell later whether the suppression is still needed.
 
@@ -107,7 +107,7 @@ class SuppressionWithoutReason(_Own):
 
 
 class BannedCall(Rule):
-    """A name that the project's settings ban.
+    """The code uses a name that the settings ban.
 
     The authors of the project decide which names are banned. The finding shows their advice.
 

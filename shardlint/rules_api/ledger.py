@@ -124,7 +124,7 @@ def table(found: dict[str, Figures]) -> Iterator[str]:
     """The figures of a rule as rows of a Markdown table."""
     for form, each in found.items():
         share = f"{each.share:.0%}" if each.share is not None else ""
-        yield f"| {form or '(no form)'} | {each.right} | {each.harmless} | {each.wrong} | {share} |"
+        yield f"| {form or 'proven form'} | {each.right} | {each.harmless} | {each.wrong} | {share} |"
 
 
-HEAD = ("| form | mistakes | true but harmless | not true | share true |", "|---|---|---|---|---|")
+HEAD = ("| form | correct, needs a fix | correct, harmless | false positive | precision |", "|---|---|---|---|---|")

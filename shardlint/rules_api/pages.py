@@ -31,8 +31,14 @@ _FIX = {
     "both": "safe or unsafe; each finding says which",
 }
 _CERTAINTY = "[certainty](../rules.md)"
-_CONDITIONAL = f"- `{CONDITIONAL}` (likely): one of these, if a certain branch runs or an option keeps its default."
+_CONDITIONAL = (
+    f"- `{CONDITIONAL}` (likely): the same, but only on one branch, or only with the default of a function parameter "
+    "or flag."
+)
+# All bullets up to the end of the last one.
+_BULLETS = regex(r"\A.*^- .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _SECTION = regex(r"^## (.+)\n", re.MULTILINE)
+_UNNAMED = regex(r"^- (proven|possible)\b", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.
 _MARKER = regex(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
 
@@ -60,12 +66,12 @@ def program(file: Path) -> Program:
 def page(rule: type[Rule]) -> str:
     """The page in Markdown: title, facts about the rule, its sections with the programs of its proof, and how its
     findings were judged."""
-    told = ", ".join(f"{package} {spec}".strip() for package, spec in rule.releases.items()) or "all releases"
+    told = ", ".join(f"{package} {spec}".strip() for package, spec in rule.releases.items()) or "all"
     facts = " · ".join(
         (
-            f"Harm: {rule.harm.value}",
+            f"Effect: {rule.harm.value}",
             f"{_CERTAINTY if entries_of_packs()[rule.code].ours else 'certainty'}: {_certainty(rule)}",
-            f"holds for: {told}",
+            f"releases: {told}",
             f"fix: {_FIX[rule.fixes]}",
             *([f"only with the setting: `{rule.setting}`"] if rule.setting else ()),
             *([f"stability: {rule.stability()}"] if rule.stability() != "stable" else ()),
@@ -76,7 +82,7 @@ def page(rule: type[Rule]) -> str:
     summary, *rest = _SECTION.split(inspect.cleandoc(rule.__doc__ or ""))
     sections = {title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)}
     if CONDITIONAL in rule.likely and f"`{CONDITIONAL}`" not in sections["Reports"]:
-        sections["Reports"] += f"\n{_CONDITIONAL}"
+        sections["Reports"] = _BULLETS.sub(lambda found: f"{found[0]}\n{_CONDITIONAL}", sections["Reports"], count=1)
     folder = proof_folders().get(rule.code)
     if folder is not None:
         sections |= _examples(rule, folder, sections.get(_INSTEAD, ""))
@@ -93,8 +99,7 @@ def _examples(rule: type[Rule], folder: Path, advice: str) -> dict[str, str]:
     names = ["bad.py", "good.py"]
     if entries_of_packs()[rule.code].ours:
         names = [f"[{name}](../../fixtures/{rule.code}/{name})" for name in names]
-    links = " and ".join(names)
-    proof = f"The proof runs {links}: `shardlint verify --rules {rule.code}`."
+    proof = f"Complete programs: {', '.join(names)}. Run both: `shardlint verify --rules {rule.code}`."
     return {
         _EXAMPLE: "\n\n".join((*_conditions(bad), _fenced(excerpt(bad.text, first)))),
         _INSTEAD: "\n\n".join(
@@ -131,7 +136,44 @@ def excerpt(text: str, line: int) -> str:
     else:
         body = min(scopes, key=_length).body if scopes else tree.body
         start, end = _statements_around(body, line)
-    return textwrap.dedent("\n".join(lines[start - 1 : end])) + "\n"
+    example = ""
+    for first, last in _with_definitions(tree, start, end):
+        part = textwrap.dedent("\n".join(lines[first - 1 : last])) + "\n"
+        example += "\n" * (bool(example) and ("\n" in part.strip() or "\n" in example.strip())) + part
+    return example
+
+
+def _with_definitions(tree: ast.Module, start: int, end: int) -> list[tuple[int, int]]:
+    """The lines of an excerpt, and of the module's definitions that it uses, as many as an example has room for.
+
+    Classes are chosen first, then short definitions, and that of a mesh last. A statement that sets an environment
+    variable counts as used.
+    """
+    shown, room = [(start, end)], EXAMPLE_LINES - (end - start + 1)
+    while True:
+        used = {
+            one.id
+            for one in ast.walk(tree)
+            if isinstance(one, ast.Name) and any(first <= one.lineno <= last for first, last in shown)
+        }
+        fitting = [
+            node
+            for node in tree.body
+            if (_defined(node) & used or _sets_environment(node))
+            and not any(first <= _first_line(node) <= last for first, last in shown)
+            and _length(node) + 1 <= room
+        ]
+        if not fitting:
+            return sorted(shown)
+        node = min(
+            fitting, key=lambda one: (not isinstance(one, ast.ClassDef), "mesh" in _defined(one), _length(one))
+        )
+        shown.append((_first_line(node), node.end_lineno or 0))
+        room -= _length(node) + 1
+
+
+def _sets_environment(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("os.environ")
 
 
 def _with_neighbours(tree: ast.Module, scope: ast.stmt) -> tuple[int, int]:
@@ -239,7 +281,11 @@ def _judged(rule: type[Rule]) -> str:
     """The section with the judged findings of the forms that the rule has today."""
     described = inspect.getdoc(rule) or ""
     forms = figures(entries(rule.code)).items()
-    found = {form: each for form, each in forms if form in ("", *rule.likely) or f"`{form}`" in described}
+    found = {
+        form: each
+        for form, each in forms
+        if (form in rule.likely or f"`{form}`" in described if form else _UNNAMED.search(described))
+    }
     if not found:
         return ""
     intro = "A person read findings of this rule in public repositories:"

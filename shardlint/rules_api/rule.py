@@ -365,7 +365,7 @@ Trigger = (
 
 Detector = Callable[[Any, "Site"], Finding | Iterator[Finding] | None]
 _DetectorType = TypeVar("_DetectorType", bound=Detector)
-CONDITIONAL = "on-a-way"
+CONDITIONAL = "conditional"
 """The form of a broken contract whose place may not run (see `Site.report_violation`)."""
 
 

@@ -223,7 +223,7 @@ class Site:
         at: ast.AST | None = None,
         span: tuple[int, int] | None = None,
     ) -> Finding:
-        """The finding of a broken contract: proven where its place surely runs, else of the form "on-a-way".
+        """The finding of a broken contract: proven where its place surely runs, else of the form "conditional".
 
         That is where a condition or the default of an option decides.
 
@@ -415,8 +415,8 @@ class Site:
         """
         if via is not None:
             why = "; ".join(filter(None, (via.describe(self.file), why)))
-        if fix is None and (kept or (self.rule.by_hand and "not rewritten" not in help)):
-            reason = f"not rewritten: {kept or self.rule.by_hand}"
+        if fix is None and (kept or (self.rule.by_hand and "no automatic fix" not in help)):
+            reason = f"no automatic fix: {kept or self.rule.by_hand}"
             help = f"{help}; {reason}" if help else reason
         start, end = span if span is not None else self.file.span(node)
         said = certainty if certainty is not None else self.rule.certainty

@@ -72,7 +72,7 @@ def _raised(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
     told = said[own[0]] or {}
     rest = "; ".join(_waited(at, ran, said[at]) for at in others)
     yield Found(
-        "one-raised", function(told["line"]), line(told["line"]),
+        "one-process-raised", function(told["line"]), line(told["line"]),
         f"process {own[0]} raises {told['said'].splitlines()[0]}, and the others wait for it: {rest}",
         advice="share the condition with every process (multihost_utils.broadcast_one_to_all), so that all of "
         "them raise or none",
@@ -166,7 +166,7 @@ def _ahead(ran: Ran, started: list[list[Launch]], more: int, less: int) -> Found
     waits = ran.processes[more]
     end = f"waited at {waits.line}" if waits.killed and waits.line else "continued without it"
     return Found(
-        "not-all", extra.name, extra.line,
+        "missing-process", extra.name, extra.line,
         f"only process {more} starts `{extra.name}`, a program over all processes: process {more} {end}, "
         f"process {less} {stood} ({len(started[more])} programs against {len(started[less])})",
         advice="call it on every process, with the same number of steps; put only host work with the result "

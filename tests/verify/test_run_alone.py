@@ -25,7 +25,7 @@ def test_what_each_device_is_meant_to_do_by_itself_is_no_finding(tmp_path: Path)
     one = run([path], tmp_path)[path]
     assert one.code == 0, one.output
     assert one.facts.notes == []
-    assert [found for found in one.facts.found if found.kind == "other-alone"] == []
+    assert [found for found in one.facts.found if found.kind == "differs-from-one-device"] == []
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.verify.running import run
 pytestmark = pytest.mark.longer
 
 DATA = Path(__file__).parent / "data"
-KINDS = ("averaged-late", "whole-first", "each-round", "of-part")
+KINDS = ("nonlinear-of-mean", "gather-before-reduce", "gather-in-loop", "local-as-global")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")

@@ -21,16 +21,16 @@ _SPREADS = ("NamedSharding", "make_mesh", "Mesh", "PositionalSharding")
 class RestoreIgnoresShardings(Rule):
     """orbax's PyTree handler ignores the shardings of the restore target.
 
-    Arrays come back as they were saved, on the mesh of the program that saved them. On another number of devices the
+    Arrays are restored as they were saved, on the mesh of the program that saved them. On another number of devices the
     restore raises.
 
     ## Reports
-    - `target-alone` (likely): `PyTreeCheckpointer().restore(path, item=target)` or `args.PyTreeRestore(item=target)`
-      without `restore_args`. Also a `restore` of a `Checkpointer(PyTreeCheckpointHandler())`, or of a
-      `CheckpointManager` with one.
+    - `without-restore-args` (likely): `PyTreeCheckpointer().restore(path, item=target)` or
+      `args.PyTreeRestore(item=target)` without `restore_args`. Also a `restore` of a
+      `Checkpointer(PyTreeCheckpointHandler())`, or of a `CheckpointManager` with one.
 
     ## Write instead
-    `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`, or
+    Pass `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`, or call
     `StandardCheckpointer().restore(path, target)`, which reads the shardings of the target.
 
     ## Limits
@@ -41,7 +41,7 @@ class RestoreIgnoresShardings(Rule):
     name = "restore-ignores-shardings"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("target-alone",)
+    likely = ("without-restore-args",)
     triggers = (Calls(_ARGS), Methods("restore", file_says=("PyTreeCheckpoint", "orbax")))
     closed = ("keywords",)
     project = "orbax"
@@ -82,10 +82,10 @@ class RestoreIgnoresShardings(Rule):
         text = site.shown(target)
         return site.finding(
             target,
-            f"The restore ignores the shardings of `{text}`: arrays come back as they were saved.",
+            f"The restore ignores the shardings of `{text}`: arrays are restored as they were saved.",
             why="the PyTree handler reads the shardings from `restore_args`, and none are passed",
-            help=f"add restore_args=ocp.checkpoint_utils.construct_restore_args({text})",
-            form="target-alone",
+            help=f"add `restore_args=ocp.checkpoint_utils.construct_restore_args({text})`",
+            form="without-restore-args",
         )
 
 

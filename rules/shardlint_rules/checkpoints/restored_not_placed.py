@@ -55,8 +55,8 @@ _PLACING_WORDS = (
 )
 _DEPTH = 2
 _WHY = {
-    "split-beside": "this sharding splits some of its arrays",
-    "beside-placed": "shardlint does not know what this sharding splits",
+    "partly-sharded": "this sharding splits some of its arrays",
+    "unknown-sharding": "shardlint does not know what this sharding splits",
 }
 
 
@@ -70,8 +70,8 @@ class RestoredNotPlaced(Rule):
     - proven: `params = pickle.load(file)`, if another branch or an earlier statement places `params` with a sharding
       that splits it. Other readers are numpy, safetensors, `flax.serialization`, and project functions that call
       them.
-    - `split-beside` (likely): a restored tree, if the sharding on the other branch splits only some of its arrays.
-    - `beside-placed` (possible): a restored tree, if it is unknown what the sharding on the other branch splits.
+    - `partly-sharded` (likely): a restored tree, if the sharding on the other branch splits only some of its arrays.
+    - `unknown-sharding` (possible): a restored tree, if it is unknown what the sharding on the other branch splits.
     - `returned` (likely): a `return` of the restored tree, if another `return` of the function places its value.
     - `derived` (likely): a name or attribute that gets a part of the restored tree, if another branch places its
       value.
@@ -87,11 +87,11 @@ class RestoredNotPlaced(Rule):
     code = "SL702"
     name = "restored-not-placed"
     harm = Harm.SILENT
-    likely = ("returned", "derived", "split-beside")
+    likely = ("returned", "derived", "partly-sharded")
     assumptions: ClassVar[Mapping[str, str]] = {
         "returned": "The caller does not place what the function returns.",
         "derived": "No other code places the attribute or name.",
-        "split-beside": "The tree has an array that the sharding splits.",
+        "partly-sharded": "The tree has an array that the sharding splits.",
     }
     triggers = (
         Lines(
@@ -122,16 +122,16 @@ class RestoredNotPlaced(Rule):
         form = (
             ""
             if splits
-            else "split-beside"
+            else "partly-sharded"
             if site.shardings.may_split(site.value(where))
-            else "beside-placed"
+            else "unknown-sharding"
         )
         text = site.shown(where)
         yield site.finding(
             call.func,
             f"`{target.id}` stays on the host after the restore; a jitted function receives it replicated.",
             label="never placed",
-            help=f"place it: {target.id} = jax.device_put({target.id}, {text})",
+            help=f"place the restored arrays: `{target.id} = jax.device_put({target.id}, {text})`",
             certainty=Certainty.PROVEN if splits else Certainty.POSSIBLE,
             form=form,
             why="; ".join(filter(None, (f"line {where.lineno} places it with `{text}`", _WHY.get(form, "")))),
@@ -156,7 +156,7 @@ class RestoredNotPlaced(Rule):
                 derived.value,
                 f"`{written}` stays on the host after the restore; a jitted function receives it replicated.",
                 label="never placed",
-                help=f"place it as line {where.lineno} does",
+                help=f"place the array as line {where.lineno} does",
                 certainty=Certainty.POSSIBLE,
                 form="derived",
                 why=f"{derived.why}, and line {where.lineno} places the other value of `{written}` with `{text}`",
@@ -181,7 +181,7 @@ class RestoredNotPlaced(Rule):
                             value,
                             f"`{name}` is returned as a host array; a jitted function receives it replicated.",
                             label="never placed",
-                            help=f"place it as line {other.lineno} does",
+                            help=f"place the array as line {other.lineno} does",
                             certainty=Certainty.POSSIBLE,
                             form="returned",
                             why=f"line {other.lineno} returns `{text}`, which has a sharding",

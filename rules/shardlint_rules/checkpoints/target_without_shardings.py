@@ -48,7 +48,7 @@ class TargetWithoutShardings(Rule):
       read of `.sharding` on such leaves next to a restore.
 
     ## Write instead
-    `jax.tree.map(lambda s, sh: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sh), shapes, shardings)`.
+    Write `jax.tree.map(lambda s, sh: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sh), shapes, shardings)`.
 
     ## Limits
     Not reported: trees that are placed after the restore, and trees that another function of the project changes.
@@ -82,7 +82,7 @@ class TargetWithoutShardings(Rule):
             site.call,
             f"The restore at {spots[spot]} ignores this program's mesh: its target has no shardings.",
             label="no shardings",
-            help="give each leaf its sharding: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)",
+            help="give each leaf its sharding: `jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)`",
             form="restored",
             why="orbax uses the saved sharding for a target leaf without one; the program shards its state and places "
             "nothing after the restore",

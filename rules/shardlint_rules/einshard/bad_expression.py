@@ -22,7 +22,6 @@ class BadExpression(Rule):
     - proven: a name on the left that the right side lacks, or that the left side repeats.
     - proven: a number of names other than the number of dimensions, or a count that does not divide its dimension.
     - proven: an expression without any count or star, which has no use for more than one device.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - possible: three or more stars. Their sizes are a floating-point root, which is exact for 8 and 27 devices, not
       for 64.
     """
@@ -31,8 +30,8 @@ class BadExpression(Rule):
     name = "einshard-expression"
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
+    likely = ("conditional",)
+    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     triggers = (Violates("einshard.expression", "einshard.root"),)
 
     def check(self, site: Site) -> Iterator[Finding]:

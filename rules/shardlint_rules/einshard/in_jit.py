@@ -54,7 +54,7 @@ class EinshardInJit(Rule):
             f"`einshard` raises UnexpectedTracerError here: it reads `{' '.join(site.text(array).split())}`, a tracer.",
             via=site.region,
             why=f"checked for {site.release('jax')}",
-            help="write jax.lax.with_sharding_constraint(x, make_sharding(expression)), "
+            help="write `jax.lax.with_sharding_constraint(x, make_sharding(expression))`, "
             "or place the array before the traced call",
             fix=self._fix(site, array),
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,

@@ -37,7 +37,7 @@ class EinshardToNamedSharding(Rule):
     Each function makes the mesh before its first use. jax treats meshes of the same devices and names as one.
 
     ## Fix
-    Unsafe: arrays that meet arrays of other einshard calls are then on another mesh. Not offered if expressions use
+    Unsafe: arrays that meet arrays of other einshard calls are then on another mesh. No fix if expressions use
     the devices in different ways, two stars make the sizes a root of the device count, a sharded dimension follows
     an ellipsis of unknown length, or no name for the mesh is free.
     """
@@ -70,7 +70,7 @@ class EinshardToNamedSharding(Rule):
             else "",
             help=f"rewrite it by hand: {reason}"
             if reason
-            else "write device_put with a NamedSharding of one mesh",
+            else "write `device_put` with a `NamedSharding` of one mesh",
             fix=fix,
         )
 

@@ -32,17 +32,17 @@ class DevicePutModule(Rule):
 
     ## Reports
     - proven: `jax.device_put(module, ...)` of a Module with a function, a string or a number in a field that is not
-      static. Examples are `eqx.nn.MLP` (its activations), `eqx.nn.Dropout` and such classes of the project.
+      static. Examples: `eqx.nn.MLP` (activation functions), `eqx.nn.Dropout`, and project classes with such fields.
     - possible: `jax.device_put` of a Module whose class or field value is not certain.
 
     ## Write instead
-    `eqx.filter_shard` places only the arrays. It does not move arrays that are committed to other devices. For those
-    split the model with `eqx.partition(model, eqx.is_array)`, place the arrays with `jax.device_put`, and join them
-    with `eqx.combine`.
+    `eqx.filter_shard` places only the arrays. It does not move arrays that are committed to other devices. To move such
+    arrays, split the model with `eqx.partition(model, eqx.is_array)`, place the arrays with `jax.device_put`, and join
+    them with `eqx.combine`.
 
     ## Fix
     Writes `filter_shard` if the code shows how the Module is created. Otherwise the fix splits the Module and places
-    its arrays. Unsafe: the placement takes effect. Numbers stay numbers, so jit compiles again for each value.
+    its arrays. Unsafe: the arrays move to the new sharding. Numbers stay numbers, so jit compiles again for each value.
     """
 
     code = "SL103"
@@ -76,7 +76,7 @@ class DevicePutModule(Rule):
             f"`device_put` turns the number `{leaf.path}` of `{instance.name}` into an array, which jit then traces."
             if silent
             else f"`device_put` of `{instance.name}` raises TypeError: its `{leaf.path}` is {_WORDS[leaf.kind]}.",
-            help="write eqx.filter_shard, or place only the arrays: eqx.filter(..., eqx.is_array)",
+            help="write `eqx.filter_shard`, or place only the arrays: `eqx.filter(..., eqx.is_array)`",
             fix=self._fix(site, instance),
             harm=Harm.SILENT if silent else Harm.CRASH,
             certainty=Certainty.PROVEN if _sure(instance, leaf) else Certainty.POSSIBLE,
@@ -98,7 +98,7 @@ class DevicePutModule(Rule):
             text, edits = rewritten
         drops = (site.call.func.id,) if isinstance(site.call.func, ast.Name) else ()
         message = f"write: {' '.join(text.split())}"
-        why = "the placement takes effect, and leaves that are no arrays stay"
+        why = "the arrays move to the new sharding, and leaves that are no arrays stay"
         return site.fix(Safety.UNSAFE, message, [site.replace(site.call, text), *edits], why, drops)
 
 

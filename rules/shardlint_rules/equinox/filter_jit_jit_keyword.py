@@ -39,7 +39,7 @@ class FilterJitJitKeyword(Rule):
     The fix drops `static_argnums` and `static_argnames`. Safe if the parameter has a type hint that is not an array,
     else unsafe.
 
-    Refused if the code uses `lower`, or if argument names are known only at run time.
+    No fix if the code uses `lower`, or if argument names are known only at run time.
     """
 
     code = "SL102"
@@ -81,11 +81,11 @@ class FilterJitJitKeyword(Rule):
         if has_another_way(site):
             return
         fix, reason = self._fix(site)
-        advice = 'write donate="all" or "all-except-first"; non-array arguments are static already'
+        advice = 'write `donate="all"` or `donate="all-except-first"`; non-array arguments are static already'
         yield site.finding(
             node,
             refusal(site, places),
-            help=f"{advice}; not rewritten: {reason}" if reason else advice,
+            help=f"{advice}; no automatic fix:  {reason}" if reason else advice,
             fix=fix,
             certainty=Certainty.POSSIBLE if why else certainty,
             form="sometimes" if why else "",

@@ -46,7 +46,7 @@ class FilterJitShardings(Rule):
     before the call: place large ones on the mesh first.
 
     ## Fix
-    Unsafe: the constraints take effect, so memory and communication change. Dropping a keyword that is None is safe.
+    Unsafe: the arrays are now sharded, so memory and communication change. Dropping a keyword that is None is safe.
 
     - The fix writes constraints into the body of the function or lambda. It writes a `def` around the function if it
       cannot edit the body: `filter_value_and_grad(loss)`, `self._step`, a function of another file, a parameter, a
@@ -59,7 +59,7 @@ class FilterJitShardings(Rule):
       above the call. It applies a value that may be None only if it is not None, and applies a tree that holds None
       with `jax.tree.map`.
 
-    Refused:
+    No fix:
 
     - in the body of a class
     - above a decorator that may change arguments or results
@@ -92,11 +92,11 @@ class FilterJitShardings(Rule):
             return
         outcome = self._outcome(site, given)
         fix, reason = self._fix(site)
-        advice = "call eqx.filter_shard in the body of the function"
+        advice = "call `eqx.filter_shard` in the body of the function"
         yield site.finding(
             given.node,
             outcome.message,
-            help=f"{advice}; not rewritten: {reason}" if reason else advice,
+            help=f"{advice}; no automatic fix:  {reason}" if reason else advice,
             fix=fix,
             harm=outcome.harm,
             certainty=Certainty.POSSIBLE if why else outcome.certainty,
@@ -124,9 +124,9 @@ class FilterJitShardings(Rule):
         proven = [name for name, one in found.items() if one.certainty is Certainty.PROVEN] or list(found)
         first = min(proven, key=lambda name: _HARMS.index(found[name].harm))
         worst = found[first]
-        others = [f"`{name}` {one.message}" for name, one in found.items() if name != first]
+        others = [one.sentence(name) for name, one in found.items() if name != first]
         why = "; ".join(filter(None, (worst.why, *others, later)))
-        return Outcome(f"{on} `{first}` {worst.message}.", worst.harm, worst.certainty, why)
+        return Outcome(f"{on} {worst.sentence(first)}.", worst.harm, worst.certainty, why)
 
     def _fix(self, site: Site) -> tuple[Fix | None, str]:
         from shardlint_rules.equinox._shardings_inside.shardings_into_body import rewrite

@@ -41,7 +41,7 @@ class FilterPmap(Rule):
         yield site.finding(
             site.call.args[0] if site.form == "partial" else site.call.func,
             "Arguments with `in_axes=None` go from one device to all others at every call.",
-            help="shard the inputs once with eqx.filter_shard and compile with eqx.filter_jit",
+            help="shard the inputs once with `eqx.filter_shard` and compile with `eqx.filter_jit`",
         )
 
 

@@ -16,14 +16,13 @@ _TAKEN = ("x", "device_or_shardings")
 class FilterShardAcrossDevices(Rule):
     """`eqx.filter_shard` outside jit gets an array that is committed to other devices.
 
-    `filter_shard` is a sharding constraint. Outside jit it compiles a program of its own, which runs on the devices of
+    `filter_shard` is a sharding constraint. Outside jit it compiles a separate program, which runs on the devices of
     its arguments. It raises `ValueError: Received incompatible devices for jitted computation`. A new array works,
     because it is uncommitted.
 
     ## Reports
     - proven: `eqx.filter_shard(x, ...)` in host code, if `x` is committed to other devices than the target: one device
       and a mesh, two devices, or two meshes with a different device order.
-    - `on-a-way` (likely): such a call only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     Use `jax.device_put`. For a Module, place only its arrays and combine them with the rest.
@@ -50,7 +49,7 @@ class FilterShardAcrossDevices(Rule):
         yield site.report_violation(
             f"`filter_shard` raises ValueError: it can't move `{text}` from {said['left']} to {said['right']}.",
             why=f"line {said['line']} commits it, and outside jit filter_shard runs on the devices of its argument",
-            help=f"write jax.device_put({text}, {site.shown(target)})",
+            help=f"write `jax.device_put({text}, {site.shown(target)})`",
             fix=self._fix(site),
         )
 

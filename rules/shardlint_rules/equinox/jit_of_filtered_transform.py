@@ -33,7 +33,7 @@ class JitOfFilteredTransform(Rule):
 
     ## Fix
     Writes `eqx.filter_jit`. Safe, because the code raised before. Numbers are static under filter_jit: convert a number
-    to an array if it must be traced. Refused if `jax.jit` has other keywords.
+    to an array if it must be traced. No fix if `jax.jit` has other keywords.
 
     ## Limits
     `jax.jit` of `eqx.filter_jit`, `eqx.filter_checkpoint` or `eqx.filter_jacfwd` works. So does `jax.jit` of a lambda
@@ -63,7 +63,7 @@ class JitOfFilteredTransform(Rule):
             found.name,
             f"On {site.release('equinox')} calling `jax.jit` of an `{maker}` raises TypeError: unhashable type.",
             why=f"jax.jit hashes its function, and `{maker}` returns a Module with a {_UNHASHABLE[names[0]]}",
-            help="write eqx.filter_jit",
+            help="write `eqx.filter_jit`",
             fix=to_filter_jit(site, found),
         )
 

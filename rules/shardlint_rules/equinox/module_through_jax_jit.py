@@ -42,7 +42,7 @@ class ModuleThroughJaxJit(Rule):
 
     ## Fix
     Writes `eqx.filter_jit`. Safe, because the code raised before. Numbers are static under filter_jit: convert a number
-    to an array if it must be traced. Refused if `jax.jit` has keywords that filter_jit lacks.
+    to an array if it must be traced. No fix if `jax.jit` has keywords that filter_jit lacks.
 
     ## Limits
     Not reported: Modules that hold only arrays and static fields, which work under `jax.jit`. SL105 reports dunder
@@ -71,7 +71,7 @@ class ModuleThroughJaxJit(Rule):
             found.name,
             problems[0].message,
             why=problems[0].why,
-            help="write eqx.filter_jit, or split the Module with eqx.partition",
+            help="write `eqx.filter_jit`, or split the Module with `eqx.partition`",
             fix=to_filter_jit(site, found),
             certainty=Certainty.PROVEN if problems[0].sure else Certainty.POSSIBLE,
         )

@@ -43,7 +43,7 @@ class WeightsBecomeConstants(Rule):
     - proven: `eqx.filter_jit` or `jax.jit` of `model.__call__`, of `jax.vmap(model)` or of a lambda that calls `model`,
       an Equinox Module with arrays.
     - proven: a jitted function that reads a variable defined outside of it, if that array was sharded over a mesh.
-    - possible: the first form, if the class of `model` is not certain.
+    - possible: a jit of `model.__call__`, `jax.vmap(model)` or such a lambda, if the class of `model` is not certain.
 
     ## Write instead
     Jit the Module itself: `filter_jit(model)`, `filter_jit(model.method)` or `filter_jit(eqx.filter_vmap(model))`. Or
@@ -95,7 +95,7 @@ class WeightsBecomeConstants(Rule):
             if sharded
             else f"The weights of `{model}` are in memory twice: they become constants of the compiled program.",
             why="jit compiles a function that closes over the Module",
-            help="compile the Module itself with eqx.filter_jit, or make it an argument",
+            help="compile the Module itself with `eqx.filter_jit`, or make it an argument",
             fix=self._fix(site, found, baked),
             harm=Harm.SILENT if sharded else Harm.COST,
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,

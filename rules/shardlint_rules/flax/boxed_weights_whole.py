@@ -19,7 +19,6 @@ class BoxedWeightsWhole(Rule):
     ## Reports
     - proven: `nn.unbox` outside of `jax.set_mesh`, of variables that were created without shardings, if a jitted
       function takes the weights as they are. The program enters a mesh with these axes, or places an array on one.
-    - `on-a-way` (likely): such an `nn.unbox` only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     Shard in `init`: `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`. Or
@@ -41,6 +40,7 @@ class BoxedWeightsWhole(Rule):
         said = site.violation.said
         yield site.report_violation(
             f"A weight of `{said['array']}` stays {said['where']}, though its metadata names `{said['named']}`.",
-            help="make the variables with out_shardings=nn.get_sharding(...), or unbox them under jax.set_mesh(mesh)",
+            help="make the variables with `out_shardings=nn.get_sharding(...)`, "
+            "or unbox them under `jax.set_mesh(mesh)`",
             why="`unbox` shards only where a mesh is in context, and a jitted function takes the weights as they are",
         )

@@ -12,7 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rul
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import children, names_in, walk
-from shardlint_rules.flax.nothing_trains import only_jax_jit
+from shardlint_rules.flax.update_lost_in_jit import only_jax_jit
 
 _BASES = (
     "flax.nnx.Module",
@@ -99,7 +99,8 @@ class ChangeLostInJit(Rule):
             changed,
             f"The change is lost: `jax.jit` traces a copy of `{changed.id}`, which the call discards.",
             via=site.region,
-            help=f"trace it with nnx.jit, or return nnx.state({changed.id}) and call nnx.update outside",
+            help="trace the function with `nnx.jit`, "
+            f"or return `nnx.state({changed.id})` and call `nnx.update` outside",
             certainty=Certainty.PROVEN,
             why=shown,
         )

@@ -34,14 +34,14 @@ class LinenConstraintIgnored(Rule):
     - proven: `nn.with_logical_constraint` where `with mesh:` is the only mesh in context.
     - `never-entered` (likely): `nn.with_logical_constraint` in a file that creates a mesh, if the project sets logical
       axis rules but never enters a mesh.
-    - `callers-may-set` (possible): the first form, if an unknown caller may enter `jax.set_mesh`.
+    - `callers-may-set` (possible): such a constraint under `with mesh:`, if an unknown caller may enter `jax.set_mesh`.
 
     ## Write instead
     Enter the mesh by `with jax.set_mesh(mesh):`, or pass it: `nn.with_logical_constraint(x, names, mesh=mesh)`.
 
     ## Fix
     Writes `jax.set_mesh`. Unsafe: code in the block that needs `with mesh:` (`pjit` with bare specs, Haliax) fails.
-    Refused in traced code, where `jax.set_mesh` raises, and before jax 0.7.1.
+    No fix in traced code, where `jax.set_mesh` raises, and before jax 0.7.1.
     """
 
     code = "SL501"
@@ -71,7 +71,7 @@ class LinenConstraintIgnored(Rule):
                 site.call,
                 f"`{site.api.rpartition('.')[2]}` does nothing: no code of the project enters a mesh.",
                 why="the logical axis rules name axes of a mesh, which the constraint reads from its context",
-                help="call it under jax.set_mesh(mesh), or add mesh=mesh here",
+                help="call the function under `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
                 certainty=Certainty.POSSIBLE,
                 form="never-entered",
             )
@@ -86,7 +86,7 @@ class LinenConstraintIgnored(Rule):
                 site.call,
                 f"On {site.release('flax')} `{name}` does nothing: it reads only the mesh of `jax.set_mesh`.",
                 why=f"line {at.line} enters the mesh by `with mesh:`",
-                help="enter the mesh by jax.set_mesh(mesh), or add mesh=mesh here",
+                help="enter the mesh by `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
             )
 
     def _never_entered(self, site: Site) -> bool:
@@ -116,7 +116,7 @@ class LinenConstraintIgnored(Rule):
             mesh.place.node,
             f"On {site.release('flax')} logical constraints under this mesh do nothing; they read only `jax.set_mesh`.",
             why="" if sure else "no `jax.set_mesh` is seen around this, but a caller may enter it",
-            help=f"write with jax.set_mesh({mesh.place.text()}):",
+            help=f"write `with jax.set_mesh({mesh.place.text()}):`",
             fix=self._fix(site, mesh),
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
             form="" if sure else "callers-may-set",

@@ -30,8 +30,8 @@ class LogicalNameWithoutRule(Rule):
       `nn.logical_to_mesh_axes`, if a name with a rule is nearly the same.
     - proven: a name without a rule in one of the last two calls, if the other names of the weight shard nothing and
       some rule maps a name to None. Such rules list unsharded names too, so the missing one was forgotten.
-    - `assumed` (likely): such a name, if the command line selects the config with the rules and the project has only
-      one.
+    - `assumed-config` (likely): such a name, if the command line selects the config with the rules and the project has
+      only one.
     - possible: any other name without a rule.
 
     ## Write instead
@@ -45,9 +45,9 @@ class LogicalNameWithoutRule(Rule):
     name = "logical-name-without-rule"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    likely = ("assumed",)
+    likely = ("assumed-config",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "assumed": "The program runs with the rules of the only config file that the project has for them.",
+        "assumed-config": "The program runs with the rules of the only config file that the project has for them.",
     }
     triggers = (Calls(*TAKERS),)
     forms = ("call",)
@@ -64,7 +64,7 @@ class LogicalNameWithoutRule(Rule):
         whole = site.api in _OF_WEIGHTS and len(names) > 1 and not any(_splits(n, tables) for _, n in names)
         forgotten = whole and any(table.lists_all for table in tables)
         assumed = any(table.assumed for table in tables)
-        if assumed and not site.wants("assumed"):
+        if assumed and not site.wants("assumed-config"):
             return
         for node, name in names:
             if name not in every:
@@ -86,7 +86,7 @@ class LogicalNameWithoutRule(Rule):
             help=f"add a rule for {name!r}, or write a name that has one: {known}",
             fix=fix,
             certainty=Certainty.PROVEN if told and not assumed else Certainty.POSSIBLE,
-            form="assumed" if told and assumed else "",
+            form="assumed-config" if told and assumed else "",
             why="; ".join(
                 filter(
                     None,

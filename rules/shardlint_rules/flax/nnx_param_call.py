@@ -37,7 +37,7 @@ class NnxParamCall(Rule):
       with only a key.
 
     ## Fix
-    Calls the initializer with a key of `rngs` and the shape. Unsafe: later keys of `rngs` change. Refused if the
+    Calls the initializer with a key of `rngs` and the shape. Unsafe: later keys of `rngs` change. No fix if the
     function has no `rngs` or the shape is not known.
     """
 
@@ -64,7 +64,7 @@ class NnxParamCall(Rule):
             return site.finding(
                 site.call.args[1],
                 f"On {on} a second positional argument of `{kind}` raises TypeError: it takes only the array.",
-                help=f"write {kind}(initializer(key, shape)), and pass metadata by keyword",
+                help=f"write `{kind}(initializer(key, shape))`, and pass metadata by keyword",
                 fix=self._fix(site, site.call.args[1]),
             )
         argument = site.argument("value") or (site.call.args[0] if site.call.args else None)
@@ -76,14 +76,14 @@ class NnxParamCall(Rule):
                 argument,
                 f"`{kind}` stores this string as its value; the first computation with it raises TypeError.",
                 why="a variable has no name but the attribute it is assigned to",
-                help=f"write {kind}(initializer(key, shape))",
+                help=f"write `{kind}(initializer(key, shape))`",
             )
         if all(_is_initializer(value) for value in values):
             return site.finding(
                 argument,
                 f"`{kind}` stores the initializer as its value; the first computation with it raises TypeError.",
                 label="not called",
-                help=f"write {kind}({' '.join(site.text(argument).split())}(key, shape))",
+                help=f"write `{kind}({' '.join(site.text(argument).split())}(key, shape))`",
                 fix=self._fix(site, argument),
             )
         return None

@@ -81,7 +81,7 @@ class TracedOutsideRules(Rule):
         yield site.finding(
             here[0] if here else site.syntax,
             f"The logical constraints of `{named[0]}` do nothing: this call traces it without logical axis rules.",
-            help="call it under nn.logical_axis_rules(...) too",
+            help="call the jitted function under `nn.logical_axis_rules(...)` too",
             form="called",
             why=f"{elsewhere} enters rules, and no call of this function is under them",
         )

@@ -23,7 +23,6 @@ class UnshardedInit(Rule):
     ## Reports
     - proven: a call that builds a model with annotated variables, or an optimizer of one, outside any mesh context.
       From flax 0.12.2 also under `with mesh:`.
-    - `on-a-way` (likely): such a call only if a certain branch runs or an option keeps its default.
 
     ## Fix
     Puts the statement under `with jax.set_mesh(mesh):` if the code shows where the mesh is created, or replaces
@@ -50,7 +49,7 @@ class UnshardedInit(Rule):
         where = f"line {said['line']}" if said["file"] == site.file.path.name else f"{said['file']}:{said['line']}"
         yield site.report_violation(
             f"On {site.release('flax')} `{site.shown(made.func)}` raises ValueError here: {missing}.",
-            help="build it under `with jax.set_mesh(mesh):`",
+            help="create the module under `with jax.set_mesh(mesh):`",
             why=f"the variable made at {where} has an annotation, and needs a mesh",
             fix=_fix(site, made),
         )

@@ -20,7 +20,6 @@ class ValueAssignmentDropsSharding(Rule):
     ## Reports
     - proven: `variable.value = x`, `variable.set_value(x)` or `nnx.update(model, x)` with a newly created array or a
       numpy array, if flax sharded the variable. Before flax 0.12.1 also `variable[...] = x`.
-    - `on-a-way` (likely): such an assignment only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     From flax 0.12.4 `variable[...] = x` writes into the existing array, with its dtype and sharding. On older releases

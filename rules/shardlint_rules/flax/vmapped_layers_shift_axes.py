@@ -26,7 +26,6 @@ class VmappedLayersShiftAxes(Rule):
       reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
     - proven: linen's `nn.scan` or `nn.vmap` without a partition name in `metadata_params`, if the Module uses
       `nn.with_partitioning` and the program runs `init` or `apply`.
-    - `on-a-way` (likely): the second form only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     `transform_metadata={nnx.PARTITION_NAME: None}` leaves the new dimension unsharded, and so does linen's
@@ -62,7 +61,7 @@ class VmappedLayersShiftAxes(Rule):
             site.call.func if site.form == "call" else site.call.args[0],
             "Each annotation shards the wrong dimension: `nnx.vmap` adds no entry for the new layer dimension.",
             why=f"the stacked layers are annotated at {where}",
-            help="write transform_metadata={nnx.PARTITION_NAME: None}, or the name of an axis",
+            help="write `transform_metadata={nnx.PARTITION_NAME: None}`, or the name of an axis",
             fix=self._fix(site),
         )
 
@@ -72,7 +71,7 @@ class VmappedLayersShiftAxes(Rule):
         operation = f"`nn.{site.violation.said['operation']}`"
         return site.report_violation(
             f"Linen raises PartitioningUnspecifiedError: {operation} adds an unnamed axis to partitioned weights.",
-            help="write metadata_params={nn.PARTITION_NAME: None}, or the name of an axis",
+            help="write `metadata_params={nn.PARTITION_NAME: None}`, or the name of an axis",
             why=f"the `nn.with_partitioning` of one of them names {site.violation.said['names']}",
             harm=Harm.CRASH,
             fix=self._fix(site, "flax.linen", "metadata_params"),

@@ -32,7 +32,6 @@ class AxisMappingKey(Rule):
     ## Reports
     - proven: a mesh axis that the mesh in context, or the mesh argument, does not have.
     - proven: two axes of one array that are mapped to the same mesh axis.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - proven: a key that no `Axis` of the file has, if an `Axis` has nearly the same name. Also in a mapping that a
       class has as a field default, against every `Axis` of the project.
     - proven: in `axis_mapping(..., merge=True)`, a key that the outer mapping maps to another mesh axis. The outer
@@ -54,8 +53,8 @@ class AxisMappingKey(Rule):
         Calls(_ENTER, _SHARD, _JIT),
         Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)),
     )
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
+    likely = ("conditional",)
+    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     in_version_checks = False
     fixes = "unsafe"
 
@@ -90,13 +89,13 @@ class AxisMappingKey(Rule):
                 f"This raises an error: the axes `{said['first']}` and `{said['second']}` of one array are both split "
                 f"over `{said['axis']}`.",
                 why=f"the array is `{said['array']}`, and a mesh axis splits one of its dimensions only",
-                help="map one of them to another mesh axis, or leave it out",
+                help="map one of the two axes to another mesh axis, or give it no entry",
                 harm=Harm.CRASH,
             )
         return site.report_violation(
             f"The entry `{said['axis']}` has no effect: with merge=True the outer mapping wins.",
             why=f"the mapping written at line {said['line']} maps `{said['axis']}` to another mesh axis",
-            help="enter one mapping with all entries, without merge=True",
+            help="enter one mapping with all entries, without `merge=True`",
         )
 
     def _field(self, site: Site) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ class MeshGivenAsMapping(Rule):
 
     ## Fix
     Safe if the fix swaps mesh and mapping, because the call raised before. Unsafe if the mesh becomes `mesh=`: the
-    array is then sharded by the mapping in context. There is no fix for contexts and compiled
+    array is then sharded by the mapping in context. No fix for contexts and compiled
     functions: shardlint can't know their mapping.
     """
 

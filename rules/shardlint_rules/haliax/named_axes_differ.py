@@ -15,14 +15,14 @@ _SAYS = {
     ),
     "named.input": (
         "This layer sums its weight over {axis}, and its input {array} has no such axis.",
-        "call it with an array that has its input axis",
+        "call the layer with an array that has its input axis",
     ),
     "named.sizes": (
         "This raises an error: the axis {axis} has different sizes in {left} and {right}.",
         "give one of them another name, or the same size",
     ),
     "named.subset": (
-        "This raises ValueError: neither {left} nor {right} has all axes of the other one.",
+        "This raises ValueError: {left} and {right} each have an axis that the other lacks.",
         "add the axes that are missing with `broadcast_axis`",
     ),
     "named.plain": (
@@ -41,7 +41,7 @@ _SAYS = {
 
 
 class NamedAxesDiffer(Rule):
-    """A call of haliax names an axis that the array does not have, or arrays meet whose axes differ.
+    """A call of haliax names an axis that the array does not have, or combines arrays with different axes.
 
     It raises when the line runs, which under `named_jit` is after the data was loaded. A contraction raises nothing if
     one of its arrays has the axis.
@@ -49,21 +49,20 @@ class NamedAxesDiffer(Rule):
     ## Reports
     - proven: a reduction, contraction, index or rearrangement over an axis that the array does not have.
     - proven: an axis with the same name and another size, in an array or in an argument.
-    - proven: an operation on two arrays of which neither has all axes of the other one, or on a `NamedArray` and a
+    - proven: an operation on two arrays that each have an axis that the other lacks, or on a `NamedArray` and a
       plain array that is no scalar.
     - proven: a `hax.nn.Linear` that is called with an array without its input axis. It raises nothing.
     - proven: `hax.named` and `hax.NamedArray` with axes that are not those of the array, or with one name twice.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Limits
-    Arrays whose axes the text does not tell are not reported, such as the fields of a model from a configuration.
+    Not reported: arrays whose axes the code does not show, such as the fields of a model from a configuration.
     """
 
     code = "SL607"
     name = "named-axes-differ"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
+    likely = ("conditional",)
+    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     triggers = (Violates(*_SAYS),)
     fixes = "none"

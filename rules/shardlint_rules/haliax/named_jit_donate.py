@@ -33,7 +33,7 @@ class NamedJitDonate(Rule):
     - proven: `donate_argnums`, `donate_argnames`, `donate`, `static_argnums` and `static_argnames`.
 
     ## Fix
-    Safe: the same arguments are donated. Not offered for numbers that may be flags, such as `(0, 1)`.
+    Safe: the same arguments are donated. No fix for numbers that may be flags, such as `(0, 1)`.
     """
 
     code = "SL603"
@@ -65,7 +65,7 @@ class NamedJitDonate(Rule):
         return site.finding(
             keyword,
             f"`named_jit` does not take `donate_argnums`: the first call raises {_ARGNUMS}.",
-            help="write donate_args=, a tuple with a bool for each argument",
+            help="write `donate_args=`, a tuple with a bool for each argument",
             fix=None if has_flags or flags is None else self._fix(site, keyword, flags),
         )
 
@@ -88,7 +88,7 @@ class NamedJitDonate(Rule):
                 keyword.value,
                 f"The first call raises {text}.",
                 why="donate_args takes a bool for each argument, not an index",
-                help="write True or False for each argument, as in donate_args=(True, False)",
+                help="write True or False for each argument, as in `donate_args=(True, False)`",
                 fix=None if flags is None else self._fix(site, keyword, flags),
             )
             return

@@ -21,7 +21,6 @@ class ShardWithoutMapping(Rule):
       and no `with mesh:` or `jax.set_mesh` surrounds a call path to it.
     - proven: `hax.shard` without a mapping, passed or in context.
     - proven: a call of `hax.named_jit` with a mapping for its results or arguments, without a mesh. It raises.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - possible: `hax.auto_sharded` without a mapping: a library may leave the mapping to its callers.
 
     ## Write instead
@@ -35,8 +34,8 @@ class ShardWithoutMapping(Rule):
     name = "hax-shard-without-mapping"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
+    likely = ("conditional",)
+    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     triggers = (Violates("mapping.none", "mapping.no-mesh", "mapping.meshless"),)
     in_version_checks = False
 
@@ -57,7 +56,7 @@ class ShardWithoutMapping(Rule):
             yield site.report_violation(
                 f"`{name}` does nothing{' and at most warns' if warns else ''}: it has a mapping but no mesh.",
                 why=f"without a mesh {site.release('haliax')} returns the array unchanged",
-                help="enter the mesh around it, `with mesh:`, or pass it as mesh=",
+                help="enter the mesh around the call, `with mesh:`, or pass `mesh=`",
             )
         else:
             yield site.report_violation(

@@ -26,12 +26,12 @@ class WeightsInComputeMapping(Rule):
     and leaves the axes replicated along which FSDP shards weights.
 
     ## Reports
-    - `beside` (likely): `hax.named_jit(..., axis_resources=compute_mapping)` without `out_axis_resources`, of a
-      function that returns a model it initializes or updates, in a program that has a `parameter_mapping` next to
-      `compute_mapping`.
+    - `parameter-mapping-exists` (likely): `hax.named_jit(..., axis_resources=compute_mapping)` without
+      `out_axis_resources`, of a function that returns a model it initializes or updates, in a program that has a
+      `parameter_mapping` next to `compute_mapping`.
 
     ## Write instead
-    `axis_resources=parameter_mapping` for an initialization, `out_axis_resources=parameter_mapping` for a step.
+    Pass `axis_resources=parameter_mapping` for an initialization, `out_axis_resources=parameter_mapping` for a step.
 
     ## Limits
     Not reported: functions that shard their results themselves, and mappings that are equal.
@@ -41,9 +41,9 @@ class WeightsInComputeMapping(Rule):
     name = "weights-in-compute-mapping"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("beside",)
+    likely = ("parameter-mapping-exists",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "beside": "The mapping with `parameter` in its name is that of the weights."
+        "parameter-mapping-exists": "The mapping with `parameter` in its name is that of the weights."
     }
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     triggers = (Calls(_JIT, file_says=("axis_resources", "ompute", "OMPUTE")),)
@@ -52,7 +52,7 @@ class WeightsInComputeMapping(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a mapping."""
-        if not isinstance(site.syntax, ast.Call) or not site.wants("beside"):
+        if not isinstance(site.syntax, ast.Call) or not site.wants("parameter-mapping-exists"):
             return
         given = {one.arg: one.value for one in site.call.keywords}
         mapping = given.get("axis_resources", site.argument("axis_resources"))
@@ -71,9 +71,9 @@ class WeightsInComputeMapping(Rule):
         right = site.text(mapping).replace(name, beside)
         yield site.finding(
             mapping,
-            f"Sharded axes of `{kept}` become replicated: `named_jit` returns it in the mapping of activations.",
-            help=f"write out_axis_resources={right}, or axis_resources={right} for an initialization",
-            form="beside",
+            f"Sharded axes of `{kept}` become replicated: `named_jit` shards its result by the compute mapping.",
+            help=f"write `out_axis_resources={right}`, or `axis_resources={right}` for an initialization",
+            form="parameter-mapping-exists",
             why=f"without out_axis_resources, {site.release('haliax')} lays results out by `{name}`; the program has "
             f"`{beside}` for parameters",
         )

@@ -11,18 +11,16 @@ from shardlint.rules_api.site import Site
 class ArgumentShardingDiffers(Rule):
     """An argument is sharded differently from what the called function declares for it.
 
-    `jit` does not move a committed array to the sharding in `in_shardings`: the call raises `ValueError`. It moves
-    only numpy arrays and uncommitted arrays. `shard_map` compares an array over Explicit axes with `in_specs`.
+    `jit` does not move a committed array to the sharding in `in_shardings`: the call raises `ValueError`. It moves only
+    numpy arrays and uncommitted arrays. `shard_map` compares an array on a mesh with Explicit axes with `in_specs`.
 
     ## Reports
     - proven: a call of a jit with `in_shardings` that passes an array committed to another sharding.
-    - proven: a call of a `shard_map` that passes an array over Explicit axes, sharded differently from its
+    - proven: a call of a `shard_map` that passes an array on a mesh with Explicit axes, sharded differently from its
       `in_specs`.
-    - `on-a-way` (likely): an argument whose sharding differs only if a certain branch runs or an option keeps its
-      default.
 
     ## Write instead
-    `jax.device_put(x, sharding)` before the call. If a jitted function returns the array, give that function
+    Call `jax.device_put(x, sharding)` before the call. If a jitted function returns the array, give that function
     `out_shardings`.
 
     ## Limits
@@ -48,6 +46,7 @@ class ArgumentShardingDiffers(Rule):
         placed = "it is" if said["line"] in ("0", "None") else f"line {said['line']} places it as"
         yield site.report_violation(
             f"This call raises ValueError: {array} has another sharding than its {declared} declare.",
-            help="place it with jax.device_put before the call; to place what a function returns, use out_shardings",
+            help="place the argument with `jax.device_put` before the call; "
+            "to place what a function returns, use `out_shardings`",
             why=f"{placed} {have}, and {declared} declare `{said['wanted']}`",
         )

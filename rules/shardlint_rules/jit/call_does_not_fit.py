@@ -24,9 +24,9 @@ class CallDoesNotFit(Rule):
 
     ## Reports
     - proven: a call of a project function without a required argument, or with too many positional ones. The function
-      name mentions mesh, shard, spec, partition, jit or the like.
-    - proven: a call of `device_put`, `with_sharding_constraint`, `jax.jit`, `Mesh`, `tree.map` or the like without a
-      required argument, or with a keyword that no release takes: `device_put(x, sharding=s)`.
+      name mentions mesh, shard, spec, partition, jit or a similar word.
+    - proven: a call of `device_put`, `with_sharding_constraint`, `jax.jit`, `Mesh`, `tree.map` or a similar function
+      without a required argument, or with a keyword that no release takes: `device_put(x, sharding=s)`.
 
     ## Limits
     Not reported: methods, decorated functions, calls with `*` or `**`, and functions with several definitions. SL903

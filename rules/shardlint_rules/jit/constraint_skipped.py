@@ -23,20 +23,20 @@ _ASKING = ("platform", "default_backend", "cpu", "CPU")
 
 
 class ConstraintSkipped(Rule):
-    """A wrapper skips a sharding constraint: on CPU, for traced arrays, or for a missing rule.
+    """A wrapper skips a sharding constraint on CPU, for traced arrays, or because a logical axis has no rule.
 
-    The array stays unsharded and nothing raises. If the constraint is skipped on CPU, tests on simulated CPU devices
-    show neither the memory and collectives of the real program nor a wrong spec.
+    The array stays unsharded and nothing raises. If the constraint is skipped on CPU, CPU tests cannot show a wrong
+    spec, the real collectives or the real memory use.
 
     ## Reports
     - `platform` (likely): a branch on `jax.devices()[0].platform == "cpu"` or `jax.default_backend()` that skips a
-      sharding constraint. The first device need not be in the mesh.
+      sharding constraint. The mesh may use other devices than `jax.devices()[0]`.
     - `tracer` (likely): `if isinstance(x, jax.core.Tracer): return x` before the only constraint of a function.
     - `no-constraint` (likely): `with_logical_constraint(fallback=RulesFallback.NO_CONSTRAINT)`. It drops the
       constraint if one of the names has no rule.
 
     ## Write instead
-    `with_sharding_constraint(x, NamedSharding(mesh, spec))` whenever there is a mesh: it works on CPU too.
+    Call `with_sharding_constraint(x, NamedSharding(mesh, spec))` whenever there is a mesh. It works on CPU too.
     """
 
     code = "SL230"
@@ -96,7 +96,7 @@ class ConstraintSkipped(Rule):
             yield site.finding(
                 fallback,
                 "The array stays unconstrained if one of its logical names has no rule.",
-                help="write RulesFallback.AXIS_IS_UNSHARDED, or RAISE_ERROR",
+                help="write `RulesFallback.AXIS_IS_UNSHARDED`, or `RulesFallback.RAISE_ERROR`",
                 form="no-constraint",
                 why="NO_CONSTRAINT drops the constraint of every dimension",
             )

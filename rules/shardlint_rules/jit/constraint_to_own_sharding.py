@@ -24,7 +24,7 @@ class ConstraintToOwnSharding(Rule):
     default, so a constraint behind such a guard never runs.
 
     ## Reports
-    - `in-sight` (likely): `with_sharding_constraint(y, x.sharding)`, `hasattr(x, "sharding")` or
+    - `known-calls-traced` (likely): `with_sharding_constraint(y, x.sharding)`, `hasattr(x, "sharding")` or
       `getattr(x, "sharding", None)` in traced code. In every known call `x` is a tracer: an argument, a part of one,
       or a parameter of a helper.
 
@@ -40,8 +40,8 @@ class ConstraintToOwnSharding(Rule):
     name = "constraint-to-own-sharding"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("in-sight",)
-    assumptions: ClassVar[Mapping[str, str]] = {"in-sight": "Unseen calls of the function are traced too."}
+    likely = ("known-calls-traced",)
+    assumptions: ClassVar[Mapping[str, str]] = {"known-calls-traced": "Unseen calls of the function are traced too."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (
         Calls(*_PLACING, file_says=(".sharding",)),
@@ -52,7 +52,7 @@ class ConstraintToOwnSharding(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a question that a tracer cannot answer."""
         asked = _find_asked(site)
-        if asked is None or knows_it_is_traced(site) or not site.wants("in-sight"):
+        if asked is None or knows_it_is_traced(site) or not site.wants("known-calls-traced"):
             return
         guard = site.api in _ASKING
         if (guard and not site.region.proven) or (not guard and _is_guarded(site)):
@@ -68,7 +68,7 @@ class ConstraintToOwnSharding(Rule):
             help="read the sharding outside of the traced function and pass it in",
             harm=Harm.SILENT if guard else Harm.CRASH,
             certainty=Certainty.POSSIBLE,
-            form="in-sight",
+            form="known-calls-traced",
             why=f"in every visible call `{site.text(asked)}` comes from {why}",
         )
 

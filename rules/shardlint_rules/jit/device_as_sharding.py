@@ -46,11 +46,11 @@ class DeviceAsSharding(Rule):
     - proven: a string as the device of `device_put`: `device_put(x, "cpu")`.
 
     ## Write instead
-    `SingleDeviceSharding(device)`, or `jax.device_put(x, device)` outside of jit.
+    Write `SingleDeviceSharding(device)`, or call `jax.device_put(x, device)` outside of jit.
 
     ## Fix
-    Wraps the device in `SingleDeviceSharding`. It is safe: the code could not run before. A constraint in traced code
-    has no fix, because it would move the whole compiled program to one device.
+    Wraps the device in `SingleDeviceSharding`. It is safe: the code could not run before. No fix for a constraint in
+    traced code, because it would move the whole compiled program to one device.
     """
 
     code = "SL218"
@@ -87,15 +87,15 @@ class DeviceAsSharding(Rule):
         return site.finding(
             node,
             f"`{name}` raises: `{text}` is a function, and it is not called.",
-            help=f"call it: {text}()",
+            help=f"call it: `{text}()`",
         )
 
     def _string(self, site: Site, node: ast.expr) -> Finding:
         return site.finding(
             node,
             "`device_put` raises ValueError: it takes a device or a sharding, not a string.",
-            help=f"write jax.local_devices(backend={site.text(node)})[0] for a platform, "
-            "NamedSharding(mesh, P(...)) for an axis",
+            help=f"write `jax.local_devices(backend={site.text(node)})[0]` for a platform, "
+            "`NamedSharding(mesh, P(...))` for an axis",
         )
 
     def _finding(self, site: Site, node: ast.expr) -> Finding:
@@ -104,7 +104,7 @@ class DeviceAsSharding(Rule):
         return site.finding(
             node,
             f"`{site.api.rpartition('.')[2]}` raises {error}: `{text}` is a device, not a sharding.",
-            help=f"write SingleDeviceSharding({text}), or use jax.device_put outside of jit",
+            help=f"write `SingleDeviceSharding({text})`, or use `jax.device_put` outside of jit",
             fix=self._fix(site, node),
         )
 

@@ -21,7 +21,7 @@ class DeviceInJit(Rule):
     the value stays where it is.
 
     ## Reports
-    - proven: `jax.device_put(x, device)` in code traced by jit, filter_jit, scan and the like.
+    - proven: `jax.device_put(x, device)` in code traced by jit, filter_jit, scan and similar functions.
     - `maybe-traced` (possible): `jax.device_put(x, device)` in a function that is not always traced.
 
     ## Write instead
@@ -54,7 +54,7 @@ class DeviceInJit(Rule):
             target,
             f"`device_put` to one device has no effect in traced code: `{value}` stays where it is.",
             via=site.region,
-            help=f"move the result after the traced call: jax.device_put(result, {site.shown(target)})",
+            help=f"move the result after the traced call: `jax.device_put(result, {site.shown(target)})`",
             certainty=Certainty.PROVEN if site.region.proven else Certainty.POSSIBLE,
             form="" if site.region.proven else "maybe-traced",
         )

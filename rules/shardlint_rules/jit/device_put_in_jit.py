@@ -43,12 +43,12 @@ class DevicePutInJit(Rule):
     program. A committed value keeps its sharding, an uncommitted one ends up replicated.
 
     ## Reports
-    - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and the like. The
-      traced function may come from another file, a dict or list, a project decorator or `f.defvjp`.
+    - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and similar functions.
+      The traced function may come from another file, a dict or list, a project decorator or `f.defvjp`.
     - proven: `jax.tree.map`, `map` or `functools.partial` with `device_put`, and `device_put(x, *where)` with a
       literal tuple, in traced code.
-    - `in-sight` (likely): `jax.device_put(x, sharding)` in a function whose known calls are traced, if unknown code
-      may call it outside jit.
+    - `known-calls-traced` (likely): `jax.device_put(x, sharding)` in a function whose known calls are traced, if
+      unknown code may call it outside jit.
     - `spec` (likely): `device_put(x, P("data"))` in traced code, if every mesh of the project has Auto axes.
     - `annotated` (possible): `device_put(x, target)` in traced code, if `target` is annotated as a sharding.
     - `named-sharding` (possible): `device_put(x, target)` in traced code, if only the name of `target` suggests a
@@ -60,9 +60,8 @@ class DevicePutInJit(Rule):
     `jax.lax.with_sharding_constraint`. In Equinox code `eqx.filter_shard`, which also takes Modules.
 
     ## Fix
-    Replaces the call by the constraint. It is unsafe: the constraint takes effect, so memory and communication
-    change. Numbers and numpy arrays get `with_sharding_constraint`, because `filter_shard` ignores them. There is no
-    fix:
+    Replaces the call by the constraint. Unsafe: the array is now sharded, so memory and communication change. Numbers
+    and numpy arrays get `with_sharding_constraint`, because `filter_shard` ignores them. No fix:
 
     - in a `shard_map`
     - for a sharding that may be None and is not tested
@@ -72,7 +71,7 @@ class DevicePutInJit(Rule):
     Not reported:
 
     - `device_put` under `jax.set_mesh` with Explicit axes, which reshards
-    - memory kinds, which always take effect
+    - memory kinds, which `device_put` changes in traced code too
     - code that tests whether it is traced.
 
     In a `shard_map` body the harm is crash: from jax 0.8 on `device_put` raises ValueError for a value that varies
@@ -85,9 +84,9 @@ class DevicePutInJit(Rule):
     triggers = (Calls("jax.device_put"), Calls(*MAPS, file_says=("device_put",)))
     fixes = "unsafe"
     bound = True
-    likely = ("in-sight", "spec")
+    likely = ("known-calls-traced", "spec")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "in-sight": "Unseen calls of the function are traced too.",
+        "known-calls-traced": "Unseen calls of the function are traced too.",
         "spec": "A mesh that the project does not make has Auto axes too.",
     }
     behind = ("SL214",)
@@ -100,17 +99,18 @@ class DevicePutInJit(Rule):
         form = self._form(site, put.target)
         if form is None:
             return
-        region = site.region if form != "in-sight" else site.region_in_sight
+        region = site.region if form != "known-calls-traced" else site.region_in_sight
         if form == "spec" and region.traced == "unknown":
             region = site.region_in_sight
-        also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _in_sight(site)
+        also = also_eager(site) if form != "known-calls-traced" else "" if _computed(site) else _in_sight(site)
         message = f"`device_put` {self._effect(also, form)}: `{_short(put.what)}` keeps its sharding."
-        help = "use jax.lax.with_sharding_constraint, or place it before the call of the traced function"
+        help = "use `jax.lax.with_sharding_constraint`, or place the array before the call of the traced function"
         body, harm = shard_map_around(site, region), Harm.SILENT
         if body is not None:
             fix, kept = None, ""
             message, harm = self._in_shard_map(site, body)
-            help = f"remove it: in_specs and out_specs of the shard_map at {site.where(body)} decide the sharding"
+            help = f"remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at {site.where(body)} "
+            help += "decide the sharding"
         else:
             # Outside traced code a constraint to a sharding spreads an array too, where its mesh is.
             left = also if form or not _computed(site) else ""
@@ -119,7 +119,7 @@ class DevicePutInJit(Rule):
             put.function,
             message,
             via=region,
-            help=f"{help}; not rewritten: {kept}" if kept else help,
+            help=f"{help}; no automatic fix:  {kept}" if kept else help,
             fix=fix,
             harm=harm,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
@@ -142,7 +142,7 @@ class DevicePutInJit(Rule):
         """The evidence that the call is traced, and that its target is a sharding."""
         text = site.shown(target)
         reasons = {
-            "in-sight": "the visible calls of this function are traced",
+            "known-calls-traced": "the visible calls of this function are traced",
             "spec": f"`{text}` is a spec, and every mesh of the project has Auto axes",
             "annotated": f"`{text}` is annotated as {annotated_as(site, target)}",
             "named-sharding": f"the name `{text}` says that it is a sharding",
@@ -166,7 +166,7 @@ class DevicePutInJit(Rule):
         if _memories.spoken_of(site):
             return None  # its input may come from another memory, which device_put does leave
         if site.region.traced == "unknown":
-            return form or "in-sight"
+            return form or "known-calls-traced"
         return form or ("" if site.region.proven or also_eager(site) else "maybe-traced")
 
     def _of_spec(self, site: Site) -> str | None:
@@ -179,7 +179,7 @@ class DevicePutInJit(Rule):
 
     def _traced_in_sight(self, site: Site, form: str) -> bool:
         """Whether a call that can be seen comes to it in traced code, where others may be out of sight."""
-        if site.region.traced != "unknown" or form or not site.wants("in-sight"):
+        if site.region.traced != "unknown" or form or not site.wants("known-calls-traced"):
             return False
         return site.region_in_sight.traced in ("always", "sometimes")
 

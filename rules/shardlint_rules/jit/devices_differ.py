@@ -25,10 +25,9 @@ class DevicesDiffer(Rule):
       device.
     - proven: `with_sharding_constraint` or `jax.reshard` over a mesh outside of jit, on an array that is committed to
       one device.
-    - `on-a-way` (likely): devices that differ only if a certain branch runs or an option keeps its default.
 
     ## Write instead
-    `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or no `device_put` to one device at all.
+    Call `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or call no `device_put` to one device.
 
     ## Limits
     The order of the devices in a mesh from `jax.make_mesh` counts as unknown.

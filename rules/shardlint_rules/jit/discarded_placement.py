@@ -68,14 +68,14 @@ class DiscardedPlacement(Rule):
     - proven: `if n is None: jax.local_device_count()`, which leaves `n` None.
     - proven: a project function as a statement, if it only returns another array.
     - `computed` (likely): `x.at[i].set(y)` or a `jax.tree.map` as a statement, if nothing in it has a side effect.
-    - `synced` (likely): `grads = sync(grads)`, `pmean` or the like, if nothing reads the name afterwards.
+    - `synced` (likely): `grads = sync(grads)`, `pmean` or a similar function, if nothing reads the name afterwards.
 
     ## Write instead
     Bind the result to the name that is used afterwards.
 
     ## Fix
-    Binds the result to the placed variable, if the code below reads it. It is unsafe: the placement takes effect, so
-    memory and communication change.
+    Binds the result to the placed variable, if the code below reads it. Unsafe: the array is now sharded, so memory and
+    communication change.
 
     ## Limits
     Not reported:
@@ -262,7 +262,7 @@ class DiscardedPlacement(Rule):
             call.func,
             f"The result of this call is lost: nothing reads `{name}` after it.",
             why=f"arrays are immutable, and the function ends or rebinds `{name}` first",
-            help="call it on the array that is used below, and use the result",
+            help="call the function on the array that is used below, and use the result",
             certainty=Certainty.POSSIBLE,
             form="synced",
         )
@@ -272,7 +272,8 @@ class DiscardedPlacement(Rule):
         said = dropped(site, _subject(site))
         if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return
-        yield site.finding(site.call.func, said[0], label="result dropped", help=said[1], kept=_ITSELF)
+        message, advice = said
+        yield site.finding(site.call.func, message, label="result dropped", help=advice, kept=_ITSELF)
 
     def _manager(self, site: Site) -> Finding:
         argument = site.text(site.call.args[0]) if site.call.args else "mesh"
@@ -280,9 +281,9 @@ class DiscardedPlacement(Rule):
             site.call.func,
             f"`{last_name(site.call.func)}` as a statement sets no mesh: it is a context manager.",
             label="never entered",
-            help=f"write: with {site.text()}:"
+            help=f"write `with {site.text()}:`"
             if site.allows("jax", "<0.7.1")
-            else f"write: with jax.set_mesh({argument}):",
+            else f"write `with jax.set_mesh({argument}):`",
             kept=_NOT_ENTERED,
         )
 
@@ -291,7 +292,7 @@ class DiscardedPlacement(Rule):
             site.call.func,
             f"`{last_name(site.call.func)}` as a statement has no effect: it is a context manager.",
             why=f"only `with` runs `{entered}` in it",
-            help=f"write: with {site.text()}:",
+            help=f"write `with {site.text()}:`",
             kept=_NOT_ENTERED,
         )
 
@@ -303,7 +304,7 @@ class DiscardedPlacement(Rule):
             Safety.UNSAFE,
             f"write: {written}",
             [Edit(start, start, f"{name} = ")],
-            "the placement takes effect, which changes memory and communication",
+            "the array is now sharded, so memory and communication change",
         )
 
 

@@ -41,8 +41,8 @@ class DonateIndex(Rule):
     - proven: an argument that is both donated and static, for `jax.jit`, `pjit` and `pmap`.
     - proven: a negative position for `pmap`, and before jax 0.12 for `jax.jit` and `pjit` too.
     - proven: a call of a pmapped function that passes a donated argument by keyword.
-    - `counts-bound` (likely): a position that counts arguments bound by `functools.partial` or a method. Every known
-      call rebinds another argument than the donated one.
+    - `counts-bound-arguments` (likely): a position that counts arguments bound by `functools.partial` or a method.
+      Every known call rebinds another argument than the donated one.
 
     ## Fix
     Drops static arguments from the donated ones, which is safe. Counts a negative position from the front, or passes
@@ -61,9 +61,9 @@ class DonateIndex(Rule):
     triggers = (Calls(*JITS, PMAP, file_says=DONATE_SETTINGS),)
     in_version_checks = False
     fixes = "both"
-    likely = ("counts-bound",)
+    likely = ("counts-bound-arguments",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "counts-bound": "The argument that the call rebinds is to be donated."
+        "counts-bound-arguments": "The argument that the call rebinds is to be donated."
     }
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -170,7 +170,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
             given[0] if here else site.call.func,
             f"pmap does not donate {shown}: it donates positional arguments only.",
             why=f"without donation the old and the new arrays are in memory together{at}",
-            help=f"pass {shown} by position" + (f"; not rewritten: {kept}" if kept else ""),
+            help=f"pass {shown} by position" + (f"; no automatic fix:  {kept}" if kept else ""),
             fix=_given_by_position(site, seen) if here and not kept else None,
             harm=Harm.COST,
         )
@@ -179,7 +179,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
 def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:
     """Positions that count what a partial or a method has bound."""
     given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
-    if keyword.arg != "donate_argnums" or len(functions) != 1 or not site.wants("counts-bound"):
+    if keyword.arg != "donate_argnums" or len(functions) != 1 or not site.wants("counts-bound-arguments"):
         return
     found = shifted(site, given or ())
     if found is None:
@@ -190,10 +190,10 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
         keyword,
         f"`{found.meant}` is not donated: {found.bound} binds arguments, so position {found.number} is "
         f"`{found.donated}`.",
-        help=f"write donate_argnums={found.position}",
+        help=f"write `donate_argnums={found.position}`",
         harm=Harm.COST,
         certainty=Certainty.POSSIBLE,
-        form="counts-bound",
+        form="counts-bound-arguments",
         why=f"{where} rebinds `{found.meant}`, not `{found.donated}`",
     )
 

@@ -51,14 +51,13 @@ class DonatedTwice(Rule):
       leaves (`{"embed": w, "head": w}`).
     - proven: a donated object with one value in two fields (`State(params=params, average=params)`), also if a helper
       creates it.
-    - `on-a-way` (likely): a buffer that is donated twice only if a certain branch runs or an option keeps its default.
     - possible: a call with one buffer twice, if jax may copy an argument first, or may find no output for the buffer.
-    - `kept-by-init` (likely): an `init` of an optimizer that puts the parameters themselves into the state, or the
+    - `aliased-in-init` (likely): an `init` of an optimizer that puts the parameters themselves into the state, or the
       random key of the enclosing function. Steps that donate the state then raise or delete the key.
 
     ## Write instead
-    `jnp.copy(x)`, for a tree `jax.tree.map(jnp.copy, params)`. `jnp.asarray` and `device_put` may return the same
-    buffer.
+    Write `jnp.copy(x)`, or `jax.tree.map(jnp.copy, params)` for a tree. `jnp.asarray` and `device_put` may return the
+    same buffer.
 
     ## Fix
     Writes `jnp.copy(x)` for the second argument, if it certainly is one array. It is unsafe: the copy takes memory.
@@ -71,7 +70,7 @@ class DonatedTwice(Rule):
     name = "donated-twice"
     bound = True
     harm = Harm.CRASH
-    likely = ("kept-by-init",)
+    likely = ("aliased-in-init",)
     triggers = (
         Calls(*DONATING, file_says=("donate",)),
         Keywords(*COPIES, file_says=(GIVEN_TWICE,)),
@@ -85,7 +84,7 @@ class DonatedTwice(Rule):
         """A call that donates one array in two arguments."""
         return site.report_violation(
             "The call raises: it donates the arrays of {first} and {second}, which are the same.",
-            help="copy one of them where the object is made: jax.tree.map(jnp.copy, tree)",
+            help="copy one of them where the object is made: `jax.tree.map(jnp.copy, tree)`",
             words=site.violation.quoted,
         )
 
@@ -107,7 +106,7 @@ class DonatedTwice(Rule):
                     twice.nodes[1] if here else asked(site),
                     f"The call raises: {same}, and {_reason(twice)}.",
                     why=f"a donated buffer becomes one output{where}",
-                    help=f"copy one of them: jnp.copy({second}), or jax.tree.map(jnp.copy, {second}) for a tree",
+                    help=f"copy one of them: `jnp.copy({second})`, or `jax.tree.map(jnp.copy, {second})` for a tree",
                     fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,
                 )
@@ -115,7 +114,7 @@ class DonatedTwice(Rule):
     @detector("line")
     def find_kept_by_init(self, site: Site) -> Iterator[Finding]:
         """The state of an optimizer that holds an array of somebody else."""
-        for kept in kept_by_init(site) if site.wants("kept-by-init") else ():
+        for kept in kept_by_init(site) if site.wants("aliased-in-init") else ():
             params = kept.of == "the caller"
             raises = (
                 f"A step that donates the parameters and this state raises: both hold `{kept.name}`."
@@ -125,11 +124,11 @@ class DonatedTwice(Rule):
             yield site.finding(
                 kept.node,
                 raises,
-                help=f"copy it: jax.tree.map(jnp.copy, {kept.name})"
+                help=f"copy the array: `jax.tree.map(jnp.copy, {kept.name})`"
                 if params
-                else f"copy it: jnp.copy({kept.name})",
+                else f"copy the array: `jnp.copy({kept.name})`",
                 certainty=Certainty.POSSIBLE,
-                form="kept-by-init",
+                form="aliased-in-init",
                 why=f"the state holds `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
             )
 
@@ -146,7 +145,7 @@ class DonatedTwice(Rule):
                 own,
                 f"The call at {place(site, file, call.call)} raises: `{own.arg}` and `{other.arg}` share one buffer.",
                 why=f"{name_of(call.api)} donates the object, and a buffer becomes one output",
-                help=f"copy it: {own.arg}=jax.tree.map(jnp.copy, {value})",
+                help=f"copy the array: `{own.arg}=jax.tree.map(jnp.copy, {value})`",
             )
 
 

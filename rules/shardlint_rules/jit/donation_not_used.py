@@ -30,19 +30,17 @@ class DonationNotUsed(Rule):
     - proven: donation of an argument of which the function returns only slices, if a call passes it with a known
       shape.
     - proven: a call whose donated arguments fit no result, although an argument that is not donated fits one.
-    - `on-a-way` (likely): donated arguments that fit no result only if a certain branch runs or an option keeps its
-      default.
     - `weights` (likely): donated weights or state that the function does not use, or that have another shape than
       every result. Such results are sums, means, comparisons, slices or the output of a model.
-    - `count` (likely): more donated arguments than results. `jax.tree.map(f, caches, slices)` returns one array for
-      each cache, so no result is left for the slices.
-    - `named` (likely): donated data, a random key or a learning rate, recognized by name, if the function returns no
+    - `more-than-results` (likely): more donated arguments than results. `jax.tree.map(f, caches, slices)` returns one
+      array for each cache, so no result is left for the slices.
+    - `by-name` (likely): donated data, a random key or a learning rate, recognized by name, if the function returns no
       new one. Also if a project decorator takes `donate_argnums`.
     - `shape` (possible): any other donated argument, if every result has another shape. `shardlint verify` checks it
       in the compiled program.
 
     ## Write instead
-    `del x` when the array is no longer needed, or donate an argument that has the shape of a result.
+    Write `del x` when the array is no longer needed, or donate an argument that has the shape of a result.
 
     ## Limits
     Not reported: unused arguments with `keep_unused=True`, and `eqx.filter_jit(donate="all")`, which donates whatever
@@ -53,9 +51,9 @@ class DonationNotUsed(Rule):
     name = "donation-not-used"
     bound = True
     harm = Harm.COST
-    likely = ("count", "named", "weights")
+    likely = ("more-than-results", "by-name", "weights")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "count": "Each donated argument has at least one array.",
+        "more-than-results": "Each donated argument has at least one array.",
         "weights": "The argument has an array of another shape than every result.",
     }
     triggers = (
@@ -68,7 +66,7 @@ class DonationNotUsed(Rule):
     def report_unused(self, site: Site) -> Finding:
         """A call whose donated arguments fit no result, although another argument does."""
         return site.report_violation(
-            "Donating {donated} frees no memory: only {meant}, which is not donated, fits a result.",
+            "Donating {donated} frees no memory: {meant}, which is not donated, has the shape of a result.",
             help="donate the argument that the function returns updated",
             words=site.violation.quoted,
         )
@@ -76,7 +74,7 @@ class DonationNotUsed(Rule):
     @detector("keyword")
     def find_named_for_wrapper(self, site: Site) -> Iterator[Finding]:
         """Arguments that a decorator of the project donates, and of which no new ones are returned."""
-        wrapped = by_wrapper(site) if site.wants("named") else None
+        wrapped = by_wrapper(site) if site.wants("by-name") else None
         if wrapped is not None:
             yield from self._named(site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated))
 
@@ -104,7 +102,7 @@ class DonationNotUsed(Rule):
         yield site.finding(
             keyword,
             f"Donating {shown} frees no memory: no result can reuse the buffer.",
-            help="remove it from the donated arguments; where the caller no longer needs it, write `del`",
+            help="remove the argument from the donated ones; write `del` where the caller no longer needs it",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "weights" if weights is not None else "shape",
             why=f"{lost[0][1]}"
@@ -113,7 +111,7 @@ class DonationNotUsed(Rule):
 
     def _named(self, site: Site, keyword: ast.keyword, arguments: list[Named]) -> Iterator[Finding]:
         """Donated arguments that are no state by their names, and of which no new one is returned."""
-        if not arguments or not site.wants("named"):
+        if not arguments or not site.wants("by-name"):
             return
         shown = ", ".join(f"`{one.name}`" for one in arguments)
         whats = " and ".join(dict.fromkeys(one.what for one in arguments))
@@ -123,7 +121,7 @@ class DonationNotUsed(Rule):
             label=whats,
             help="donate arguments that the function returns updated: the parameters, the optimizer state",
             certainty=Certainty.POSSIBLE,
-            form="named",
+            form="by-name",
             why=f"the function returns no new {shown}",
         )
 
@@ -147,7 +145,7 @@ class DonationNotUsed(Rule):
             f"More buffers are donated than the results can reuse: {shown}.",
             help="donate as many arguments as there are results of their shape",
             certainty=Certainty.POSSIBLE,
-            form="count",
+            form="more-than-results",
             why=f"{len(donated)} arguments are donated, and the function returns {' and '.join(results) or 'no array'}",
         )
 

@@ -106,7 +106,7 @@ class InShardingsArity(Rule):
         return site.finding(
             site.syntax,
             f"This call of `nnx.jit` raises ValueError: its `{parameter}` contain Variables.",
-            help="use jax.jit on a function that returns the state, or nnx.StateSharding",
+            help="use `jax.jit` on a function that returns the state, or `nnx.StateSharding`",
             certainty=Certainty.PROVEN,
             why="`nnx.get_named_sharding` gives the shardings inside of Variables, which `nnx.jit` does not take",
         )
@@ -147,7 +147,7 @@ class InShardingsArity(Rule):
                 f"Every call raises ValueError: {several(given, 'entry')}, and {named(functions[0])} takes "
                 f"{_takes(wrong[0])}.",
                 why="in_shardings has one entry per positional argument",
-                help=f"{_INPUTS}; for one argument that is a tuple write in_shardings=((...),)",
+                help=f"{_INPUTS}; for one argument that is a tuple write `in_shardings=((...),)`",
             )
             return
         if any(one is not None and one.with_static(given) for one in found):
@@ -187,7 +187,7 @@ class InShardingsArity(Rule):
             f"Every call raises ValueError{'' if found.surely else ' if this is a container'}: in_shardings is not a "
             "tuple with one entry per argument.",
             label=f"{found.what}, not a tuple",
-            help="put it in a tuple: in_shardings=(...,)",
+            help="put the sharding in a tuple: `in_shardings=(...,)`",
             fix=self._wrapped(site, keyword, found.surely) if one else None,
             certainty=Certainty.PROVEN if found.surely else Certainty.POSSIBLE,
             form="" if found.surely else "tree",

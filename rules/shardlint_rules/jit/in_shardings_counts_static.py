@@ -17,17 +17,17 @@ class InShardingsCountsStatic(Rule):
     """`in_shardings` has entries for static arguments.
 
     Static arguments have no entry in `in_shardings`, although `donate_argnums` and `static_argnums` count them. Every
-    call raises ValueError. If a parameter has a default, the length may fit by chance: each entry then applies to the
-    argument after the intended one.
+    call raises ValueError. No error is raised if a default makes the lengths match. Each sharding then applies to the
+    next argument.
 
     ## Reports
     - proven: a tuple or list as `in_shardings` of `jax.jit` or `pjit` whose length fits the function only if static
       arguments count.
 
     ## Fix
-    Drops the entries of static arguments. It is safe if these entries are None and the others are equal or named
-    after their arguments (`params_sharding` for `params`). Otherwise it is unsafe. There is no fix if an entry is
-    named after another argument.
+    Drops the entries of static arguments. It is safe if these entries are None and the others are equal or named after
+    their arguments (`params_sharding` for `params`). Otherwise it is unsafe. No fix if an entry is named after another
+    argument.
     """
 
     code = "SL212"
@@ -60,7 +60,7 @@ class InShardingsCountsStatic(Rule):
             f"Every call of {named(functions[0])} raises ValueError: in_shardings has no entries for static arguments.",
             why=f"{len(dropped)} of {given} entries {'is' if len(dropped) == 1 else 'are'} for "
             f"{_static(functions[0], dropped)}",
-            help="drop the entries of static arguments" + (f"; not rewritten: {kept}" if kept else ""),
+            help="drop the entries of static arguments" + (f"; no automatic fix:  {kept}" if kept else ""),
             fix=fix,
         )
 

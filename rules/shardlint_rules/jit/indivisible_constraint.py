@@ -28,7 +28,7 @@ class IndivisibleConstraint(Rule):
     """The mesh axes that shard a dimension do not divide its size.
 
     Inside jit a constraint on such a dimension raises nothing. An intermediate array is padded on every device, and a
-    result comes back replicated. (jax 0.12 raises `IndivisibleError` for some sizes, such as 2 and 6 over 4.)
+    result is replicated. (jax 0.12 raises `IndivisibleError` for some sizes, such as 2 and 6 over 4.)
     `device_put`, and a constraint outside jit, always raise.
 
     ## Reports
@@ -37,9 +37,8 @@ class IndivisibleConstraint(Rule):
       dimension.
     - proven: `out_shardings` that split a dimension of a result which the axes do not divide.
     - `in-calls` (likely): a placement or constraint of an argument that has an indivisible size in a known call.
-    - `odd` (likely): a placement or constraint that splits an odd size over a mesh axis with all devices.
-    - `on-a-way` (likely): a size that is not divisible only if a certain branch runs or an option keeps its default.
-    - `divided-already` (likely): an array created with the size of one shard
+    - `odd-size` (likely): a placement or constraint that splits an odd size over a mesh axis with all devices.
+    - `shard-size` (likely): an array created with the size of one shard
       (`experts_per_device = experts // size`), if its sharding splits this dimension again.
 
     ## Write instead
@@ -54,11 +53,11 @@ class IndivisibleConstraint(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    likely = ("in-calls", "divided-already", "odd")
+    likely = ("in-calls", "shard-size", "odd-size")
     assumptions: ClassVar[Mapping[str, str]] = {
         "in-calls": "The sizes of the visible calls are those of the real run.",
-        "odd": "The program runs on an even number of devices.",
-        "divided-already": "The name `..._per_device` means the size of one shard.",
+        "odd-size": "The program runs on an even number of devices.",
+        "shard-size": "The name `..._per_device` means the size of one shard.",
     }
     triggers = (
         Calls(*_WAKING),
@@ -118,22 +117,22 @@ class IndivisibleConstraint(Rule):
             help=f"pad the dimension to a multiple of {count}, or split another one",
             why=f"on {site.release('jax')}, the array is `{said['shape']}`",
             harm=Harm.CRASH if raises else Harm.SILENT,
-            form="odd" if odd else "",
+            form="odd-size" if odd else "",
         )
 
     @detector("keyword")
     def find_divided_already(self, site: Site) -> Iterator[Finding]:
         """A size that was divided by the devices, in an array that is split over them."""
-        if not site.wants("divided-already") or site.assuming or site.program.project.is_test(site.file.path):
+        if not site.wants("shard-size") or site.assuming or site.program.project.is_test(site.file.path):
             return
         for size, axis, division in divided_already(site):
             yield site.finding(
                 size,
-                f"The array is too small: the spec splits `{site.text(size)}`, the size of one shard, again over "
+                f"The array is too small: `{site.text(size)}` is already one shard, and the spec splits it again over "
                 f"{site.text(axis)}.",
                 help=f"pass the global size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
                 certainty=Certainty.POSSIBLE,
-                form="divided-already",
+                form="shard-size",
                 why=f"line {division.lineno} divides: {site.text(division)}; an array has its global shape",
             )
 

@@ -35,20 +35,19 @@ class JitInitLosesSharding(Rule):
     """`zeros_like` inside jit drops the sharding of its argument.
 
     The zeros depend on shapes only, so the compiled program reads no array and sees no sharding. Optimizer moments,
-    twice the size of the model, come back on the first device (replicated under `jax.set_mesh` with Auto axes). Over
-    Explicit axes without `jax.set_mesh` this happens since jax 0.12; before, the call raises.
+    twice the size of the model, end up on the first device (replicated under `jax.set_mesh` with Auto axes). On a mesh
+    with Explicit axes and without `jax.set_mesh` this happens since jax 0.12. Older releases raise.
 
     ## Reports
     - proven: `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with sharded arrays and without
-      `out_shardings`. Also a jit of a function that only calls these, and `TrainState.create`, whose moments come
-      back replicated.
-    - proven: `jax.jit(optimizer.init)(params)` or the like with arrays over Explicit axes, if no mesh is in context.
-    - `on-a-way` (likely): a `jax.jit(optimizer.init)(params)` or the like that gets sharded arrays only if a certain
-      branch runs or an option keeps its default.
-    - `mesh-given` (likely): `jax.jit(optimizer.init)(params)` or the like with arrays over a mesh that is a
-      parameter.
-    - `beside-split` (likely): a jit without arguments and without `out_shardings` that creates zeros, such as a
-      cache. Another jitted function takes them together with sharded arrays that are no larger.
+      `out_shardings`. Also a jit of a function that only calls these, and `TrainState.create`, whose moments are
+      replicated.
+    - proven: `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with arrays on a mesh with Explicit
+      axes, if no mesh is in context.
+    - `mesh-parameter` (likely): `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with arrays on a mesh
+      that the function gets as a parameter.
+    - `used-with-sharded` (likely): a jit without arguments and without `out_shardings` that creates zeros, such as a
+      cache, that another jitted function uses together with sharded arrays of the same size or smaller.
 
     ## Write instead
     Call it outside jit, where `zeros_like` keeps the sharding, or pass `out_shardings` to the jit.
@@ -58,18 +57,18 @@ class JitInitLosesSharding(Rule):
     by array, and small counters stay on one device.
 
     ## Limits
-    Not reported: arrays over Explicit axes under `jax.set_mesh`, which keep their sharding, optimizers without
-    moments (plain `sgd`), and results that are placed at once.
+    Not reported: arrays on a mesh with Explicit axes under `jax.set_mesh`, which keep their sharding, optimizers
+    without moments (plain `sgd`), and results that are placed at once.
     """
 
     code = "SL204"
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("mesh-given", "beside-split")
+    likely = ("mesh-parameter", "used-with-sharded")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "mesh-given": "The mesh of the caller has Auto axes.",
-        "beside-split": "An array that is as large as those that are split should be split too.",
+        "mesh-parameter": "The mesh of the caller has Auto axes.",
+        "used-with-sharded": "An array that is as large as those that are split should be split too.",
     }
     assumes = True
     project_says = PLACED_WORDS
@@ -105,10 +104,10 @@ class JitInitLosesSharding(Rule):
         said = site.violation.said
         return site.report_violation(
             f"`{said['array']}` is created unsharded on one device: the jit gives it no sharding.",
-            help="pass out_shardings to jit",
+            help="pass `out_shardings` to jit",
             why=f"a jitted function takes it with arrays that are split over `{said['axes']}` and no larger",
             harm=Harm.COST,
-            form="beside-split",
+            form="used-with-sharded",
         )
 
     def _compare_calls(
@@ -121,17 +120,17 @@ class JitInitLosesSharding(Rule):
         known, form = [call for call in calls if _given_sharded(site, call, auto=True)], ""
         if not known and not makes_explicit_meshes(site):
             known = [call for call in calls if _given_sharded(site, call, auto=False)]
-            form = "mesh-given"
+            form = "mesh-parameter"
         if not known:
             return None
         where = "replicated" if fresh == BESIDE else "on one device"
         return site.finding(
             site.syntax,
-            f"{fresh[0].upper()}{fresh[1:]} comes back {where}: it depends on no sharded array.",
+            f"{fresh[0].upper()}{fresh[1:]} ends up {where}: it depends on no sharded array.",
             why="only the shapes of the arguments are used"
-            + ("" if fresh == BESIDE else "; under jax.set_mesh it comes back replicated")
+            + ("" if fresh == BESIDE else "; under jax.set_mesh it is replicated")
             + ("; no mesh of this project has Explicit axes" if form else ""),
-            help="call it outside jit, where zeros_like keeps the sharding, or pass out_shardings to jit",
+            help="call it outside jit, where `zeros_like` keeps the sharding, or pass `out_shardings` to jit",
             fix=self._fix(site, known[0]),
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
@@ -141,10 +140,10 @@ class JitInitLosesSharding(Rule):
         """The finding of what a jit makes like arrays over Explicit axes, without a mesh in context."""
         said = site.violation.said
         text = site.shown()
-        help = "call it outside jit, enter jax.set_mesh(mesh) around the call, or pass out_shardings to jit"
+        help = "call it outside jit, enter `jax.set_mesh(mesh)` around the call, or pass `out_shardings` to jit"
         why = f"only the shape of `{said['array']}` is used, and no mesh is in context"
         if site.violation.kind == "made.apart":
-            message = f"`{text}` comes back on one device: it depends on no array."
+            message = f"`{text}` ends up on one device: it depends on no array."
             return site.report_violation(message, help=help, why=why)
         devices = said["devices"]
         message = f"`{text}` raises ValueError: it runs on one device, but its type has a mesh of {devices} devices."

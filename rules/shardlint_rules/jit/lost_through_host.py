@@ -55,7 +55,7 @@ _DEPTH = 4
 
 
 class LostThroughHost(Rule):
-    """A sharded array is copied to the host and back, and comes back on one device.
+    """A sharded array is copied to the host and back, and ends up on one device.
 
     A numpy array has no sharding. The result needs the memory of the full array on one device. A step compiled for
     sharded weights is compiled again for unsharded ones. Nothing raises.
@@ -120,8 +120,8 @@ class LostThroughHost(Rule):
         shown = site.shown(_root(site.call.args[1 if mapped else 0]))
         yield site.finding(
             site.call,
-            f"`{shown}` comes back on {where}: the numpy copy has no sharding.",
-            help="place it again by jax.device_put with the sharding that it had, or do not copy it to the host",
+            f"`{shown}` ends up on {where}: the numpy copy has no sharding.",
+            help="place the array again by `jax.device_put` with its old sharding, or do not copy it to the host",
             certainty=Certainty.POSSIBLE,
             form="placed",
             why="the array that is copied may be sharded; jax puts a numpy array on the default device",

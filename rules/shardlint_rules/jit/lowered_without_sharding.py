@@ -27,7 +27,7 @@ class LoweredWithoutSharding(Rule):
       `sharding=`, if another argument has one. The jit has no `in_shardings`.
 
     ## Write instead
-    `jax.ShapeDtypeStruct(shape, dtype, sharding=batch_sharding)`, or `in_shardings` for all arguments.
+    Write `jax.ShapeDtypeStruct(shape, dtype, sharding=batch_sharding)`, or pass `in_shardings` for all arguments.
 
     ## Limits
     Scalars are not reported.
@@ -67,7 +67,7 @@ class LoweredWithoutSharding(Rule):
                 place.node if place.file is site.file else node,
                 f"A call with a sharded `{site.shown(node)}` can raise ValueError: it was lowered without a sharding.",
                 label="no sharding",
-                help="add sharding= with the sharding of the array that the call passes",
+                help="add `sharding=` with the sharding of the array that the call passes",
                 form="unsharded-argument",
                 why=f"line {site.call.lineno} lowers the function, whose other arguments have shardings",
             )

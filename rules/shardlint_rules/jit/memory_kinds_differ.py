@@ -16,10 +16,10 @@ class MemoryKindsDiffer(Rule):
 
     ## Reports
     - proven: an operation on an array in `pinned_host` memory and another one in `device` memory.
-    - `on-a-way` (likely): arrays whose memories differ only if a certain branch runs or an option keeps its default.
 
     ## Write instead
-    `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves the array inside jit.
+    Call `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves the array inside
+    jit.
 
     ## Limits
     The memory of an array is known only from `device_put` and `with_memory_kind`.

@@ -28,7 +28,7 @@ class NoneIsNotReplicated(Rule):
       function says gather or replicate.
 
     ## Write instead
-    `out_shardings=NamedSharding(mesh, P())`.
+        Write `out_shardings=NamedSharding(mesh, P())`.
     """
 
     code = "SL217"
@@ -52,7 +52,7 @@ class NoneIsNotReplicated(Rule):
             node,
             f"`{name}` gathers nothing: with `out_shardings=None` the result stays sharded like its argument.",
             why=f"the name `{name}` says that it gathers; with several processes jax.device_get of the result raises",
-            help="write out_shardings=NamedSharding(mesh, P())",
+            help="write `out_shardings=NamedSharding(mesh, P())`",
             form="gather",
         )
 

@@ -27,7 +27,7 @@ class OptimizerBeforeSharding(Rule):
       `state`.
 
     ## Write instead
-    `optimizer.init(params)` after the placement.
+    Call `optimizer.init(params)` after the placement.
 
     ## Limits
     Not reported: optimizers without moments, and a state that is passed to a function which does not also take the

@@ -26,7 +26,7 @@ class PmapHelperForJit(Rule):
       `shard_map`.
 
     ## Write instead
-    `jax.device_put(state, NamedSharding(mesh, P()))` and `jax.device_put(batch, NamedSharding(mesh, P("data")))`.
+    Call `jax.device_put(state, NamedSharding(mesh, P()))` and `jax.device_put(batch, NamedSharding(mesh, P("data")))`.
 
     ## Limits
     Not reported if any file of the program mentions `pmap`, `shard_map` or `unreplicate`, even in a comment.

@@ -36,7 +36,7 @@ class PositionalJitShardings(Rule):
     - proven: a call of `jax.jit` with more than one positional argument.
 
     ## Fix
-    Safe: each argument gets the name of its position. There is no fix for a call with `**kwargs`, or if a number or
+    Safe: each argument gets the name of its position. No fix for a call with `**kwargs`, or if a number or
     string is in the place of the shardings: it may be meant for `static_argnums`.
     """
 

@@ -27,8 +27,8 @@ class ShardingLostByShape(Rule):
     ## Reports
     - proven: `jnp.zeros(x.shape)`, `ones`, `empty` or `full` outside of jit, if the code proves that `x` is sharded.
       Also per leaf: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`.
-    - `placed` (likely): `jnp.zeros(x.shape)` or the like, if callers pass `x` with a sharding that may split it. Also
-      for parameters of an NNX module whose variables name axes, in a program that sets a mesh.
+    - `sharded-parameter` (likely): `jnp.zeros(x.shape)` or a similar function, if callers pass `x` with a sharding that
+      may split it. Also for parameters of an NNX module whose variables name axes, in a program that sets a mesh.
 
     ## Write instead
     `jnp.zeros_like(x)`, `ones_like` and `full_like` keep the sharding of `x`.
@@ -45,8 +45,8 @@ class ShardingLostByShape(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    likely = ("placed",)
-    assumptions: ClassVar[Mapping[str, str]] = {"placed": "The sharding that is passed in splits the array."}
+    likely = ("sharded-parameter",)
+    assumptions: ClassVar[Mapping[str, str]] = {"sharded-parameter": "The sharding that is passed in splits the array."}
     triggers = (Calls(*SHAPED, file_says=_CALLED, function_says=_WHOLE),)
     forms = ("call",)
     closed = ("positional", "keywords")
@@ -63,7 +63,7 @@ class ShardingLostByShape(Rule):
         if any(name in arguments.keywords for name in _WHERE):
             return
         certain = _is_sharded(site, node.value)
-        if not certain and not (site.wants("placed") and _seems_sharded(site, node.value)):
+        if not certain and not (site.wants("sharded-parameter") and _seems_sharded(site, node.value)):
             return
         whole = _mapping(site, node.value)
         if placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole):
@@ -77,7 +77,7 @@ class ShardingLostByShape(Rule):
             help=f"write {site.api.rpartition('.')[2]}_like({text}), which keeps the sharding",
             fix=self._fix(site, text) if certain else None,
             certainty=Certainty.PROVEN if certain else Certainty.POSSIBLE,
-            form="" if certain else "placed",
+            form="" if certain else "sharded-parameter",
             why="" if certain else f"the sharding of `{text}` may split it",
         )
 

@@ -56,14 +56,14 @@ class ShardingNotUsed(Rule):
     Its caller believes that the arrays are placed. They stay on the default device or replicated, and nothing raises.
 
     ## Reports
-    - proven: a function that never reads its `mesh`, `shardings`, `specs`, `rules` or the like, and calls a function
-      with an optional parameter of the same name. The call leaves that parameter at None.
+    - proven: a function that never reads its `mesh`, `shardings`, `specs`, `rules` or a similar parameter, and calls a
+      function with an optional parameter of the same name. The call leaves that parameter at None.
     - proven: a function that never reads its `sharding` and returns what `numpy.load`, `pickle.load` or
       `flax.serialization` loads.
     - `unplaced` (likely): a function or class that never reads its `sharding`, and calls `jax.device_put(x)` without
       a sharding or returns `jnp.asarray(x)`.
     - `created` (likely): a function that never reads its `mesh`, though a caller passes one, and returns
-      `jnp.zeros(shape)` or the like.
+      `jnp.zeros(shape)` or a similar new array.
 
     ## Write instead
     Pass the parameter on, or place the arrays with it.
@@ -133,7 +133,7 @@ class ShardingNotUsed(Rule):
             array,
             f"`{owner}` ignores its `{name}`: this array stays on the default device.",
             why=f"nothing reads `{name}`",
-            help=f"place it: jax.device_put(..., {sharding})",
+            help=f"place the array: `jax.device_put(..., {sharding})`",
             certainty=certainty,
             form=form,
         )

@@ -20,7 +20,7 @@ _ARGUMENTS = {
     "jax.lax.with_sharding_constraint": ("x", "shardings"),
     "equinox.filter_shard": ("x", "device_or_shardings"),
 }
-_HELP = "use PartitionSpec() for scalars: choose by leaf.ndim"
+_HELP = "use `PartitionSpec()` for scalars: choose by `leaf.ndim`"
 _WHY = "and a spec with an axis needs rank 1"
 # Code that reads one of these handles scalars.
 _RANK = ("ndim", "shape", "size", "isscalar", "is_scalar", "rank")
@@ -36,11 +36,9 @@ class SpecForScalar(Rule):
     - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` of a tree with a scalar leaf and one
       sharding that names an axis. Also in `tree.map`, and for a parameter that gets such a tree in a known call.
     - proven: `out_shardings` of a jit with one sharding that names an axis, if a result has a scalar leaf.
-    - `on-a-way` (likely): a scalar leaf that gets a spec with an axis only if a certain branch runs or an option keeps
-      its default.
 
     ## Write instead
-    `PartitionSpec()` for scalars: choose the spec by `leaf.ndim`.
+    Write `PartitionSpec()` for scalars: choose the spec by `leaf.ndim`.
 
     ## Limits
     Not reported if the code reads the rank or shape of the leaf.

@@ -33,7 +33,7 @@ _SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "s
 _BY_HAND = ("enter_context", "__enter__", "shard_map")
 _NO_CONTEXT = "no mesh is in context, and a spec has none"
 _UNREAD = "it does not read the mesh of `with mesh:`"
-_HELP = "pass a NamedSharding, or call it under jax.set_mesh(mesh)"
+_HELP = "pass a `NamedSharding`, or call it under `jax.set_mesh(mesh)`"
 
 
 class SpecNeedsMesh(Rule):
@@ -54,11 +54,10 @@ class SpecNeedsMesh(Rule):
     ## Reports
     - proven: a `PartitionSpec` in a constraint, in `device_put` or in the shardings of a jit, if every call path is
       known and none enters a context that supplies the mesh. For a jit the calls of the jitted function count.
-    - `mesh-made` (likely): a bare spec in a function that makes its own mesh and may have unknown callers. No code
+    - `local-mesh` (likely): a bare spec in a function that makes its own mesh and may have unknown callers. No code
       that runs with it sets a mesh.
-    - `outside-block` (likely): a call of a function with a bare spec, outside of the `with` in which the calling
+    - `outside-mesh-context` (likely): a call of a function with a bare spec, outside of the `with` in which the calling
       function enters its mesh.
-    - `on-a-way` (likely): a spec that lacks a mesh only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     A `NamedSharding(mesh, spec)`, or the call inside `with jax.set_mesh(mesh):`.
@@ -75,10 +74,10 @@ class SpecNeedsMesh(Rule):
     code = "SL214"
     name = "spec-needs-mesh"
     harm = Harm.CRASH
-    likely = ("mesh-made", "outside-block")
+    likely = ("local-mesh", "outside-mesh-context")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "mesh-made": "No unseen caller sets a mesh.",
-        "outside-block": "No caller of that function has entered a mesh.",
+        "local-mesh": "No unseen caller sets a mesh.",
+        "outside-mesh-context": "No caller of that function has entered a mesh.",
     }
     triggers = (Violates("mesh.missing"), SHARDED_JITS, Calls(_PUT, *CONSTRAINTS))
     in_version_checks = False
@@ -119,7 +118,7 @@ class SpecNeedsMesh(Rule):
             return
         elif site.api == _PJIT:
             missing, why = "pjit reads only the mesh of `with mesh:`", "sets the mesh another way"
-            help = "pass a NamedSharding, or use jax.jit, which reads the mesh of jax.set_mesh"
+            help = "pass a `NamedSharding`, or use `jax.jit`, which reads the mesh of `jax.set_mesh`"
         else:
             missing, why = _UNREAD, "enters the mesh"
         name, error = site.api.rpartition(".")[2], _name_error(site.api)
@@ -135,7 +134,7 @@ class SpecNeedsMesh(Rule):
 
     def _outside_block(self, site: Site, nodes: list[ast.expr]) -> Finding | None:
         """A call on a path to the spec that its function makes outside of the `with` of its mesh."""
-        if not site.wants("outside-block") or site.api in (_JIT, _PJIT):
+        if not site.wants("outside-mesh-context") or site.api in (_JIT, _PJIT):
             return None
         if site.program.project.is_test(site.file.path):
             return None
@@ -154,12 +153,12 @@ class SpecNeedsMesh(Rule):
             help="move the call into the `with`, or use a NamedSharding in the called function",
             fix=self._fix(site, nodes, site.context.contexts)[0],
             certainty=Certainty.POSSIBLE,
-            form="outside-block",
+            form="outside-mesh-context",
         )
 
     def _mesh_made(self, site: Site, nodes: list[ast.expr], context: Context) -> Finding | None:
         """A spec on unknown call paths, if no code that runs with it sets a mesh and the function makes its own."""
-        if not site.wants("mesh-made") or site.program.project.is_test(site.file.path):
+        if not site.wants("local-mesh") or site.program.project.is_test(site.file.path):
             return None
         if any(site.anywhere(word) for word in _SERVING):
             return None
@@ -183,7 +182,7 @@ class SpecNeedsMesh(Rule):
             help=_HELP,
             fix=self._fix(site, nodes, site.context.contexts)[0],
             certainty=Certainty.POSSIBLE,
-            form="mesh-made",
+            form="local-mesh",
             why=f"{why}, and the function makes its mesh at line {made.lineno}",
         )
 
@@ -194,10 +193,10 @@ class SpecNeedsMesh(Rule):
         specs = [site.spec_of(one) for node in nodes for one in options(site.value(node))]
         mesh = mesh_meant(site, [one for one in specs if one is not None], contexts)
         if mesh.name is None:
-            return None, f"; not rewritten: {mesh.why}" if mesh.why else ""
+            return None, f"; no automatic fix:  {mesh.why}" if mesh.why else ""
         found = with_mesh(site, nodes, mesh.name)
         if found is None:
-            return None, "; not rewritten: the tree holds more than specs"
+            return None, "; no automatic fix:  the tree holds more than specs"
         written, imports = found
         edits = [site.replace(node, text) for node, text in written.items()]
         why = "it names one mesh, which the context could change"

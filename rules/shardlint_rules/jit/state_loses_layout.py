@@ -19,11 +19,9 @@ class StateLosesLayout(Rule):
     - proven: `state = step(state)` in a loop, if `step` gets a sharded array and returns it replicated.
     - proven: `state = step(state)` in a loop, if `step` gets an array in `pinned_host` memory and returns it in
       device memory.
-    - `on-a-way` (likely): a state that loses its sharding or memory only if a certain branch runs or an option keeps
-      its default.
 
     ## Write instead
-    `out_shardings` with the shardings of the state, memory kinds included.
+    Pass `out_shardings` with the shardings of the state, memory kinds included.
 
     ## Limits
     Over Auto axes the compiler chooses the sharding of a result without `out_shardings`. Such a result is not
@@ -43,12 +41,12 @@ class StateLosesLayout(Rule):
         if site.violation.kind == "carried.whole":
             yield site.report_violation(
                 f"After this step each device holds all of `{said['array']}`, which was split over `{said['axes']}`.",
-                help="give the jit out_shardings with the shardings that the state has",
-                why=f"the loop passes on what comes back; before the call it is `{said['before']}`",
+                help="give the jit `out_shardings` with the shardings that the state has",
+                why=f"the loop passes on the result; before the call it is `{said['before']}`",
             )
         else:
             yield site.report_violation(
                 f"After this step `{said['array']}` stays in device memory; it was in `pinned_host` memory.",
-                help='give the jit out_shardings with memory_kind="pinned_host" for the state',
-                why="the loop passes on what comes back, and the step returns it in device memory",
+                help='give the jit `out_shardings` with `memory_kind="pinned_host"` for the state',
+                why="the loop passes on the result, and the step returns it in device memory",
             )

@@ -54,7 +54,8 @@ class UpdateNotDonated(Rule):
     - `once` (possible): a `jax.jit`, `pjit` or `pmap` without donation, if a call outside a loop rebinds an argument.
 
     ## Write instead
-    `donate_argnums` with the arguments that the call rebinds. A donated array is deleted: no other name may read it.
+    Pass `donate_argnums` with the arguments that the call rebinds. A donated array is deleted: no other name may read
+    it.
 
     ## Limits
     Not reported: arguments that another name keeps (`best = state`), `nnx.jit`, and `eqx.filter_jit` that donates

@@ -42,17 +42,18 @@ class UseAfterDonate(Rule):
 
     ## Reports
     - proven: a read of a name, attribute or alias after `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` donated its
-      buffer. An output must take the buffer: the function returns an update of the argument (`params - rate * grads`,
-      `state.replace(...)`), or the result has a name that says so (`new_state = step(state)`).
-    - proven: a read of an attribute that shares a buffer with a donated one. After `self.best = self.params`, the
-      next `self.params = self._step(self.params)` deletes the array of both.
-    - `given-again` (likely): a donating call in a loop that passes the same array in the next iteration.
-    - `given-twice` (likely): a warm-up call that donates `state`, before `state = step(state)`.
-    - `kept-in-loop` (likely): `best = state` in a loop whose next iteration donates `state`.
+      buffer. Reported only if an output can reuse the buffer: the function returns an updated argument
+      (`params - rate * grads`, `state.replace(...)`), or the result is named like one (`new_state = step(state)`).
+    - proven: a read of an attribute that shares a buffer with a donated one. After `self.best = self.params` both
+      attributes share one buffer. The next `self.params = self._step(self.params)` deletes it.
+    - `donated-in-loop` (likely): a donating call in a loop that passes the same array in the next iteration.
+    - `warm-up-call` (likely): a warm-up call `step(state)` discards its result, and the next call reads the deleted
+      `state`.
+    - `alias-in-loop` (likely): `best = state` in a loop whose next iteration donates `state`.
 
     ## Write instead
-    `jnp.copy(state)` or `state.copy()`, before the call: `before = state` and `jnp.asarray(state)` are the same
-    buffer. Or do not donate the argument.
+    Copy it before the call with `jnp.copy(state)`. `before = state` and `jnp.asarray(state)` do not copy. Or do not
+    donate the argument.
 
     ## Limits
     Not reported:
@@ -68,10 +69,10 @@ class UseAfterDonate(Rule):
     name = "use-after-donate"
     bound = True
     harm = Harm.CRASH
-    likely = ("given-again", "given-twice", "kept-in-loop")
+    likely = ("donated-in-loop", "warm-up-call", "alias-in-loop")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "given-twice": "An output of the first call takes the buffer too.",
-        "kept-in-loop": "The last turn of the loop does not keep the array.",
+        "warm-up-call": "An output of the first call takes the buffer too.",
+        "alias-in-loop": "The last turn of the loop does not keep the array.",
     }
     triggers = (Calls(*DONATING, file_says=("donate",)),)
 
@@ -96,7 +97,7 @@ class UseAfterDonate(Rule):
             one.node,
             f"Reading `{one.name}` at line {one.read.lineno} raises: the next call at line {line} donates its buffer.",
             why=f"`{one.name}` is the same buffer as `{text}`, which {name_of(one.call.api)} donates",
-            help=f"copy it: jax.tree.map(jnp.copy, {text})",
+            help=f"copy `{text}` first: `jax.tree.map(jnp.copy, {text})`",
             certainty=Certainty.PROVEN,
         )
 
@@ -172,16 +173,16 @@ def _form(file: FileFacts, use: Use, certainty: Certainty) -> str | None:
     if certainty is Certainty.PROVEN:
         return ""
     if use.again:
-        return "given-again"
+        return "donated-in-loop"
     if _given_twice(file, use):
-        return "given-twice"
-    return "kept-in-loop" if _kept_in_loop(file, use) else None
+        return "warm-up-call"
+    return "alias-in-loop" if _kept_in_loop(file, use) else None
 
 
 def _why(form: str, name: str) -> str:
-    if form == "given-twice":
+    if form == "warm-up-call":
         return f"the same function takes it again here and returns the next `{name}`, so an output fits the buffer"
-    if form == "kept-in-loop":
+    if form == "alias-in-loop":
         return f"the loop stores `{name}`, and its next turn donates that buffer"
     return ""
 
@@ -233,7 +234,7 @@ def _message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str
 def _advice(name: str, use: Use) -> str:
     if use.again:
         return f"bind the result to `{name}` in the loop, or do not donate it"
-    return f"use the result of the call, or copy before it (jnp.copy({name})), or do not donate it"
+    return f"use the result of the call, or copy before it (`jnp.copy({name})`), or do not donate it"
 
 
 def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:

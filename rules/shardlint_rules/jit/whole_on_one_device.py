@@ -46,8 +46,8 @@ class WholeOnOneDevice(Rule):
       `jnp.broadcast_to`, or `stack` or `concatenate` of repeated or computed parts: `jnp.stack([x] * n)`.
     - `constant` (possible): `device_put(x, sharding)` or a constraint that splits a new `jnp.zeros`, `ones`, `full`
       or `empty`, also in a `tree.map` of a function that creates them.
-    - `random` (possible): `device_put(x, sharding)` or a constraint that splits a new `jax.random.normal`, `uniform`
-      or the like, also in a `tree.map` of a function that creates them.
+    - `random` (possible): `device_put(x, sharding)` or a constraint that splits a new `jax.random.normal`, `uniform` or
+      a similar function, also in a `tree.map` of a function that creates them.
 
     ## Write instead
     - `jnp.zeros(shape, dtype, device=sharding)`, which creates each shard on its device
@@ -114,7 +114,7 @@ def _help(form: str, maker: str) -> str:
     if form == "constant":
         return f"write {maker}(..., device=sharding), which creates each shard on its device"
     if form == "random":
-        return "create it in a function under jax.jit(make, out_shardings=sharding)"
+        return "create it in a function under `jax.jit(make, out_shardings=sharding)`"
     return "shard the parts before joining them, or join them on the host with numpy"
 
 

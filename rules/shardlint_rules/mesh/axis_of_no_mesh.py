@@ -40,8 +40,8 @@ class AxisOfNoMesh(Rule):
     Often only one configuration runs this code.
 
     ## Reports
-    - `beside` (likely): a spec with an axis that no mesh of the program has, though the code shows the axes of all
-      meshes. The spec, or another one in the same table, also names an axis of a mesh.
+    - `axis-of-no-mesh` (likely): a spec with an axis that no mesh of the program has, though the code shows the axes of
+      all meshes. The spec, or another one in the same table, also names an axis of a mesh.
 
     ## Write instead
     An axis of the mesh, or None where the dimension is replicated.
@@ -55,9 +55,9 @@ class AxisOfNoMesh(Rule):
     name = "axis-of-no-mesh"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("beside",)
+    likely = ("axis-of-no-mesh",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "beside": "The spec is used with one of the meshes of the program."
+        "axis-of-no-mesh": "The spec is used with one of the meshes of the program."
     }
     behind = ("SL301", "SL340", "SL316")
     triggers = (Calls(_SPEC),)
@@ -84,10 +84,10 @@ class AxisOfNoMesh(Rule):
                 near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
                 yield site.finding(
                     where(site, Given(spec, site.call, True), entry, axis),
-                    f'A sharding of this spec raises ValueError: no mesh of the program has an axis "{axis}".',
+                    f'A sharding with this spec raises ValueError: no mesh of the program has an axis "{axis}".',
                     label=f'did you mean "{near[0]}"?' if near else "",
                     help=f"write one of {listed}, or None for a replicated dimension",
-                    form="beside",
+                    form="axis-of-no-mesh",
                     why=f"the meshes that the program makes have the axes {listed}; checked on {site.release('jax')}",
                 )
 

@@ -30,7 +30,7 @@ class AxisOfSomeMeshes(Rule):
       or spec: `kernel_sharding=("expert", None)`.
 
     ## Write instead
-    `mesh.shape.get("expert", 1)`, and axis names from the code that knows which mesh is in use.
+    Write `mesh.shape.get("expert", 1)`, and take axis names from the code that knows which mesh is in use.
 
     ## Limits
     Not reported: functions that test for the axis or have it in their name, axis names from constants, and meshes of
@@ -62,12 +62,12 @@ class AxisOfSomeMeshes(Rule):
     def _finding(
         self, site: Site, node: ast.AST, axis: str, form: str, large: NamedMesh, small: NamedMesh
     ) -> Finding:
-        raises = "This raises KeyError" if form == "shape" else "A sharding of this spec raises ValueError"
+        raises = "This raises KeyError" if form == "shape" else "A sharding with this spec raises ValueError"
         return site.finding(
             node,
             f'{raises} with the mesh at {small.path.name}:{small.line}: it has no axis "{axis}".',
             label=f'"{axis}" is missing in some meshes',
-            help=f'write mesh.shape.get("{axis}", 1)'
+            help=f'write `mesh.shape.get("{axis}", 1)`'
             if form == "shape"
             else "take the axis name from the mesh in use",
             certainty=Certainty.POSSIBLE,

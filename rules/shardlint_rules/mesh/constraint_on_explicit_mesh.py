@@ -24,36 +24,35 @@ from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
-_TO_RESHARD = "write jax.reshard, or make the mesh with AxisType.Auto"
+_TO_RESHARD = "write `jax.reshard`, or make the mesh with `AxisType.Auto`"
 _AUTO_ONLY = "on {} a constraint may name Auto axes only"
-_ASSERTS = "on {} a constraint over Explicit axes only checks that the array has this sharding already"
+_ASSERTS = "on {} a constraint on a mesh with Explicit axes only checks that the array has this sharding"
 
 
 class ConstraintOnExplicitMesh(Rule):
-    """A constraint over Explicit axes raises, and so does `reshard` over Auto axes.
+    """A constraint on a mesh with Explicit axes raises, and so does `reshard` on a mesh with Auto axes.
 
-    Over Explicit axes the sharding is a part of the array's type: `reshard` and `out_sharding=` change it. Over Auto
-    axes the compiler chooses the sharding, and a constraint tells it which one.
+    On a mesh with Explicit axes the sharding is part of the array's type: `reshard` and `out_sharding=` change it. On a
+    mesh with Auto axes the compiler chooses the sharding, and a constraint tells it which one.
 
     ## Reports
     - proven: `with_sharding_constraint` or `eqx.filter_shard` with a sharding over a mesh with `AxisType.Explicit`.
     - proven: `jax.reshard` with a sharding over a mesh with Auto axes.
-    - proven: a function with `out_sharding=` over a mesh with Auto axes.
+    - proven: a call with `out_sharding=` on a mesh with Auto axes.
     - `project-mesh` (likely): a constraint over a mesh from a parameter or field, if every mesh that the program
       makes and passes on is Explicit.
-    - `on-a-way` (likely): an `out_sharding=` that is over Auto axes only if a certain branch runs or an option keeps
-      its default.
 
     ## Write instead
-    Or make the mesh with Auto axes.
+    Call `jax.reshard`, or make the mesh with Auto axes.
 
     ## Fix
     Replaces the constraint by `reshard`, or `reshard` by a constraint or `device_put`. It is unsafe: you may want
-    other axis types instead. `filter_shard` has no fix, since `reshard` takes only arrays.
+    other axis types instead. No fix for `filter_shard`, because `reshard` takes only arrays.
 
     ## Limits
-    Not reported: a mesh with axes of several types, and a constraint that may run under `jax.set_mesh`. There it is
-    an assertion, which passes if the array already has this sharding. SL307 reports a mesh without `axis_types`.
+    Not reported: a mesh that mixes Auto and Explicit axes, and a constraint that may run under `jax.set_mesh`. Under
+    `jax.set_mesh` a constraint is an assertion: it passes if the array already has this sharding. SL307 reports a mesh
+    without `axis_types`.
     """
 
     code = "SL313"
@@ -86,7 +85,8 @@ class ConstraintOnExplicitMesh(Rule):
         said = site.violation.said
         return site.report_violation(
             f"`{said['operation']}` raises ValueError: its `out_sharding` names the Auto axis `{said['axes']}`.",
-            help="leave it out and use `jax.lax.with_sharding_constraint`, or make the mesh with AxisType.Explicit",
+            help="leave out the `out_sharding` and use `jax.lax.with_sharding_constraint`, "
+            "or make the mesh with `AxisType.Explicit`",
             why=f"the mesh made at line {said['line']} has Auto axes, over which the compiler chooses shardings",
         )
 
@@ -165,7 +165,7 @@ class ConstraintOnExplicitMesh(Rule):
             site.call.func,
             f"`reshard` raises ValueError: {where} has Auto axes.",
             label="Auto axes",
-            help="write jax.lax.with_sharding_constraint inside a jit, jax.device_put outside",
+            help="write `jax.lax.with_sharding_constraint` inside a jit, `jax.device_put` outside",
             fix=self._from_reshard(site),
             why=f"on {site.release('jax')} reshard is for Explicit axes only",
         )

@@ -23,8 +23,8 @@ class ContextInsideJit(Rule):
     `jax.sharding.use_abstract_mesh` and `jax.sharding.get_abstract_mesh` are allowed inside.
 
     ## Reports
-    - proven: `jax.set_mesh` in a function that jit, scan, shard_map or the like traces, also through its callers.
-      Also `with jax.sharding.use_mesh(...)` on the releases that have it.
+    - proven: `jax.set_mesh` in a function that jit, scan, shard_map or a similar function traces, also through its
+      callers. Also `with jax.sharding.use_mesh(...)` on the releases that have it.
     - proven: `jax.sharding.get_mesh` in a traced function, from jax 0.8.1 on.
 
     ## Limits
@@ -51,7 +51,7 @@ class ContextInsideJit(Rule):
             return
         if site.api == _GET:
             if site.allows("jax", ">=0.8.1"):
-                yield self._finding(site, "write jax.sharding.get_abstract_mesh(), or pass the mesh")
+                yield self._finding(site, "write `jax.sharding.get_abstract_mesh()`, or pass the mesh")
             return
         yield self._finding(site, "remove it here, and set the mesh where the jitted function is called")
 

@@ -33,7 +33,7 @@ class DevicesInDefault(Rule):
 
     ## Reports
     - proven: a parameter whose default calls `jax.devices()`, `jax.device_count()`, `jax.process_index()`,
-      `jax.make_mesh(...)` or the like. The function is at module level or a method of a class there.
+      `jax.make_mesh(...)` or a similar function of jax. The function is at module level or a method of a class there.
     - proven: an attribute of a class at module level whose value calls one of these functions.
 
     ## Fix
@@ -74,7 +74,7 @@ class DevicesInDefault(Rule):
                 site.call,
                 "Importing this module initializes the backend, so a later `jax.distributed.initialize()` raises.",
                 label="runs at import",
-                help="call it in a method, or use default_factory for a field",
+                help="call it in a method, or use `default_factory` for a field",
                 why="a class attribute is computed when the class is defined",
             )
 

@@ -28,11 +28,10 @@ class DuplicateAxis(Rule):
     - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the
       shardings of a jit or the specs of `shard_map`.
     - proven: a Variable of flax NNX with the same axis twice. Flax places it when it is created.
-    - `on-a-way` (likely): an axis that repeats only if a certain branch runs or an option keeps its default.
     - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`), two of which
       have the same mesh axis for a value.
-    - `handed-on` (likely): a spec with an axis twice as an argument of an unknown function, or next to a pattern in a
-      table of partition rules.
+    - `unknown-callee` (likely): a spec with an axis twice as an argument of an unknown function, or next to a pattern
+      in a table of partition rules.
 
     ## Limits
     Not reported: specs of logical names, which may repeat a name, and a repeated `P.UNCONSTRAINED`.
@@ -42,10 +41,10 @@ class DuplicateAxis(Rule):
     name = "duplicate-axis"
     harm = Harm.CRASH
     assumes = True
-    likely = ("by-name", "handed-on")
+    likely = ("by-name", "unknown-callee")
     assumptions: ClassVar[Mapping[str, str]] = {
         "by-name": "The fields keep the values that the text gives them.",
-        "handed-on": "The names in the spec are mesh axes, not logical names.",
+        "unknown-callee": "The names in the spec are mesh axes, not logical names.",
     }
     triggers = (*WAKES, Calls(_SPEC), Violates("axis.twice"))
 
@@ -91,7 +90,7 @@ class DuplicateAxis(Rule):
             return
         yield site.finding(
             _source(site, one),
-            "A sharding of this spec raises DuplicateSpecError: "
+            "A sharding with this spec raises DuplicateSpecError: "
             f'`{site.shown(before)}` and `{site.shown(one)}` are both "{axis}".',
             label=f'"{axis}" again',
             help="use another axis, or None, for one of them",
@@ -111,11 +110,11 @@ class DuplicateAxis(Rule):
             return
         yield site.finding(
             site.call,
-            f'A sharding of this spec raises DuplicateSpecError: mesh axis "{again[0]}" shards two dimensions.',
+            f'A sharding with this spec raises DuplicateSpecError: mesh axis "{again[0]}" shards two dimensions.',
             label=f'"{again[0]}" twice',
             help=f'keep "{again[0]}" for one dimension, and write None or another axis for the rest',
             certainty=Certainty.POSSIBLE,
-            form="handed-on",
+            form="unknown-callee",
             why="a mesh axis shards one dimension only, and nothing marks these names as logical",
         )
 

@@ -11,7 +11,7 @@ from shardlint.rules_api.site import Site
 # By kind: the effect, and what to write.
 _TEXTS = {
     "closure.explicit": (
-        "This `shard_map` raises NotImplementedError: its body uses an array from outside that is over Explicit axes.",
+        "This `shard_map` raises NotImplementedError: its body closes over an array on a mesh with Explicit axes.",
         "pass the array as an argument, with its spec in `in_specs`",
     ),
     "contraction.ambiguous": (
@@ -67,11 +67,11 @@ _TEXTS = {
         "add `out_sharding=P(...)` with the sharding of the result, or reshard the array first",
     ),
     "scatter.split": (
-        "This update raises ShardingTypeError: the array is split over {axes}, and the result has no sharding.",
-        "add `out_sharding=P(...)` to the method of `x.at[...]`",
+        "This update raises ShardingTypeError: the array is sharded over {axes}, and the call has no `out_sharding`.",
+        "pass it to the method: `x.at[i].set(y, out_sharding=P(...))`",
     ),
     "rows.split": (
-        "{operation} raises ValueError: it takes rows of an array that is split over {axes}.",
+        "{operation} raises ValueError: it iterates over a dimension that is sharded over {axes}.",
         "reshard the array with `jax.reshard`, so that its first dimension is not sharded",
     ),
     "vmap.conflict": (
@@ -82,7 +82,7 @@ _TEXTS = {
 
 
 class ExplicitLayoutsConflict(Rule):
-    """jax cannot decide how the result of an operation over Explicit axes is sharded.
+    """jax cannot decide how the result of an operation on a mesh with Explicit axes is sharded.
 
     With Explicit axes the sharding is part of an array's type. jax derives the sharding of each result from the
     operands, and raises if they do not determine it.
@@ -99,8 +99,7 @@ class ExplicitLayoutsConflict(Rule):
     - proven: a slice, pad, `diff` or `rfft` whose result has a size that the mesh axes do not divide.
     - proven: a loop whose body returns the carry with another sharding.
     - proven: `dynamic_update_slice` with an update that is sharded differently from the array.
-    - proven: a `shard_map` whose body uses an array over Explicit axes from outside.
-    - `on-a-way` (likely): a conflict that occurs only if a certain branch runs or an option keeps its default.
+    - proven: a `shard_map` whose body closes over an array on a mesh with Explicit axes.
 
     ## Write instead
     Give the sharding of the result, or reshard one operand first with `jax.reshard`.

@@ -51,8 +51,8 @@ class LegacyMeshContext(Rule):
     - proven: `stack.enter_context(mesh)` and `mesh.__enter__()`.
 
     ## Fix
-    Writes `jax.set_mesh(mesh)`. It is unsafe: new arrays are then replicated over the mesh. There is no fix in these
-    cases, and the finding names the line of the obstacle:
+    Writes `jax.set_mesh(mesh)`. It is unsafe: new arrays are then replicated over the mesh. No fix in these cases, and
+    the finding names the line of the obstacle:
 
     - a mesh with Explicit axes, or with unknown axis types in a project that uses Explicit axes
     - code that may be traced, unless a test runner or a script calls it, or it does what only host code does
@@ -62,7 +62,7 @@ class LegacyMeshContext(Rule):
     - a coroutine that awaits or yields in the block.
 
     Code with `pjit` and `thread_resources` is changed together with the context, in all files or in none.
-    `with Mesh(...) as mesh:` becomes two lines. `mesh.__enter__()` has no fix.
+    `with Mesh(...) as mesh:` becomes two lines. No fix for `mesh.__enter__()`.
 
     ## Limits
     Not reported: files that use haliax, which needs the old context, and contexts behind a test of the release.
@@ -108,9 +108,12 @@ class LegacyMeshContext(Rule):
         text = site.shown(entered)
         fix, kept = None, "the end of the context is not in the text"
         if by_method:
-            help = f"write with jax.set_mesh({text}): instead; jax.set_mesh sets the mesh as soon as it is called"
+            help = (
+                f"write `with jax.set_mesh({text}):` instead, or call `jax.set_mesh({text})` as a statement; "
+                "it takes effect at once"
+            )
         else:
-            help = f"write enter_context(jax.set_mesh({text})), which returns None, not the mesh"
+            help = f"write `enter_context(jax.set_mesh({text}))`, which returns None, not the mesh"
             context = site.program.contexts.manager(Place(site.file, entered))
             kept = stack_stays(site, call, entered, context) if context is not None else kept
             if not kept:
@@ -122,7 +125,7 @@ class LegacyMeshContext(Rule):
             entered,
             f"On {site.release('jax')} entering the mesh `{text}` warns: this context is deprecated.",
             label="deprecated",
-            help=f"{help}; not rewritten: {kept}" if kept else help,
+            help=f"{help}; no automatic fix:  {kept}" if kept else help,
             fix=fix,
         )
 
@@ -135,12 +138,12 @@ class LegacyMeshContext(Rule):
         kept = ""
         if traced:
             kept = "this code is traced, and jax.set_mesh raises there"
-            help = f"write with jax.set_mesh({text}): around the calls of the jitted function; it raises inside jit"
+            help = f"write `with jax.set_mesh({text}):` around the calls of the jitted function; it raises inside jit"
         else:
             moved = self._moved(site, statement, item, context)
             fix = moved if isinstance(moved, Fix) else None
-            help = f"write with jax.set_mesh({text}):, under which new arrays are replicated over the mesh"
-            kept = moved.removeprefix("not rewritten: ") if isinstance(moved, str) else ""
+            help = f"write `with jax.set_mesh({text}):`, under which new arrays are replicated over the mesh"
+            kept = moved.removeprefix("no automatic fix:  ") if isinstance(moved, str) else ""
             help += f"; {moved}" if isinstance(moved, str) else ""
         line = set_already(site, statement, item)
         if line is not None and not traced:
@@ -175,7 +178,7 @@ class LegacyMeshContext(Rule):
         kept = [*libraries(site), stays(site, statement, item, context)]
         edits = to_set_mesh(site, context)
         if edits is None:
-            return f"not rewritten: {'; '.join(filter(None, kept)) or 'the mesh is not an expression of this file'}"
+            return f"no automatic fix:  {'; '.join(filter(None, kept)) or 'the mesh is not an expression of this file'}"
         why = "new arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
         text = site.shown(item.context_expr)
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)

@@ -23,7 +23,7 @@ from shardlint_rules.mesh.axis_types import (
 
 # Releases whose make_mesh warns where it is not told.
 _WARNS = ">=0.8.1,<0.9"
-_ADD = "add axis_types=(jax.sharding.AxisType.Auto,) * n"
+_ADD = "add `axis_types=(jax.sharding.AxisType.Auto,) * n`"
 _KEPT = "the axis names are not written as strings here"
 
 
@@ -40,20 +40,20 @@ class MakeMeshAxisTypes(Rule):
       (`--target`).
     - proven: a mesh without `axis_types` that a `shard_map` maps over, in a project that places no array.
     - proven: a `make_mesh` without `axis_types` on jax 0.8.1 to 0.8.3, which warns that the default will change.
-    - `meets-constraints` (likely): a mesh without `axis_types` in a program that constrains arrays by specs or
+    - `with-constraints` (likely): a mesh without `axis_types` in a program that constrains arrays by specs or
       logical names in some file, and mentions Explicit axes in none.
-    - `never-explicit` (possible): a mesh without `axis_types` in a program without constraints that mentions Explicit
-      axes nowhere.
+    - `without-constraints` (possible): a mesh without `axis_types` in a program without constraints that mentions
+      Explicit axes nowhere.
 
     ## Fix
-    Adds `axis_types=(AxisType.Auto,) * n`. It is unsafe for the mesh of a `shard_map`, `meets-constraints` and
-    `never-explicit`: you may want Explicit axes.
+    Adds `axis_types=(AxisType.Auto,) * n`. It is unsafe for the mesh of a `shard_map`, `with-constraints` and
+    `without-constraints`: you may want Explicit axes.
     """
 
     code = "SL307"
     name = "make-mesh-axis-types"
     harm = Harm.CRASH
-    likely = ("meets-constraints",)
+    likely = ("with-constraints",)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
     triggers = (Calls("jax.make_mesh", "jax.sharding.AbstractMesh"),)
     forms = ("call",)
@@ -87,7 +87,7 @@ class MakeMeshAxisTypes(Rule):
             f"The constraint at {site.where(Place(file, call))} raises ValueError: on {site.release('jax')} "
             f"`{_name(site)}` makes Explicit axes.",
             label="Explicit axes",
-            help=f"{_ADD}, or replace the constraint by jax.reshard",
+            help=f"{_ADD}, or replace the constraint by `jax.reshard`",
             fix=self._fix(site, types, Safety.SAFE),
             why="a constraint may name Auto axes only",
             kept=_KEPT,
@@ -97,12 +97,12 @@ class MakeMeshAxisTypes(Rule):
         return site.finding(
             site.call,
             f"The `shard_map` at {site.where(Place(file, call))} raises ValueError: on {site.release('jax')} "
-            f"`{_name(site)}` makes Explicit axes.",
+            f"`{_name(site)}` has Explicit axes, and no argument is sharded.",
             label="Explicit axes",
-            help=f"{_ADD}, or place the arrays first",
+            help=f"{_ADD}, or `jax.device_put` the arguments with the shardings of `in_specs`",
             fix=self._fix(site, types, Safety.UNSAFE),
-            why="over Explicit axes shard_map takes only arrays that are sharded as its in_specs, and no code of the "
-            "project places any",
+            why="on a mesh with Explicit axes shard_map takes only arrays that are sharded as its in_specs, and no "
+            "code of the project places any",
             kept=_KEPT,
         )
 
@@ -114,20 +114,20 @@ class MakeMeshAxisTypes(Rule):
             help=_ADD,
             fix=self._fix(site, types, Safety.SAFE),
             harm=Harm.REMOVED,
-            why="over Explicit axes constraints raise, and many operations need an out_sharding",
+            why="on a mesh with Explicit axes constraints raise, and many operations need an out_sharding",
             kept=_KEPT,
         )
 
     def _unspoken(self, site: Site, types: ast.expr | None) -> Iterator[Finding]:
-        if not site.wants("meets-constraints", "never-explicit"):
+        if not site.wants("with-constraints", "without-constraints"):
             return
         near = constrained_nearby(site)
         if near is None:
             why = "no file of the program mentions Explicit axes"
-            yield self._explicit(site, types, why, Safety.UNSAFE, "never-explicit")
+            yield self._explicit(site, types, why, Safety.UNSAFE, "without-constraints")
         else:
             why = f"{near.path.name} constrains arrays by specs, and no file of the program mentions Explicit axes"
-            yield self._explicit(site, types, why, Safety.UNSAFE, "meets-constraints")
+            yield self._explicit(site, types, why, Safety.UNSAFE, "with-constraints")
 
     def _explicit(
         self, site: Site, types: ast.expr | None, why: str, safety: Safety, form: str = ""

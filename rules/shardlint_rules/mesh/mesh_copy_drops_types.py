@@ -59,7 +59,7 @@ class MeshCopyDropsTypes(Rule):
             site.call,
             f"Arrays on this copy lose the sharding in their type: it has Auto axes, unlike `{other}`.",
             label="no axis_types",
-            help=f"add axis_types={other}.axis_types",
+            help=f"add `axis_types={other}.axis_types`",
             fix=self._fix(site, other),
             why=f"on {site.release('jax')} Mesh makes Auto axes by default, and nothing is raised",
         )

@@ -39,7 +39,7 @@ class MeshEmptyGuard(Rule):
 
     ## Fix
     Writes `jax.set_mesh` for a `with mesh:` in the same file that nothing else reads, or `get_abstract_mesh()` for
-    `thread_resources`. It is unsafe: the code after the guard takes effect.
+    `thread_resources`. Unsafe: the code after the guard runs now, so memory and communication change.
 
     ## Limits
     Not reported: functions that test both contexts, and functions with unknown callers.
@@ -90,7 +90,7 @@ class MeshEmptyGuard(Rule):
             guard,
             f"`{site.shown(guard)}` is always True: it does not see the mesh of {by}.",
             label="always True",
-            help="set the mesh by jax.set_mesh, and test jax.sharding.get_abstract_mesh()",
+            help="set the mesh by `jax.set_mesh`, and test `jax.sharding.get_abstract_mesh()`",
             fix=fix,
             why=f"every caller runs under {by} ({site.where(context.contexts[0].place)}); on {site.release('jax')} the "
             "two contexts are separate, and nothing is raised",
@@ -100,7 +100,7 @@ class MeshEmptyGuard(Rule):
         if guard.value is not mesh or not site.allows("jax", ">=0.5.3"):
             return None  # a name that is read for more than its emptiness
         name, imports = site.spell(_NEW[0])
-        why = "the code after the guard takes effect"
+        why = "the code after the guard runs now"
         return site.fix(Safety.UNSAFE, f"write {name}()", [site.replace(mesh, f"{name}()"), *imports], why)
 
     def _set_anew(self, site: Site, context: Context) -> Fix | None:
@@ -111,7 +111,7 @@ class MeshEmptyGuard(Rule):
                 return None
             edits += [edit for edit in changed if edit not in edits]
         text = site.text(context.contexts[0].place.node)
-        why = "the code after the guard takes effect, and new arrays are replicated over the mesh"
+        why = "the code after the guard runs now, and new arrays are replicated over the mesh"
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 

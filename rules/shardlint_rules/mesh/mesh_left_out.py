@@ -31,9 +31,9 @@ _LOOKING = (
 
 
 class MeshLeftOut(Rule):
-    """A function passes on a parameter that may be `None` before it replaces the None.
+    """A function passes a mesh parameter on before it sets the parameter's default.
 
-    The callee gets None and makes a mesh or sharding of its own, or none at all. The rest of the function uses the
+    The callee gets None and makes another mesh or sharding, or none at all. The rest of the function uses the
     default, so weights and batches are sharded over different meshes. Nothing is raised if the devices are the same.
 
     ## Reports
@@ -42,7 +42,7 @@ class MeshLeftOut(Rule):
       None by default.
 
     ## Write instead
-    The default first, then the call.
+    Set the default first, then make the call.
 
     ## Limits
     Not reported: calls of project functions that accept None, and calls that only inspect the value.

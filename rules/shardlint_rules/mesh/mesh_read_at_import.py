@@ -24,11 +24,11 @@ class MeshReadAtImport(Rule):
     and nothing is raised.
 
     ## Reports
-    - `copied` (likely): `from state import _MESH`, if `_MESH` is None until a function of that module sets it
+    - `imported-value` (likely): `from state import _MESH`, if `_MESH` is None until a function of that module sets it
       (`global _MESH`).
-    - `read` (likely): a function that returns such a global, or `jax.sharding.get_abstract_mesh()`, called at import.
-      The call is in the default of a parameter, a class body, at module level, or in a decorator of a module's
-      functions.
+    - `called-at-import` (likely): a function that returns such a global, or `jax.sharding.get_abstract_mesh()`, called
+      at import. The call is in the default of a parameter, a class body, at module level, or in a decorator of a
+      module's functions.
 
     ## Write instead
     Read the mesh when the function is called: in its body, inside the wrapper that a decorator returns, or as
@@ -43,7 +43,7 @@ class MeshReadAtImport(Rule):
     name = "mesh-read-at-import"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("read", "copied")
+    likely = ("called-at-import", "imported-value")
     assumptions: ClassVar[Mapping[str, str]] = dict.fromkeys(
         likely, "The program sets the mesh after its imports."
     )
@@ -83,7 +83,7 @@ class MeshReadAtImport(Rule):
             label="runs at import",
             help="read the mesh in the function that uses it",
             certainty=Certainty.POSSIBLE,
-            form="read",
+            form="called-at-import",
             why=f"{what}, and this runs when {when}",
         )
 
@@ -109,7 +109,7 @@ class MeshReadAtImport(Rule):
                 label="None at import",
                 help=f"import the module, and read its `{alias.name}` where it is used",
                 certainty=Certainty.POSSIBLE,
-                form="copied",
+                form="imported-value",
                 why=f"`{alias.name}` is None in {file.path.name} until a function rebinds the global",
             )
 

@@ -35,9 +35,9 @@ class MeshSizeHardCoded(Rule):
       number.
 
     ## Limits
-    Not reported: a mesh over given devices, computed sizes, and a number of devices that may be set elsewhere
-    (`setdefault`, a function, two numbers in one file). A `jax.make_mesh` for fewer devices than there are takes the
-    first ones, and is not reported either.
+    Not reported: a mesh with an explicit device list, computed sizes, and a device count set by `setdefault`, inside a
+    function, or twice in one file. A `jax.make_mesh` for fewer devices than there are takes the first ones, and is not
+    reported either.
     """
 
     code = "SL308"
@@ -63,7 +63,7 @@ class MeshSizeHardCoded(Rule):
             node,
             f"`{site.api.rpartition('.')[2]}` raises ValueError: the mesh has {wanted} devices, the program {count}.",
             label=f"{wanted} devices",
-            help="compute one axis size from jax.device_count()",
+            help="compute one axis size from `jax.device_count()`",
             why=f"line {line} sets {count} simulated devices; checked on {site.release('jax')}",
         )
 

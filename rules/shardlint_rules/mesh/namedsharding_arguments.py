@@ -138,7 +138,7 @@ class NamedShardingArguments(Rule):
             spec,
             f"On {site.release('jax')} `NamedSharding` raises TypeError: its spec is None.",
             label="None, not a spec",
-            help="write PartitionSpec() for replicated",
+            help="write `PartitionSpec()` for replicated",
             fix=fix,
         )
 
@@ -157,7 +157,7 @@ class NamedShardingArguments(Rule):
             f"On {site.release('jax')} `NamedSharding` raises {'AttributeError' if hashed else 'TypeError'}: its "
             "second argument is not a `PartitionSpec`.",
             label=label,
-            help="wrap the names in PartitionSpec",
+            help="wrap the names in `PartitionSpec`",
             fix=fix,
             span=(start, end),
         )
@@ -172,7 +172,7 @@ class NamedShardingArguments(Rule):
             f"On {site.release('jax')} `NamedSharding` raises AttributeError: its first argument holds devices, not a "
             "mesh.",
             label="devices, not a mesh",
-            help=f"write jax.sharding.Mesh({site.text(mesh)}, axis_names), with one axis name per dimension",
+            help=f"write `jax.sharding.Mesh({site.text(mesh)}, axis_names)`, with one axis name per dimension",
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
             form="" if sure else "devices",
             why=why,

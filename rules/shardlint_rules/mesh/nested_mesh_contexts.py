@@ -69,7 +69,7 @@ class NestedMeshContexts(Rule):
             node,
             f"`with {site.shown(node)}:` has no effect: specs inside use the mesh `{site.shown(outer)}`.",
             label="not the current mesh",
-            help=f"write with jax.set_mesh({site.text(node)}):",
+            help=f"write `with jax.set_mesh({site.text(node)}):`",
             why=f"on {site.release('jax')} the mesh that jax.set_mesh sets at line {site.call.lineno} takes precedence",
         )
 

@@ -48,7 +48,7 @@ class NoneLeaf(Rule):
       `x.get_partition_spec() if isinstance(x, nn.Partitioned) else None`.
 
     ## Write instead
-    `PartitionSpec()` for replicated.
+    Write `PartitionSpec()` for replicated.
 
     ## Limits
     Not reported: files that treat `None` as a leaf (`is_leaf=lambda x: x is None`), functions annotated to return
@@ -121,7 +121,7 @@ class NoneLeaf(Rule):
             node,
             f"The tree of specs from {where} does not match the tree of arrays: None is not a leaf.",
             label="None, not a leaf",
-            help="write PartitionSpec() for replicated",
+            help="write `PartitionSpec()` for replicated",
             certainty=Certainty.POSSIBLE,
             form=form,
             why=f"on {site.release('jax')} None is an empty subtree, and NamedSharding raises for it",

@@ -54,8 +54,8 @@ class OptionalSpec(Rule):
       that is `None`, or with a tree of specs that contains `None`.
     - proven: one of these functions with a parameter as the spec, if the parameter is `None` by default and a call
       leaves it out.
-    - `left-out` (likely): one of these functions with a field as the spec, if the field is `None` by default and the
-      project creates an object without it.
+    - `omitted-field` (likely): one of these functions with a field as the spec, if the field is `None` by default and
+      the project creates an object without it.
 
     ## Limits
     Functions that test the spec are not reported. `jit` takes `None` in its shardings, `device_put` as its target and
@@ -67,9 +67,9 @@ class OptionalSpec(Rule):
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.5.3"}
     assumes = True
-    likely = ("left-out",)
+    likely = ("omitted-field",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "left-out": "This call gets the object that lacks the field."
+        "omitted-field": "This call gets the object that lacks the field."
     }
     triggers = (Calls(*_TAKING),)
     forms = ("call",)
@@ -88,7 +88,7 @@ class OptionalSpec(Rule):
             return  # there None means PartitionSpec()
         form, why = "", self._why(site, node)
         if why is None:
-            form, why = "left-out", self._left_out(site, last)
+            form, why = "omitted-field", self._left_out(site, last)
         if why is None:
             return
         kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
@@ -97,7 +97,7 @@ class OptionalSpec(Rule):
             node,
             f"On {site.release('jax')} `{site.api.rpartition('.')[2]}` raises {kind} for a spec that is None{where}.",
             label="None here",
-            help="write PartitionSpec() for replicated, or skip the call if there is no spec",
+            help="write `PartitionSpec()` for replicated, or skip the call if there is no spec",
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=why,

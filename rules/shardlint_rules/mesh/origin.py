@@ -105,7 +105,7 @@ def _called(program: Program, place: Place) -> tuple[Value, ...]:
 def _said(program: Program, call: Place, argument: ast.expr) -> str:
     text = " ".join(call.file.text(argument).split())
     where = f"{call.file.path.name}:{call.line}"
-    advice = "put it in place with jax.device_put first"
+    advice = "call `jax.device_put` on the array first"
     if "fresh" in _Origins(program).of(Place(call.file, argument)):
         return (
             "an array made there is replicated over the mesh under jax.set_mesh, and in_shardings refuses it: "

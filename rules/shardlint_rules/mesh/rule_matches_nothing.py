@@ -29,27 +29,27 @@ class RuleMatchesNothing(Rule):
     Its weights or activations get another rule, often `(".*", P())`, and are replicated. Nothing is raised.
 
     ## Reports
-    - `before` (likely): a rule with a regular expression that matches everything a later rule matches, such as
+    - `shadowed` (likely): a rule with a regular expression that matches everything a later rule matches, such as
       `("kernel", P())` before `("mlp/kernel", P("model"))`. The loops of the project stop at the first match.
-    - `hidden` (likely): two rules for one logical name in a table that is passed to Linen, such as `("mlp", None)`
-      before `("mlp", "model")`.
+    - `duplicate-name` (likely): two rules for one logical name in a table that is passed to Linen, such as
+      `("mlp", None)` before `("mlp", "model")`.
     - proven: `re.match` with a pattern that matches none of its paths, but would match inside one of them.
 
     ## Write instead
     Put the more specific rule first. Use `re.search` for patterns that may match inside a path.
 
     ## Limits
-    `hidden` is not reported in projects that use NNX, which takes the last rule of a logical name.
+    `duplicate-name` is not reported in projects that use NNX, which takes the last rule of a logical name.
     """
 
     code = "SL330"
     name = "partition-rule-matches-nothing"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("hidden", "before")
+    likely = ("duplicate-name", "shadowed")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "hidden": "Linen looks up the names in this table.",
-        "before": "A loop of the project that stops at the first match looks up names in this table.",
+        "duplicate-name": "Linen looks up the names in this table.",
+        "shadowed": "A loop of the project that stops at the first match looks up names in this table.",
     }
     triggers = (
         Calls(_SPEC, file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
@@ -83,7 +83,7 @@ class RuleMatchesNothing(Rule):
                 f"The rule for `{dead[0]}` never takes effect: `{pattern}` matches first.",
                 label="matches first",
                 help="move this rule after the more specific ones",
-                form="before",
+                form="shadowed",
                 why="the loops of the project over such tables stop at the first match"
                 + (f"; {len(dead) - 1} more rules are shadowed" if len(dead) > 1 else ""),
             )
@@ -95,7 +95,7 @@ class RuleMatchesNothing(Rule):
         return site.finding(
             site.syntax,
             f"The rule `{said['pattern']}` matches no path: `re.match` only tries the beginning of a path.",
-            help="use re.search, or begin the expressions with `.*`",
+            help="use `re.search`, or begin the expressions with `.*`",
             certainty=Certainty.PROVEN,
             why=f"it would match inside the path `{said['path']}`",
         )
@@ -117,7 +117,7 @@ class RuleMatchesNothing(Rule):
                     f'Logical axis "{name}" is never sharded over {", ".join(later)}: Linen takes its first rule.',
                     label=f'two rules for "{name}"',
                     help="remove one of the two rules, or put the other one first",
-                    form="hidden",
+                    form="duplicate-name",
                     why=f"the first of two rules gives {shown}",
                 )
                 return

@@ -37,13 +37,12 @@ class SpecLongerThanArray(Rule):
       has dimensions.
     - proven: a flax variable with more names than dimensions, if `nn.unbox` gets it under a mesh.
     - `in-calls` (likely): a spec that is too long for the array that one of the callers passes.
-    - `on-a-way` (likely): a spec that is too long only if a certain branch runs or an option keeps its default.
 
     ## Write instead
-    `P()`, which is replicated for every rank.
+    Write `P()`, which is replicated for every rank.
 
     ## Fix
-    Removes the `None`s that are too many. A spec with too many axes has no fix.
+    Removes the `None`s that are too many. No fix for a spec with too many axes.
 
     ## Limits
     `jax.reshard` takes such a spec on a mesh with Auto axes and is not reported.

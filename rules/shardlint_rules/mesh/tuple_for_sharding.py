@@ -102,7 +102,7 @@ class TupleForSharding(Rule):
             node,
             f"On {site.release('jax')} this {raises}: `{_short(site, node)}` is a tuple of axis names, not a sharding.",
             label="a tuple, not a sharding",
-            help=f"write PartitionSpec({_arguments(site, node)})",
+            help=f"write `PartitionSpec({_arguments(site, node)})`",
             certainty=Certainty.POSSIBLE if wrapper else Certainty.PROVEN,
             form="wrapper" if wrapper else "",
             why=wrapper,

@@ -34,8 +34,8 @@ class TwoDeviceOrders(Rule):
     with the other mesh moves the whole array.
 
     ## Reports
-    - `turned` (likely): a `Mesh` with reordered devices (`.T`, `transpose`, `swapaxes`, `[::-1]`, `reversed`), if
-      another mesh of the program has the same axis names and the devices in their own order.
+    - `reordered-devices` (likely): a `Mesh` with reordered devices (`.T`, `transpose`, `swapaxes`, `[::-1]`,
+      `reversed`), if another mesh of the program has the same axis names and the devices in the default order.
 
     ## Write instead
     Make the mesh once and pass it on. An array has it too: `x.sharding.mesh`.
@@ -48,8 +48,8 @@ class TwoDeviceOrders(Rule):
     name = "two-device-orders"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("turned",)
-    assumptions: ClassVar[Mapping[str, str]] = {"turned": "Arrays of both meshes meet in one call."}
+    likely = ("reordered-devices",)
+    assumptions: ClassVar[Mapping[str, str]] = {"reordered-devices": "Arrays of both meshes meet in one call."}
     triggers = (Calls(_MESH),)
     forms = ("call",)
     in_tests = False
@@ -75,7 +75,7 @@ class TwoDeviceOrders(Rule):
             label="reordered devices",
             help="make the mesh once and pass it on",
             certainty=Certainty.POSSIBLE,
-            form="turned",
+            form="reordered-devices",
             why=f"both meshes have the axes {names}, and only this one reorders the devices; checked for "
             f"{site.release('jax')}",
         )

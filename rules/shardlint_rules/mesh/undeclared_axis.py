@@ -52,8 +52,7 @@ class UndeclaredAxis(Rule):
     - proven: an unlisted axis in a `PartitionSpec`, or in the axis names of a `Mesh`, `make_mesh` or `AbstractMesh`.
     - proven: an unlisted axis in `axis_names` or `auto` of `shard_map`, or in a collective that runs under
       `shard_map`.
-    - possible: an unlisted axis in a spec that is passed to no known function and has neither a listed axis nor a
-      similar one.
+    - possible: an unlisted axis in a spec whose use is unknown and whose other names match no listed axis.
 
     ## Fix
     Replaces a literal name by the only similar axis of the project. It is unsafe: another axis may be meant.
@@ -139,7 +138,7 @@ def _names(site: Site) -> Iterator[_Named]:
 
 def _sharding(site: Site) -> str:
     return (
-        "`shard_map` raises" if site.api == "jax.shard_map" else "A sharding of this spec raises ValueError"
+        "`shard_map` raises" if site.api == "jax.shard_map" else "A sharding with this spec raises ValueError"
     )
 
 

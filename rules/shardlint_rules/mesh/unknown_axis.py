@@ -28,7 +28,6 @@ class UnknownAxis(Rule):
       an axis that every mesh in context lacks.
     - proven: a Variable of flax NNX with a name that is no axis of the mesh in context. Flax places it when it is
       created.
-    - `on-a-way` (likely): an axis that is unknown only if a certain branch runs or an option keeps its default.
     - `configured` (likely): an axis that no YAML or TOML file of the project and no default of a flag contains, if
       the mesh takes its axes from there (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`).
 

@@ -28,8 +28,8 @@ class WrongArgument(Rule):
     ## Reports
     - proven: a number as the shape of a mesh: `create_device_mesh(len(jax.devices()))`,
       `jax.make_mesh(8, ("data",))`. It raises `TypeError: 'int' object is not iterable`.
-    - `star-args` (likely): `make_array_from_process_local_data(sharding, args)` in a function that takes `*args`. It
-      returns a tuple of arrays.
+    - `star-args` (likely): `make_array_from_process_local_data(sharding, args)` in a function that takes `*args`.
+      `args` is a tuple, so the call returns a tuple of arrays instead of one array.
 
     ## Fix
     Writes the number as a tuple.

@@ -113,9 +113,9 @@ def _itself(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
     return CountConflict(
         use,
         f"`{site.shown(parent)}` is always {gives}: both sides count {_counts(scale)}.",
-        "itself",
+        "count-by-itself",
         "the two calls return the same number on every process",
-        help="write jax.process_count() or jax.local_device_count() on one side, whichever you mean",
+        help="write `jax.process_count()` or `jax.local_device_count()` on one side, whichever you mean",
     )
 
 
@@ -137,7 +137,7 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
                 f"`{site.shown(parent)}` is too small: it divides by the number of processes twice.",
                 "twice",
                 "jax.local_device_count() counts the devices of one process only",
-                help="drop the division, or divide jax.device_count() instead",
+                help="drop the division, or divide `jax.device_count()` instead",
             )
     if scale != ALL:
         return None
@@ -182,7 +182,7 @@ def _offset(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
         return None  # other numbers for each process and device all the same
     return CountConflict(
         use,
-        f"`{site.shown(parent)}` is past the last device, except on process 0: it multiplies by all devices.",
+        f"`{site.shown(parent)}` exceeds the device count on processes 1 and up: it multiplies by all devices.",
         "offset",
         "the first device of process i has the number i * jax.local_device_count()",
         "jax.local_device_count",

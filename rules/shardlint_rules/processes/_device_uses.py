@@ -45,7 +45,7 @@ def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
         case ast.Tuple() if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield from _follow_each(program, file, find_reads(file, node), depth)
         case ast.Attribute(attr=attr) if attr in _OWN:
-            yield Use(Place(file, parent), f"`{attr}()`", "own")
+            yield Use(Place(file, parent), f"`{attr}()`", "memory-stats")
         case ast.For() | ast.comprehension() if parent.iter is node or parent.target is node:
             for name in each_of(file, parent):
                 yield from _follow_each(program, file, find_reads(file, name), depth)

@@ -58,15 +58,16 @@ def _found(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
     own = product == PROCESS
     return CountConflict(
         use,
-        "On several processes this mesh raises or omits devices: its shape counts one process's devices."
+        "With several processes this mesh raises or omits devices: its shape counts one process's devices."
         if own
-        else "On several processes building this mesh raises: its shape counts all devices, but it gets one process's.",
+        else "Building this mesh raises with several processes: its shape is for all devices, "
+        "but it gets only the local devices.",
         "mesh",
         "the mesh is made of the devices of all processes, so it raises or leaves some of them out"
         if own
         else "the devices are jax.local_devices(), so building the mesh raises",
         "" if product != scale else "jax.device_count" if own else "jax.local_device_count",
-        help="compute the shape from the number of devices that the mesh gets",
+        help="compute the shape from the number of devices that the mesh gets" if product != scale else "",
     )
 
 

@@ -33,10 +33,10 @@ class AddressableMeansSharded(Rule):
     treats that array as unsharded: it is placed again, gathered, or saved and restored as one array.
 
     ## Reports
-    - `kept` (likely): `x.is_fully_addressable` as a condition for the sharding
+    - `as-condition` (likely): `x.is_fully_addressable` as a condition for the sharding
       (`x.sharding if not x.is_fully_addressable else None`) or for saving as one array
       (`SaveArgs(aggregate=x.is_fully_addressable)`). Also as the result of a project function.
-    - `named` (possible): `not x.is_fully_addressable` under a name such as `is_sharded`, or `x.is_fully_addressable`
+    - `by-name` (possible): `not x.is_fully_addressable` under a name such as `is_sharded`, or `x.is_fully_addressable`
       under a name such as `is_replicated`.
 
     ## Write instead
@@ -47,8 +47,10 @@ class AddressableMeansSharded(Rule):
     name = "addressable-means-sharded"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("kept",)
-    assumptions: ClassVar[Mapping[str, str]] = {"kept": "The program also runs as one process with several devices."}
+    likely = ("as-condition",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "as-condition": "The program also runs as one process with several devices."
+    }
     triggers = (Attributes(_ASKED, file_says=(_ASKED,)), Calls("builtins.getattr", file_says=(_ASKED,)))
     in_tests = False
     fixes = "none"
@@ -62,17 +64,17 @@ class AddressableMeansSharded(Rule):
         name = _name(site.file, meaning.node)
         wanted = _SHARDED if meaning.elsewhere else _WHOLE
         if wanted.search(name) and not _ELSEWHERE.search(name):
-            yield self._finding(site, asked, f"is named `{name}`", "named")
+            yield self._finding(site, asked, f"is named `{name}`", "by-name")
             return
         kept = _kept(site.file, meaning) or self._through(site, meaning)
         if kept:
-            yield self._finding(site, asked, kept, "kept")
+            yield self._finding(site, asked, kept, "as-condition")
 
     def _finding(self, site: Site, asked: ast.expr, use: str, form: str) -> Finding:
         return site.finding(
             asked,
             f"With one process `{site.shown(asked)}` is True for every array, sharded or not.",
-            help="use is_fully_replicated, or sharding.is_equivalent_to(wanted, ndim)",
+            help="use `is_fully_replicated`, or `sharding.is_equivalent_to(wanted, ndim)`",
             form=form,
             why=f"it says whether other processes hold a part, and the answer {use}",
         )

@@ -21,7 +21,7 @@ _ARRAYS = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array")
 class AllgatherUntiled(Rule):
     """`process_allgather` of a global array lacks `tiled=True`.
 
-    From jax 0.8 this raises `ValueError: Gathering global non-fully-addressable arrays only supports tiled=True` on
+    From jax 0.8 this raises `ValueError: Gathering global non-fully-addressable arrays only supports tiled=True` with
     several processes. With one process it adds a leading axis of size one.
 
     ## Reports
@@ -60,10 +60,10 @@ class AllgatherUntiled(Rule):
         name = site.shown(given)
         yield site.finding(
             site.call,
-            f"On several processes this raises ValueError: `{name}` is a global array, which needs `tiled=True`."
+            f"With several processes this raises ValueError: `{name}` is a global array, which needs `tiled=True`."
             if why
-            else f"On several processes this raises ValueError if `{name}` is global: `tiled=True` is missing.",
-            help="write tiled=True",
+            else f"With several processes this raises ValueError if `{name}` is global: `tiled=True` is missing.",
+            help="write `tiled=True`",
             fix=self._fix(site, tiled),
             form="" if why else "annotated",
             certainty=Certainty.PROVEN if why else Certainty.POSSIBLE,

@@ -24,18 +24,19 @@ _FLAT = ("flatten", "ravel", "reshape", "tolist", "items", "keys", "copy")
 
 
 class ArraysForAllDevices(Rule):
-    """`make_array_from_single_device_arrays` gets an array for each device of all processes.
+    """`make_array_from_single_device_arrays` gets one array per global device.
 
-    It takes arrays only for the devices of the calling process. On several processes it raises `ValueError: Expected 4
-    per-device arrays (this is how many devices are addressable by the sharding), but got 8`. With one process there is
-    no symptom.
+    It takes arrays only for the devices of the calling process. With several processes it raises
+    `ValueError: Expected 4 per-device arrays (this is how many devices are addressable by the sharding), but got 8`.
+    With one process there is no symptom.
 
     ## Reports
-    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
+    Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
+    `jax.process_count`.
 
-    - `each` (likely): `arrays` with one entry for each of `jax.devices()`, of the devices of a mesh of all of them, or
-      of `sharding.devices_indices_map(shape)`. A loop, a comprehension or `jax.device_put(parts, devices)` creates it,
-      and nothing in the function selects the local devices.
+    - `global-devices` (likely): `arrays` has one entry per global device: the code loops over `jax.devices()`, over a
+      mesh of all devices, or over `sharding.devices_indices_map(shape)`, or calls `jax.device_put(parts, devices)`. Not
+      reported if the function selects local devices.
 
     ## Write instead
     Loop over `sharding.addressable_devices_indices_map(shape)` or `mesh.local_devices`, or use
@@ -46,8 +47,8 @@ class ArraysForAllDevices(Rule):
     name = "arrays-for-all-devices"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("each",)
-    assumptions: ClassVar[Mapping[str, str]] = {"each": "The program runs on more than one process."}
+    likely = ("global-devices",)
+    assumptions: ClassVar[Mapping[str, str]] = {"global-devices": "The program runs on more than one process."}
     triggers = (Calls(_MAKES),)
     forms = ("call",)
     closed = ("positional", "keywords")
@@ -68,9 +69,9 @@ class ArraysForAllDevices(Rule):
         what = " ".join(devices.text().split())
         yield site.finding(
             given,
-            "On several processes this raises ValueError: it gets arrays for the devices of all processes.",
-            help="loop over sharding.addressable_devices_indices_map(shape), or use jax.make_array_from_callback",
-            form="each",
+            "With several processes this raises ValueError: it gets arrays for the devices of all processes.",
+            help="loop over `sharding.addressable_devices_indices_map(shape)`, or use `jax.make_array_from_callback`",
+            form="global-devices",
             why=f"they are made for `{what}`, and the function takes one array for each device of this process",
         )
 

@@ -31,7 +31,7 @@ _DEPTH = 2
 class BackendBeforeInitialize(Rule):
     """The backend starts before `jax.distributed.initialize` is called.
 
-    `initialize` then raises RuntimeError. In old releases each process ran on as a cluster of its own.
+    `initialize` then raises RuntimeError. In old releases each process continued as a separate cluster.
 
     ## Reports
     - proven: `jax.distributed.initialize()`, or a call of a project function that calls it, after a statement that
@@ -79,7 +79,7 @@ class BackendBeforeInitialize(Rule):
         return site.finding(
             site.call,
             f"`{called}` raises RuntimeError: the backend has already started.",
-            help="call jax.distributed.initialize first, before devices, processes and arrays",
+            help="call `jax.distributed.initialize` first, before devices, processes and arrays",
             why=f"{told(site, started)} started it{reason}",
         )
 

@@ -102,7 +102,7 @@ class DeviceCountTooLate(Rule):
         return site.finding(
             site.call,
             f"{what} {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
-            help="set it before any call that needs a device or makes an array",
+            help="set the variable before any call that needs a device or makes an array",
             why=f"{told(site, started)} started it",
             harm=Harm.CRASH if raises else Harm.SILENT,
         )
@@ -116,7 +116,7 @@ class DeviceCountTooLate(Rule):
         return site.finding(
             site.syntax,
             "`XLA_FLAGS` has no effect here: the backend has already started.",
-            help="set it before any call that needs a device or makes an array",
+            help="set the variable before any call that needs a device or makes an array",
             why=f"{told(site, started)} started it, and XLA reads the flags once",
         )
 
@@ -147,7 +147,7 @@ class DeviceCountTooLate(Rule):
             site.syntax,
             f"`{found.name}` has no effect here: jax read it when it was imported.",
             why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports it",
-            help=f'set it above that import, or call jax.config.update("{found.name.lower()}", ...)',
+            help=f'set it above that import, or call `jax.config.update("{found.name.lower()}", ...)`',
         )
 
 

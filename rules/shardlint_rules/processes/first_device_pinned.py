@@ -59,15 +59,16 @@ class FirstDevicePinned(Rule):
     one process there is no symptom.
 
     ## Reports
-    Only in multi-process programs: this file, or one that runs with it, calls `jax.distributed.initialize` or asks jax
-    for the process index or count. shardlint follows devices through names, attributes and helpers.
+    Reported only in multi-process programs: this file, or one that runs with it, calls `jax.distributed.initialize`,
+    `jax.process_index` or `jax.process_count`. shardlint follows devices through names, attributes and helpers.
 
     - `placed` (likely): `jax.devices()[0]`, `jax.devices("cpu")[0]` or `next(iter(jax.devices()))` in `device_put`,
       `SingleDeviceSharding`, `device=` or as the default device.
-    - `own` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
-    - `asked` (likely): code as in `placed` or `own`, if only another file asks for the process index or count.
-    - `cpu-asked` (likely): `jax.devices("cpu")` in code as in `asked`, if no known code calls
-      `jax.distributed.initialize`.
+    - `memory-stats` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
+    - `count-in-other-file` (likely): code as in `placed` or `memory-stats`, if only another file calls
+      `jax.process_index` or `jax.process_count`.
+    - `cpu-without-initialize` (likely): `jax.devices("cpu")` in code as in `count-in-other-file`, if no known code
+      calls `jax.distributed.initialize`.
     - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that gets the
       devices of all processes.
     - `by-number` (likely): a device of `jax.devices(kind)` chosen by the number in a name such as "cuda:1".
@@ -84,7 +85,7 @@ class FirstDevicePinned(Rule):
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("asked", "cpu-asked", "placed", "mesh", "by-number")
+    likely = ("count-in-other-file", "cpu-without-initialize", "placed", "mesh", "by-number")
     assumptions: ClassVar[Mapping[str, str]] = {"mesh": "The mesh has devices of more than one process."}
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
@@ -113,7 +114,7 @@ class FirstDevicePinned(Rule):
             use = next(self._reaching(site, node), None)
             if use is not None:
                 yield self._first(site, node, use, basis)
-        each = (one for one in self._reaching(site, site.call) if one.kind == "own" and not caught(*one.place))
+        each = (one for one in self._reaching(site, site.call) if one.kind == "memory-stats" and not caught(*one.place))
         asked = next(each, None) if not taken else None
         if asked is not None:
             yield self._listed(site, asked, basis)
@@ -127,7 +128,7 @@ class FirstDevicePinned(Rule):
         yield site.finding(
             node,
             f"`{site.shown(node)}` can be a device of another process, which this one can't address.",
-            help="choose the device with this id from jax.local_devices()",
+            help="choose the device with this id from `jax.local_devices()`",
             form=basis.form or "by-number",
             why="jax.devices() lists the devices of all processes, the number comes from a name with a colon, and "
             f"{basis.why}",
@@ -143,8 +144,8 @@ class FirstDevicePinned(Rule):
             return None
         return site.finding(
             site.call,
-            f"On several processes `{site.shown(site.call)}` raises for devices of other processes.",
-            help="skip devices whose process_index is not jax.process_index()",
+            f"`{site.shown(site.call)}` raises with several processes: the loop includes devices of other processes.",
+            help="skip devices whose `process_index` is not `jax.process_index()`",
             form="mesh",
             why=whose,
         )
@@ -166,7 +167,7 @@ class FirstDevicePinned(Rule):
             return _Basis("", f"line {line} (`{text}`) shows that this file is for several processes{cpus}", unstarted)
         if evidence == "initialized":
             return _Basis("", "a file that runs with this one calls jax.distributed.initialize")
-        form = "cpu-asked" if unstarted else "asked"
+        form = "cpu-without-initialize" if unstarted else "count-in-other-file"
         return _Basis(form, f"{_ASKED}{cpus}", unstarted) if evidence and site.wants(form) else None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
@@ -186,11 +187,11 @@ class FirstDevicePinned(Rule):
         return site.finding(
             node,
             f"`{site.shown(node)}` belongs to {_owner(node)}{_once(basis)}; other processes cannot read its arrays.",
-            help="write jax.local_devices()[0]",
+            help="write `jax.local_devices()[0]`",
             fix=self._fix(site, node),
             form=basis.form or use.kind,
             why=f"{where} raises on other processes; {basis.why}"
-            if use.kind == "own"
+            if use.kind == "memory-stats"
             else f"reading {where} raises RuntimeError on other processes; {basis.why}",
         )
 
@@ -198,9 +199,9 @@ class FirstDevicePinned(Rule):
         """The list itself, passed to a function that needs devices of this process."""
         return site.finding(
             site.call,
-            f"On several processes this raises: `{site.shown(site.call)}` also lists devices of other processes"
+            f"With several processes this raises: `{site.shown(site.call)}` also lists devices of other processes"
             f"{_once(basis)}.",
-            help="write jax.local_devices()",
+            help="write `jax.local_devices()`",
             fix=self._fix(site, site.call),
             form=basis.form or use.kind,
             why=f"{use.what}{_where(site, site.call, use)} needs devices of this process, and {basis.why}",

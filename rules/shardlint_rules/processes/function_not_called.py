@@ -88,7 +88,7 @@ class FunctionNotCalled(Rule):
             wrong.node,
             f"`{text}` is not called, so {wrong.message}.",
             label=wrong.label,
-            help=f"write {text}()",
+            help=f"write `{text}()`",
             fix=site.fix(safety, f"write {text}()", [Edit(end, end, "()")], why),
             harm=wrong.harm,
         )

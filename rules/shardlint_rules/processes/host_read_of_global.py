@@ -27,7 +27,7 @@ _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _METHODS = ("tolist", "__array__")
 _WHY = {
     "split": "",
-    "given-mesh": ", and the mesh of `{}` is a parameter",
+    "mesh-parameter": ", and the mesh of `{}` is a parameter",
 }
 # What stands in a file that gets at an array placed over devices, also where another module places it.
 _NEAR = (
@@ -40,17 +40,17 @@ _LOOKS = ("addressable", "is_fully_replicated", "process_allgather")
 class HostReadOfGlobal(Rule):
     """The host reads an array that is sharded over the devices of several processes.
 
-    On several processes this raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
+    With several processes this raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
     With one process there is no symptom.
 
     ## Reports
-    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count. The
-    host reads `x` by `np.asarray(x)`, `np.sum(x)` and other numpy functions, `np.save(path, x)`, `jax.device_get(x)`,
-    `x.tolist()` or `jax.tree.map(np.asarray, x)`.
+    Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
+    `jax.process_count`. The host reads `x` by `np.asarray(x)`, `np.sum(x)` and other numpy functions,
+    `np.save(path, x)`, `jax.device_get(x)`, `x.tolist()` or `jax.tree.map(np.asarray, x)`.
 
-    - `split` (likely): a read of an array that its placement, `out_shardings` or `out_specs` shards over a mesh of all
-      devices.
-    - `given-mesh` (likely): a read of an array that is sharded over a mesh which is a parameter.
+    - `split` (likely): a read of an array that is sharded over a mesh of all devices, by `device_put`, `out_shardings`
+      or `out_specs`.
+    - `mesh-parameter` (likely): a read of an array sharded over a mesh that the function gets as a parameter.
 
     ## Write instead
     Call `multihost_utils.process_allgather(x, tiled=True)` on all processes, then read.
@@ -60,10 +60,10 @@ class HostReadOfGlobal(Rule):
     name = "host-read-of-global"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("split", "given-mesh")
+    likely = ("split", "mesh-parameter")
     assumptions: ClassVar[Mapping[str, str]] = {
         "split": "The program runs on more than one process.",
-        "given-mesh": "The mesh that is passed has the devices of more than one process.",
+        "mesh-parameter": "The mesh that is passed has the devices of more than one process.",
     }
     triggers = (
         Calls(*_READING, *_MAPS, file_says=_NEAR),
@@ -96,16 +96,16 @@ class HostReadOfGlobal(Rule):
             return None
         form = "split"
         given = next((one for one in read if split(site, one)), None)
-        if given is None and site.wants("given-mesh"):
-            form = "given-mesh"
+        if given is None and site.wants("mesh-parameter"):
+            form = "mesh-parameter"
             given = next((one for one in read if split_over_a_given_mesh(site, one)), None)
         if given is None or alone(site.program, Place(site.file, site.call)) or _gathered(site):
             return None
         what = site.shown(given)
         return site.finding(
             site.call,
-            f"On several processes this raises RuntimeError: `{what}` is sharded over the devices of all of them.",
-            help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
+            f"With several processes this raises RuntimeError: `{what}` is sharded over the devices of all of them.",
+            help=f"gather the array on all processes first: `multihost_utils.process_allgather({what}, tiled=True)`",
             form=form,
             why="the program is for several processes" + _WHY[form].format(what),
         )

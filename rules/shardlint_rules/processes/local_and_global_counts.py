@@ -30,22 +30,23 @@ class LocalAndGlobalCounts(Rule):
     Each process then loads, reshapes or skips the wrong number of examples. With one process there is no symptom.
 
     ## Reports
-    All forms but `given` and `itself` only in multi-process programs: they call `jax.distributed.initialize`, or ask
-    for the process index or count.
+    `devices-parameter` and `count-by-itself` are always reported. All other forms are reported only in multi-process
+    programs: the code calls `jax.distributed.initialize`, `jax.process_index` or `jax.process_count`.
 
     - `leading` (likely): `jax.device_count()` rows for `pmap`: `jax.random.split(key, jax.device_count())`,
       `x.reshape((jax.device_count(), ...))`, `dataset.batch(jax.device_count())`.
-    - `given` (likely): `jax.device_count()` or `len(jax.devices())` in a function that uses the devices of its
-      parameter `devices`.
-    - `shares` (likely): a share of the data per process that is computed from a number of devices:
+    - `devices-parameter` (likely): `jax.device_count()` or `len(jax.devices())` in a function that uses the devices of
+      its parameter `devices`.
+    - `data-shares` (likely): a slice of the data per process that is computed from a number of devices:
       `ds.shard(jax.device_count(), jax.process_index())`, `files[jax.process_index() :: jax.device_count()]`.
     - `mesh` (likely): a mesh of all devices whose shape is computed from the devices of one process, or the reverse.
     - `twice` (likely): `jax.process_count() * jax.device_count()`, also as two sizes of a shape.
     - `offset` (likely): `jax.process_index() * jax.device_count()` as the first device of a process.
-    - `itself` (likely): a count divided by itself or compared with itself: `jax.device_count() // len(jax.devices())`.
+    - `count-by-itself` (likely): a count divided by itself or compared with itself:
+      `jax.device_count() // len(jax.devices())`.
 
     ## Fix
-    Writes the other count, if the finding is at the call that counts. Unsafe: numbers change on several processes.
+    Writes the other count, if the finding is at the call that counts. Unsafe: numbers change with several processes.
 
     ## Limits
     shardlint does not infer a count from a name such as `per_host_batch_size`.
@@ -55,13 +56,13 @@ class LocalAndGlobalCounts(Rule):
     name = "local-and-global-counts"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("leading", "given", "shares", "mesh", "twice", "offset", "itself")
+    likely = ("leading", "devices-parameter", "data-shares", "mesh", "twice", "offset", "count-by-itself")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "shares": "A process has more than one device.",
+        "data-shares": "A process has more than one device.",
         "mesh": "The program runs on more than one process.",
         "twice": "The program runs on more than one process.",
         "offset": "The number is that of a device.",
-        "itself": "The two counts are meant to differ.",
+        "count-by-itself": "The two counts are meant to differ.",
     }
     triggers = (Calls(_ALL, _OWN, "jax.process_count"), Calls(*_LISTS, function_says=("len(",)))
     in_tests = False
@@ -83,35 +84,40 @@ class LocalAndGlobalCounts(Rule):
             where = function.node if function is not None else None
             # A mesh of jax.local_devices() in a file that asks for its process may be meant for one host.
             asks = bool(several(site.program, site.file)) if found.form == "mesh" else _asks(site)
-            if where not in done and (asks or found.form == "itself"):
+            if where not in done and (asks or found.form == "count-by-itself"):
                 done.add(where)
                 yield self._conflict(site, found)
 
     def _conflict(self, site: Site, found: CountConflict) -> Finding:
         fix: Fix | None = None
-        help_ = found.help
         if found.instead:
-            help_ = f"write {site.spell(found.instead)[0]}()"
             same = (site.api in (_ALL, _OWN)) is found.instead.endswith("count")
             fix = self._write_count(site, found.instead) if found.node is site.call and same else None
-        return site.finding(found.node, found.message, help=help_, fix=fix, form=found.form, why=found.why)
+        return site.finding(
+            found.node,
+            found.message,
+            help=found.help or f"write `{site.spell(found.instead)[0]}()`",
+            fix=fix,
+            form=found.form,
+            why=found.why,
+        )
 
     def _counted(self, site: Site) -> Iterator[Finding]:
         """The findings about a call of `jax.device_count` or `jax.local_device_count`, or a list of devices."""
-        if site.wants("given"):
+        if site.wants("devices-parameter"):
             yield from self._given(site)
         if site.api not in (_ALL, _OWN):
             return
         asks_index = site.file.says("process_index") or site.file.says("host_id")
-        part = share(site) if asks_index and site.wants("shares") else None
+        part = share(site) if asks_index and site.wants("data-shares") else None
         if part is not None:
             yield site.finding(
                 site.call,
                 part,
                 label="a number of devices",
-                help="write jax.process_count() for the number of parts and jax.process_index() for the part",
-                form="shares",
-                why="the part is chosen by the index of the process, and a process has several devices",
+                help="write `jax.process_count()` for the number of slices and `jax.process_index()` for the slice",
+                form="data-shares",
+                why="the slice is chosen by the index of the process, and a process has several devices",
             )
         elif site.api == _ALL:
             yield from self._leading(site)
@@ -123,8 +129,8 @@ class LocalAndGlobalCounts(Rule):
             yield site.finding(
                 site.call,
                 f"`{site.shown(site.call)}` ignores `{name}`, the devices that this function works with.",
-                help=f"write len({name})",
-                form="given",
+                help=f"write `len({name})`",
+                form="devices-parameter",
                 why=f"a caller may pass other devices as `{name}`, and the number is then wrong",
             )
 
@@ -148,9 +154,9 @@ class LocalAndGlobalCounts(Rule):
         spelled, _ = site.spell(_OWN)
         yield site.finding(
             site.call,
-            f"On several processes pmap raises: `{made.by}` makes one row per device of all of them.",
+            f"With several processes `pmap` raises: `{made.by}` makes one row per global device, not per local device.",
             label="the devices of all processes",
-            help=f"write {spelled}()",
+            help=f"write `{spelled}()`",
             fix=self._write_count(site, _OWN),
             form="leading",
             why=f"jax.device_count() counts the devices of all processes, and pmap in {where} maps over those of one",

@@ -23,7 +23,7 @@ _EFFECTS = {
         "Saving hangs: each process passes `CheckpointManager` a different directory.", "folder"
     ),
     "jax.experimental.xla_metadata.set_xla_metadata": (
-        "Each process compiles a different program: the metadata differ between them.", "program"
+        "Each process compiles a different program: the metadata differ between them.", "xla-metadata"
     ),
 }  # fmt: skip
 
@@ -34,13 +34,13 @@ class NamesDifferByProcess(Rule):
     The processes then raise or hang.
 
     ## Reports
-    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
-    shardlint follows names, helpers, f-strings, arguments and fields.
+    Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
+    `jax.process_count`. shardlint follows names, helpers, f-strings, arguments and fields.
 
     - proven: `sync_global_devices(name)` with a name made from the time, a random number, a uuid or the process index:
       `sync_global_devices(f"saved {time.time()}")`.
     - `folder` (likely): an Orbax `CheckpointManager` whose directory is made from the time, a random number or a uuid.
-    - `program` (likely): `set_xla_metadata(...)` with such a value, which becomes part of the compiled program.
+    - `xla-metadata` (likely): `set_xla_metadata(...)` with such a value, which becomes part of the compiled program.
     - `clock` (likely): a condition on the time that decides whether to make a call in which all processes wait:
       `if time.time() - last > 600: manager.save(step, ...)`. Also one that ends a loop with such a call.
 
@@ -51,10 +51,10 @@ class NamesDifferByProcess(Rule):
     code = "SL813"
     name = "names-differ-by-process"
     harm = Harm.CRASH
-    likely = ("folder", "program", "clock")
+    likely = ("folder", "xla-metadata", "clock")
     assumptions: ClassVar[Mapping[str, str]] = {
         "folder": "The program runs on more than one process.",
-        "program": "The program runs on more than one process.",
+        "xla-metadata": "The program runs on more than one process.",
         "clock": "The processes do not reach the limit in the same step.",
     }
     triggers = (Calls(*_EFFECTS), Calls(*CLOCKS, *DATES, file_says=("jax", "orbax", "multihost")))
@@ -70,7 +70,7 @@ class NamesDifferByProcess(Rule):
             yield from self._clock(site)
             return
         message, form = _EFFECTS[site.api]
-        named = [one.value for one in site.call.keywords if form == "program" or one.arg in ("name", "directory")]
+        named = [one.value for one in site.call.keywords if form == "xla-metadata" or one.arg in ("name", "directory")]
         for node in (*site.call.args[:1], *named):
             found = own_data(site.program, Place(site.file, node))
             if found is None or (form and found.what == INDEX) or not self._matters(site):
@@ -79,7 +79,7 @@ class NamesDifferByProcess(Rule):
                 node,
                 message,
                 label=f"{found.what}, different in each process",
-                help="leave it out, or take it from process 0 by multihost_utils.broadcast_one_to_all",
+                help="use a name that does not depend on time or randomness, or broadcast it from process 0",
                 form=form,
                 certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
                 why=f"all processes must pass the same value, and it depends on `{short(found.place)}`"
@@ -99,8 +99,8 @@ class NamesDifferByProcess(Rule):
         start = (*found.waits.through, found.waits.place)[0]
         yield site.finding(
             found.test,
-            f"{waits[0].upper()}{waits[1:]} can hang: each process decides by its own clock whether to call it.",
-            help="let process 0 decide with multihost_utils.broadcast_one_to_all(...), or count steps",
+            f"{waits[0].upper()}{waits[1:]} can hang: each process decides by its local clock whether to call it.",
+            help="let process 0 decide with `multihost_utils.broadcast_one_to_all(...)`, or count steps",
             form="clock",
             certainty=Certainty.POSSIBLE,
             why=f"the call at {site.where(start)} waits for all processes, and some may skip it"

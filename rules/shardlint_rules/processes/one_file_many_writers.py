@@ -44,7 +44,7 @@ _ONE = regex(r"(?i)primary|main|master|chief|lead|process|host|rank|wandb\.run|f
 _STEP = regex(r"^[^()]*%[^()]*(?:==|!=|<|>)[^()]*$|^\([^()]*\) *%[^()]*(?:==|!=)[^()]*$")
 _WHY = {
     "barrier": "has a barrier and a condition on the process",
-    "beside": "leaves another write to one process",
+    "next-to-guarded-write": "leaves another write to one process",
 }
 
 
@@ -59,8 +59,9 @@ class OneFileManyWriters(Rule):
 
     - `barrier` (likely): a write in a function that has a barrier (`sync_global_devices`) and a condition on the
       process.
-    - `beside` (possible): a write in a function in which only one process makes another write.
-    - `own-content` (likely): a write of text or data that depends on the process index, to a path that does not.
+    - `next-to-guarded-write` (possible): a write in a function in which only one process makes another write.
+    - `per-process-content` (likely): a write of text or data that depends on the process index, to a path that does
+      not.
 
     ## Write instead
     Write under `if jax.process_index() == 0:`, or put the process index into the path.
@@ -73,10 +74,10 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "own-content")
+    likely = ("barrier", "per-process-content")
     assumptions: ClassVar[Mapping[str, str]] = {
         "barrier": "The processes share the file system.",
-        "own-content": "The processes share the file system.",
+        "per-process-content": "The processes share the file system.",
     }
     triggers = (
         Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, "sync_", _ROLE)),
@@ -112,7 +113,7 @@ class OneFileManyWriters(Rule):
         return site.finding(
             site.call,
             f"All processes write `{what}`: on a shared file system they overwrite each other.",
-            help="put it under `if jax.process_index() == 0:`"
+            help="put the write under `if jax.process_index() == 0:`"
             + (", before the barrier" if form == "barrier" else ""),
             form=form,
             why=f"`{function.name}` {_WHY[form]}",
@@ -120,7 +121,7 @@ class OneFileManyWriters(Rule):
 
     def _own(self, site: Site, path: ast.expr) -> Differing | None:
         """What makes what is written another in each process."""
-        if not site.wants("own-content") or _maybe_one(site) or not several(site.program, site.file):
+        if not site.wants("per-process-content") or _maybe_one(site) or not several(site.program, site.file):
             return None
         found = (own_data(site.program, Place(site.file, one)) for one in contents(site, path))
         return next((one for one in found if one is not None and one.what in _WHOSE), None)
@@ -131,9 +132,9 @@ class OneFileManyWriters(Rule):
         where = f" of line {site.call.lineno}" if made is not None else ""
         return site.finding(
             made if made is not None else site.call,
-            f"Only one process's data survive in `{what}`: each process writes its own to the same path.",
-            help="put jax.process_index() into the path",
-            form="own-content",
+            f"Only one process's data survive in `{what}`: each process writes different data to the same path.",
+            help="put `jax.process_index()` into the path",
+            form="per-process-content",
             why=f"`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}, and the path{where} is the "
             "same on all processes",
         )
@@ -172,7 +173,7 @@ class OneFileManyWriters(Rule):
         if meets and tests:
             return "barrier"
         others = (one for test in tests for one in walk(test) if isinstance(one, ast.Call))
-        return "beside" if any(_WRITES.search(site.text(one.func)) for one in others) else ""
+        return "next-to-guarded-write" if any(_WRITES.search(site.text(one.func)) for one in others) else ""
 
     def _asking(self, site: Site, function: Scope) -> list[ast.If]:
         """The statements by which a function leaves something to one process."""

@@ -40,8 +40,8 @@ class OneProcessCollective(Rule):
       communicates: a sum over all of it, `x[0]`, or code that shardlint cannot read.
     - `global-array-by-layout` (possible): such a function that communicates only for some shardings: `x @ w`, a sum
       over one dimension, `reshape`.
-    - `maybe`, `by-name`, `global-array-by-name` (possible): such a call where only a name or a type hint shows that one
-      process runs the code, or that the call waits.
+    - `uncertain`, `by-name`, `global-array-by-name` (possible): such a call where only a name or a type hint shows that
+      one process runs the code, or that the call waits.
 
     ## Write instead
     Make the call on all processes, and let one of them use the result.
@@ -132,16 +132,16 @@ class OneProcessCollective(Rule):
         """How sure it is: nothing where the text proves it, else the form, and why, where the call tells it."""
         around = branches(site.program, one) or ()
         if not one.sure:
-            return "maybe", one.why or "it may be another function"
+            return "uncertain", one.why or "it may be another function"
         if not proven:
-            return ("maybe" if around else "by-name"), ""
+            return ("uncertain" if around else "by-name"), ""
         if not around:
             return "", ""
         calls = [
             place.node for place in (*one.through, one.place)
         ]  # one stands for an exception that is caught
         if any(place.node in calls or _given(place) or first(site.program, place) for place in around):
-            return "maybe", "a branch may go around it"
+            return "uncertain", "a branch may go around it"
         return "branch", f"it waits wherever `{short(around[0])}` lets it"
 
     def _finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
@@ -169,7 +169,7 @@ def _hangs(one: Together) -> str:
     name = one.name if one.computes else one.name.rpartition(".")[2]
     name = name if "`" in name or " " in name else f"`{name}`"
     if one.computes:
-        return f"The program hangs: only one process runs {name} on a global array, which needs all of them."
+        return f"The program hangs: only one process runs {name} on a global array, which needs all processes."
     return f"The program hangs: only one process calls {name}, which waits for all of them."
 
 

@@ -22,13 +22,13 @@ _SEEDING = ("random.seed(", "seed_everything", "set_seed", "set_random_seed")
 class OrderDiffersByProcess(Rule):
     """Processes divide a list whose order differs between them.
 
-    Each process takes its part from a different order, so some examples are read twice and others never.
+    Each process takes its slice from a different order, so some examples are read twice and others never.
 
     ## Reports
-    - `own-order` (likely): a permutation drawn with a seed made from the process index, if each process then takes its
-      part by that index.
-    - `shuffled` (likely): `dataset.shuffle(n).shard(count, index)` without a seed. Also `list_files(pattern)` before
-      `shard`, because `list_files` shuffles by default.
+    - `per-process-order` (likely): a permutation drawn with a seed made from the process index, if each process then
+      takes its slice by that index.
+    - `unseeded-shuffle` (likely): `dataset.shuffle(n).shard(count, index)` without a seed. Also `list_files(pattern)`
+      before `shard`, because `list_files` shuffles by default.
 
     ## Write instead
     Divide the list first, or shuffle it with the same seed in all processes.
@@ -38,10 +38,10 @@ class OrderDiffersByProcess(Rule):
     name = "order-differs-by-process"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("shuffled", "own-order")
+    likely = ("unseeded-shuffle", "per-process-order")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "shuffled": "No seed of tensorflow is set elsewhere.",
-        "own-order": "The program runs on more than one process.",
+        "unseeded-shuffle": "No seed of tensorflow is set elsewhere.",
+        "per-process-order": "The program runs on more than one process.",
     }
     triggers = (
         Calls(*KEYED, file_says=_OWN_SEED),
@@ -54,7 +54,7 @@ class OrderDiffersByProcess(Rule):
     @detector("call")
     def report_own_order(self, site: Site) -> Finding | None:
         """An order that each process draws with its own seed and then divides by its index."""
-        if left_to_one(site.program, Place(site.file, site.call)) or not site.wants("own-order"):
+        if left_to_one(site.program, Place(site.file, site.call)) or not site.wants("per-process-order"):
             return None
         found = own_order(site)
         if found is None:
@@ -62,9 +62,9 @@ class OrderDiffersByProcess(Rule):
         own = found.own
         return site.finding(
             found.seed,
-            "Some rows are taken twice and others never: each process draws its own order.",
-            help="draw the order with the same seed in all processes, or take the part first and shuffle that",
-            form="own-order",
+            "Some rows are read twice and others never: each process shuffles with a different seed.",
+            help="use one seed on all processes, or take the slice of this process first and shuffle only that slice",
+            form="per-process-order",
             why=f"the seed is made of {own.what}{at(own.place, site.file, found.seed)}, and line "
             f"{found.taken.lineno} takes the part of this process: `{site.shown(found.taken)}`",
         )
@@ -76,7 +76,7 @@ class OrderDiffersByProcess(Rule):
             return self.report_own_order(site)
         if left_to_one(site.program, Place(site.file, site.call)):
             return None
-        found = shuffled_before(site) if site.wants("shuffled") else None
+        found = shuffled_before(site) if site.wants("unseeded-shuffle") else None
         if found is None or any(site.file.says(text) for text in _SEEDING):
             return None
         shuffled, index = found
@@ -87,9 +87,9 @@ class OrderDiffersByProcess(Rule):
             if what == "shuffle"
             else "Some files are read twice and others never: `list_files` shuffles differently in each process.",
             label=f"takes a part of what line {shuffled.end_lineno} shuffles",
-            help="take the part first (.shard), then shuffle"
+            help="take the slice of this process first (`.shard`), then shuffle"
             if what == "shuffle"
-            else "write list_files(pattern, shuffle=False), take the part, then shuffle",
-            form="shuffled",
+            else "write `list_files(pattern, shuffle=False)`, take the slice of this process, then shuffle",
+            form="unseeded-shuffle",
             why="nothing in the file sets a seed",
         )

@@ -21,8 +21,8 @@ class ProcessIndexAsOrdinal(Rule):
     its second device, or raises IndexError. With one process there is no symptom.
 
     ## Reports
-    - `process` (likely): `jax.local_devices()[jax.process_index()]`.
-    - `process-of-all` (possible): `jax.devices()[jax.process_index()]`, which is right if each process has one device.
+    - `local-devices` (likely): `jax.local_devices()[jax.process_index()]`.
+    - `all-devices` (possible): `jax.devices()[jax.process_index()]`, which is right if each process has one device.
 
     ## Write instead
     Write `jax.local_devices()[0]`.
@@ -32,8 +32,8 @@ class ProcessIndexAsOrdinal(Rule):
     name = "process-index-as-ordinal"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("process",)
-    assumptions: ClassVar[Mapping[str, str]] = {"process": "The program runs on more than one process."}
+    likely = ("local-devices",)
+    assumptions: ClassVar[Mapping[str, str]] = {"local-devices": "The program runs on more than one process."}
     triggers = (Calls("jax.process_index", file_says=("local_devices(", "jax.devices(")),)
     in_tests = False
     fixes = "none"
@@ -55,7 +55,7 @@ class ProcessIndexAsOrdinal(Rule):
                 f"On the second process this raises IndexError or picks the wrong device: `{text}` lists local devices."
                 if own
                 else f"If a process has several devices, this takes a device of another process from `{text}`.",
-                help="write jax.local_devices()[0]",
-                form="process" if own else "process-of-all",
+                help="write `jax.local_devices()[0]`",
+                form="local-devices" if own else "all-devices",
                 why="the index of a process is not the number of a device",
             )

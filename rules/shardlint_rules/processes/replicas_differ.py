@@ -60,23 +60,23 @@ _OWN_SAYS = (
 class ReplicasDiffer(Rule):
     """A replicated array is made of data that each process makes for itself, so its copies differ.
 
-    Each process computes with its own copy, and parameters drift apart with no error. `device_put` compares the copies
-    and raises AssertionError.
+    Each process computes with a different copy, and parameters drift apart with no error. `device_put` compares the
+    copies and raises AssertionError.
 
     ## Reports
-    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count. Data
-    differ by process if they come from unseeded random numbers, the time or the process index. shardlint follows
-    helpers, properties and trees.
+    Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
+    `jax.process_count`. Data differ by process if they come from unseeded random numbers, the time or the process
+    index. shardlint follows helpers, properties and trees.
 
-    - `own-copies` (likely): `make_array_from_process_local_data`, `make_array_from_callback` or
+    - `per-process-copies` (likely): `make_array_from_process_local_data`, `make_array_from_callback` or
       `host_local_array_to_global_array` of such data, with a replicated sharding.
-    - `own-data` (possible): `device_put` of such data, with a replicated sharding.
-    - `own-key` (likely): a random key or `nnx.Rngs` made from such data, if it reaches a jitted function that has
-      shardings or takes a global array.
-    - `own-init` (likely): a random key made from such data, if it reaches `model.init` and the weights are then
+    - `per-process-data` (possible): `device_put` of such data, with a replicated sharding.
+    - `per-process-key` (likely): a random key or `nnx.Rngs` made from such data, if it reaches a jitted function that
+      has shardings or takes a global array.
+    - `per-process-init` (likely): a random key made from such data, if it reaches `model.init` and the weights are then
       replicated.
-    - `one-key` (likely): `key, sub = split(key)` under `if jax.process_index() == 0:`, if all processes read `key`
-      afterwards.
+    - `key-of-one-process` (likely): `key, sub = split(key)` under `if jax.process_index() == 0:`, if all processes read
+      `key` afterwards.
 
     ## Write instead
     Make the value from one seed in all processes, or send it with `multihost_utils.broadcast_one_to_all`.
@@ -86,11 +86,11 @@ class ReplicasDiffer(Rule):
     name = "replicas-differ"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("own-copies", "own-key", "own-init", "one-key")
+    likely = ("per-process-copies", "per-process-key", "per-process-init", "key-of-one-process")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "own-copies": "The program runs on more than one process.",
-        "own-init": "No code out of sight gives the weights of one process to the others.",
-        "one-key": "The program runs on more than one process.",
+        "per-process-copies": "The program runs on more than one process.",
+        "per-process-init": "No code out of sight gives the weights of one process to the others.",
+        "key-of-one-process": "The program runs on more than one process.",
     }
     triggers = (
         Calls(*_MAKERS),
@@ -108,10 +108,10 @@ class ReplicasDiffer(Rule):
         if site.api.startswith(("jax.random.", "flax.")):
             if site.api in ("jax.random.split", "jax.random.fold_in"):
                 yield from self._moved(site)
-            if site.api != "jax.random.split" and site.wants("own-key", "own-init"):
+            if site.api != "jax.random.split" and site.wants("per-process-key", "per-process-init"):
                 yield from self._own_key(site)
             return
-        if not site.wants("own-data", "own-copies") or not _replicated(site):
+        if not site.wants("per-process-data", "per-process-copies") or not _replicated(site):
             return
         given = site.argument(_MAKERS[site.api])
         if given is None and site.api == _TO_GLOBAL and site.call.args:
@@ -124,14 +124,14 @@ class ReplicasDiffer(Rule):
             yield self._finding(site, given, found)
 
     def _moved(self, site: Site) -> Iterator[Finding]:
-        found = moved_by_one(site) if site.wants("one-key") else None
+        found = moved_by_one(site) if site.wants("key-of-one-process") else None
         if found is not None:
             name, kept, read = found
             yield site.finding(
                 site.call,
                 f"From here on key `{name}` differs between processes: one process alone splits it.",
-                help=f"leave `{name}` as it is and derive a key: sub = jax.random.fold_in({name}, 1)",
-                form="one-key",
+                help=f"leave `{name}` as it is and derive a key: `sub = jax.random.fold_in({name}, 1)`",
+                form="key-of-one-process",
                 why=f"{site.where(Place(site.file, kept.test))} lets only one process pass, and all processes read "
                 f"`{name}` at {site.where(Place(site.file, read))}",
             )
@@ -159,7 +159,7 @@ class ReplicasDiffer(Rule):
             else f"Each process initializes different weights: `{made}` makes a different key in each.",
             label=own.what,
             help="make the key from one seed in all processes; fold in the process index only for per-process data",
-            form="own-key" if of_key else "own-init",
+            form="per-process-key" if of_key else "per-process-init",
             why=f"`{short(own.place)}`{at(own.place, site.file, node)} differs between processes, and the key reaches "
             + (f"{where} ({reached.why}): no error is raised" if of_key else f"{where}, which copies the weights"),
         )
@@ -170,13 +170,13 @@ class ReplicasDiffer(Rule):
         text = site.shown(given)
         return site.finding(
             given,
-            f"This raises AssertionError on several processes: `{text}` differs between them."
+            f"This raises AssertionError with several processes: `{text}` differs between them."
             if put
-            else f"The copies of a replicated array differ: each process makes its own `{text}`.",
+            else f"The copies of a replicated array differ: each process makes another `{text}`.",
             label=f"depends on {found.what}",
-            help="make it equal on all processes, or broadcast it: multihost_utils.broadcast_one_to_all(...)",
+            help="make the data equal on all processes, or broadcast them: `multihost_utils.broadcast_one_to_all(...)`",
             harm=Harm.CRASH if put else Harm.SILENT,
-            form="own-data" if put else "own-copies",
+            form="per-process-data" if put else "per-process-copies",
             why=f"`{short(found.place)}`{at(found.place, site.file, given)} differs between processes, and the "
             "sharding splits nothing",
         )

@@ -19,7 +19,8 @@ class SameKeysInEachProcess(Rule):
     The dropout masks or the noise of one process are then those of every other process.
 
     ## Reports
-    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
+    Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
+    `jax.process_count`.
 
     - `same-keys` (likely): `jax.random.split(key, jax.local_device_count())`, or random numbers drawn for each local
       device, with a key that every process makes from the same seed.
@@ -50,7 +51,7 @@ class SameKeysInEachProcess(Rule):
         yield site.finding(
             key,
             f"Every process uses the same key `{text}`, so the devices of all processes draw the same numbers.",
-            help=f"fold the process in first: jax.random.fold_in({text}, jax.process_index())",
+            help=f"fold the process in first: `jax.random.fold_in({text}, jax.process_index())`",
             form="same-keys",
             why=f"every process makes it by `{short(made)}`{at(made, site.file, key)}, and the numbers are for the "
             "devices of this process",

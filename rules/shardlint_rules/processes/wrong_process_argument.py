@@ -57,7 +57,7 @@ class WrongProcessArgument(Rule):
             "`shard` raises ValueError on process 0: the process index and the number of parts are swapped.",
             label="must be the number of parts",
             why="the first parameter is num_shards, which is 0 on process 0 here; the index must be smaller",
-            help="write .shard(jax.process_count(), jax.process_index())",
+            help="write `.shard(jax.process_count(), jax.process_index())`",
         )
 
     def _platform(self, site: Site) -> Finding | None:
@@ -74,7 +74,7 @@ class WrongProcessArgument(Rule):
         return site.finding(
             given,
             "`jax.local_devices` raises TypeError: its first parameter is a process index, not a platform.",
-            help="pass the platform as backend=",
+            help="pass the platform as `backend=`",
             fix=fix,
         )
 
@@ -87,7 +87,7 @@ class WrongProcessArgument(Rule):
         return site.finding(
             site.call,
             f"`{site.text(site.call.func)}` raises TypeError: the specs are missing.",
-            help="pass a PartitionSpec, or P() if all processes have the same array",
+            help="pass a `PartitionSpec`, or `P()` if all processes have the same array",
         )
 
     def _arrays(self, site: Site) -> Finding | None:
@@ -108,7 +108,7 @@ class WrongProcessArgument(Rule):
         return site.finding(
             given,
             f"This raises {what.format(site.shown(given))}.",
-            help="put one part on each device of sharding.addressable_devices",
+            help="put one slice on each device of `sharding.addressable_devices`",
         )
 
 

@@ -35,7 +35,7 @@ class XlaFlagsOverwritten(Rule):
     - proven: an assignment that replaces flags set by an earlier assignment in the same block.
 
     ## Fix
-    Adds the missing space or writes hyphens. Safe, because XLA refused the flags before. Overwritten flags have no fix.
+    Adds the missing space or writes hyphens. Safe, because XLA refused the flags before. No fix for overwritten flags.
 
     ## Limits
     Not reported: an assignment that replaces flags set outside the program.

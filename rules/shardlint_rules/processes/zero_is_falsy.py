@@ -24,7 +24,7 @@ class ZeroIsFalsy(Rule):
     """A process count is compared with zero, or process index 0 is treated as missing.
 
     There is at least one process, so the branch runs always or never. A file is then written by all processes or by
-    none. `index or jax.process_index()` treats index 0 as missing, so that process uses its own index.
+    none. `index or jax.process_index()` treats index 0 as missing, so that process uses `jax.process_index()` instead.
 
     ## Reports
     - proven: `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0`, or `not jax.process_count()`.
@@ -62,7 +62,7 @@ class ZeroIsFalsy(Rule):
         yield site.finding(
             parent,
             f"`{text}` is always {answer}: there is at least one process.",
-            help="compare jax.process_index() with 0, or the count with 1",
+            help="compare `jax.process_index()` with 0, or the count with 1",
             fix=self._fix(site, parent),
         )
 
@@ -76,8 +76,8 @@ class ZeroIsFalsy(Rule):
             text = site.shown(asked)
             yield site.finding(
                 parent,
-                f"Index 0 is ignored: `{text}` counts as false, and the process uses its own index.",
-                help=f"write jax.process_index() if {text} is None else {text}",
+                f"Index 0 is ignored: `{text}` counts as false, and `jax.process_index()` replaces it.",
+                help=f"write `jax.process_index() if {text} is None else {text}`",
                 certainty=Certainty.POSSIBLE,
                 form="index",
                 why=f"`{text}` is None by default, and 0 is the first index",

@@ -27,8 +27,8 @@ _MOST = 60
 class AxisNeverAveraged(Rule):
     """Gradients are never averaged over a mapped axis.
 
-    Each copy along the axis trains on its own data, and the parameters drift apart. Usually the program saves only the
-    first copy, so the work of the others is lost. Nothing raises.
+    Each copy along the axis trains on different data, and the parameters drift apart. Usually the program saves only
+    the first copy, so the work of the others is lost. Nothing raises.
 
     ## Reports
     - `other-axis` (likely): `pmap` or `vmap` with an `axis_name`, over code that takes gradients and applies them.
@@ -88,7 +88,7 @@ class AxisNeverAveraged(Rule):
             call,
             f"The parameters drift apart along `{axis}`: gradients are averaged over `{reduced}` only.",
             label=f"not over `{axis}`" if here else "",
-            help=f'average the gradients over it too: jax.lax.pmean(grads, axis_name="{axis}")',
+            help=f'average the gradients over this axis too: `jax.lax.pmean(grads, axis_name="{axis}")`',
             form="other-axis",
             why=f"line {site.call.lineno} maps the step over `{axis}`, and no collective names it",
         )

@@ -17,8 +17,8 @@ class BiasBeforeSum(Rule):
     several.
 
     ## Reports
-    - `term` (likely): `psum` or `psum_scatter` of a sum with a replicated term: a bias, a residual or a penalty on the
-      weights. `in_specs` of a `shard_map` or `in_axes=None` of a `pmap` leave the term replicated.
+    - `replicated-term` (likely): `psum` or `psum_scatter` of a sum with a replicated term: a bias, a residual or a
+      penalty on the weights. `in_specs` of a `shard_map` or `in_axes=None` of a `pmap` leave the term replicated.
 
     ## Write instead
     Add the term after the sum: `jax.lax.psum(x @ w, axis) + bias`.
@@ -31,8 +31,8 @@ class BiasBeforeSum(Rule):
     name = "bias-before-sum"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("term",)
-    assumptions: ClassVar[Mapping[str, str]] = {"term": "The sum is meant to count the term once."}
+    likely = ("replicated-term",)
+    assumptions: ClassVar[Mapping[str, str]] = {"replicated-term": "The sum is meant to count the term once."}
     triggers = (Violates("term.counted"),)
     fixes = "none"
 
@@ -42,6 +42,6 @@ class BiasBeforeSum(Rule):
             "A replicated term counts once per device: it is added before `psum` over "
             f"`{site.violation.said['axes']}`.",
             help="psum the sharded operand alone, and add the replicated one to the result",
-            form="term",
+            form="replicated-term",
             why="the term is replicated by its in spec or by a collective",
         )

@@ -12,13 +12,11 @@ from shardlint_rules.shard_map.branches import rests_on_plain_flags
 class ConstraintOnManualAxis(Rule):
     """A sharding constraint in the body of a `shard_map` names a manual axis.
 
-    In the body each device has its own shard. jax raises ValueError when the function is traced.
+    In the body each device has only its shard. jax raises ValueError when the function is traced.
 
     ## Reports
     - proven: `with_sharding_constraint` or `eqx.filter_shard` in the body of a `shard_map` or in a helper that it
       calls, whose spec names an axis that the `shard_map` binds.
-    - `on-a-way` (likely): such a constraint under a flag that does not depend on the axes, or if it depends on the
-      default of a command-line option.
 
     ## Limits
     Not reported: axes that `axis_names` leaves out, which are not manual.
@@ -37,6 +35,6 @@ class ConstraintOnManualAxis(Rule):
         axes = f"`{site.violation.said['axes']}`"
         yield site.report_violation(
             f"Tracing raises ValueError: the constraint names {axes}, a manual axis of this shard_map.",
-            help="leave the constraint out: in_specs and out_specs set the sharding",
-            why="in the body each device has its own shard",
+            help="leave the constraint out: `in_specs` and `out_specs` set the sharding",
+            why="in the body each device has only its shard",
         )

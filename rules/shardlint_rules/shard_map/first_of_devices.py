@@ -56,7 +56,7 @@ class FirstOfDevices(Rule):
             site.call,
             "`x[0]` on a pmap output runs on every device and leaves a full copy on each.",
             label="one program per leaf",
-            help="write lambda x: x.addressable_shards[0].data.squeeze(0)",
+            help="write `lambda x: x.addressable_shards[0].data.squeeze(0)`",
             form="first",
             why=f"since jax 0.8.1 a pmap output is one global array; {source}",
         )

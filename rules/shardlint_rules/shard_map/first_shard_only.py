@@ -26,7 +26,7 @@ class FirstShardOnly(Rule):
     Of eight predictions seven are never written, or a metric covers only an eighth of the batch. Nothing raises.
 
     ## Reports
-    - `measure` (likely): `losses[0]` of a loss or metric that no collective in the pmapped function reduces.
+    - `metric` (likely): `losses[0]` of a loss or metric that no collective in the pmapped function reduces.
     - `dropped` (possible): `unreplicate` or `jax.tree.map(lambda x: x[0], ...)` of a result that no collective in the
       pmapped function reduces.
 
@@ -42,8 +42,8 @@ class FirstShardOnly(Rule):
     name = "first-shard-only"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("measure",)
-    assumptions: ClassVar[Mapping[str, str]] = {"measure": "The figure is meant for the data of all devices."}
+    likely = ("metric",)
+    assumptions: ClassVar[Mapping[str, str]] = {"metric": "The figure is meant for the data of all devices."}
     triggers = (Violates("rows.first"),)
     fixes = "none"
 
@@ -57,7 +57,7 @@ class FirstShardOnly(Rule):
         if tree is not None:
             yield site.report_violation(
                 f"Only the first device's entry of `{site.shown(tree)}` is read; the other devices' results are lost.",
-                help="merge the devices (x.reshape(-1, *x.shape[2:])), or reduce in the function (jax.lax.pmean)",
+                help="merge the devices (`x.reshape(-1, *x.shape[2:])`), or reduce in the function (`jax.lax.pmean`)",
                 form="dropped",
                 why=f"no collective reduces the result of line {line}",
             )
@@ -65,8 +65,8 @@ class FirstShardOnly(Rule):
             name = site.text(node.value)
             yield site.report_violation(
                 f"`{name}[0]` is the value of the first device's shard; the other devices' values are lost.",
-                help=f"write {name}.mean(), or reduce in the function (jax.lax.pmean)",
-                form="measure",
+                help=f"write `{name}.mean()`, or reduce in the function (`jax.lax.pmean`)",
+                form="metric",
                 why=f"no collective reduces the result of line {line}",
             )
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 
-_HELP = "reduce the loss inside the differentiated function (jax.lax.pmean(loss, axis)), not its gradients"
+_HELP = "reduce the loss inside the differentiated function (`jax.lax.pmean(loss, axis)`), not its gradients"
 
 
 class GradCountedPerDevice(Rule):
@@ -21,8 +21,9 @@ class GradCountedPerDevice(Rule):
     ## Reports
     - proven: `pmean` or `psum` of a gradient that `jax.grad` or `jax.value_and_grad` takes of a per-device loss with
       respect to a replicated argument.
-    - proven: `out_specs` that shard such a gradient over these devices, as if each had its own.
-    - `unseen` (likely): the first form for a loss that calls a model which shardlint cannot read.
+    - proven: `out_specs` that shard such a gradient over these devices, as if each had a different gradient.
+    - `unreadable-model` (likely): such an `out_specs` or gradient for a loss that calls a model which shardlint cannot
+      read.
 
     ## Limits
     Not reported: a gradient that is divided, a loss that is reduced before it is differentiated, and arguments made
@@ -34,9 +35,9 @@ class GradCountedPerDevice(Rule):
     name = "grad-counted-per-device"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.1"}
-    likely = ("unseen",)
+    likely = ("unreadable-model",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "unseen": "The model in the loss does not reduce over the axis.",
+        "unreadable-model": "The model in the loss does not reduce over the axis.",
     }
     triggers = (Violates("gradient.summed"),)
     fixes = "none"
@@ -48,7 +49,7 @@ class GradCountedPerDevice(Rule):
         use = "`out_specs` take it for one of each device" if each else f"`{said['use']}` reduces it again"
         yield site.report_violation(
             f"This gradient is too large: jax already sums it over `{said['axes']}`, and {use}.",
-            help="make the argument varying first (jax.lax.pcast)" if each else _HELP,
+            help="make the argument varying first (`jax.lax.pcast`)" if each else _HELP,
             why="it is taken with respect to a replicated argument, and check_vma is on",
-            form="unseen" if said["unseen"] else "",
+            form="unreadable-model" if said["unseen"] else "",
         )

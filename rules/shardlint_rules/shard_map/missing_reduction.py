@@ -22,15 +22,15 @@ class MissingReduction(Rule):
     ## Reports
     - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis missing in its out spec, without
       a collective over that axis. shardlint follows values through helpers, loops and tree maps.
-    - `again` (likely): such a result, if each device computes with its own shard after the last collective.
-    - `gradients` (likely): such a result made from gradients that each device took of a loss on its own data.
+    - `after-last-collective` (likely): such a result, if each device computes with its local shard after the last
+      collective.
+    - `gradients` (likely): such a result made from gradients that each device took of a loss on its local data.
     - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along another axis.
     - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that
       replicates a state.
     - `pmap-named` (likely): unreduced gradients that update the state in a `pmap` whose axis is named after the batch,
       the data or the devices.
-    - `on-a-way` (likely): a result as above only if a certain branch runs or an option keeps its default.
-    - `check-not-known` (possible): a result as above, if the value of `check_vma` is not known.
+    - `unknown-check-vma` (possible): a result as above, if the value of `check_vma` is not known.
 
     ## Limits
     Not reported: values that pass through code which shardlint can't read, values that are gathered, permuted or
@@ -41,12 +41,12 @@ class MissingReduction(Rule):
     name = "missing-reduction"
     harm = Harm.SILENT
     behind = ("SL403",)
-    likely = ("pmap", "pmap-named", "gradients", "other-axis", "again")
+    likely = ("pmap", "pmap-named", "gradients", "other-axis", "after-last-collective")
     assumptions: ClassVar[Mapping[str, str]] = {
         "pmap-named": "The devices along an axis with this name train one model.",
         "gradients": "The model in the loss does not reduce gradients.",
         "other-axis": "The program calls the function as a call site shows.",
-        "again": "The shards differ on the devices.",
+        "after-last-collective": "The shards differ on the devices.",
     }
     triggers = (Violates("result.differs", "gradient.own"),)
     fixes = "none"
@@ -61,16 +61,18 @@ class MissingReduction(Rule):
         if said["other"]:
             form, evidence = "other-axis", f"the out spec names `{said['other']}`, over which this sums"
         elif said["again"]:
-            form, evidence = "again", "each device computes with its own shard after the last collective"
+            form = "after-last-collective"
+            evidence = "each device computes with its local shard after the last collective"
         else:
             form, evidence = "", f"no collective over {axes} reduces it"
         off = said["check"] == "off"
         result = f"A result of {f'`{name}`' if name else 'the mapped function'}"
         yield site.report_violation(
             f"{result} is declared replicated over {axes} but differs on each device.",
-            help=f"reduce it over {axes} with jax.lax.psum or pmean, or name the axis in its out spec",
+            help=f"reduce the result over {axes} with `jax.lax.psum` or `jax.lax.pmean`, "
+            "or name the axis in its out spec",
             why=f"{evidence}; check_vma is {said['check']}",
-            form=form if off else "check-not-known",
+            form=form if off else "unknown-check-vma",
         )
 
     def _report_gradients(self, site: Site) -> Iterator[Finding]:
@@ -88,8 +90,8 @@ class MissingReduction(Rule):
         else:
             return  # each device may train a model of its own
         yield site.report_violation(
-            f"The parameters drift apart: each device applies its own gradients along `{said['axes']}`.",
-            help=f'average them first: grads = jax.lax.pmean(grads, "{said["axes"].partition(",")[0]}")',
+            f"The parameters drift apart: each device applies only its local gradients along `{said['axes']}`.",
+            help=f'average the gradients first: `grads = jax.lax.pmean(grads, "{said["axes"].partition(",")[0]}")`',
             why=why,
             form=form,
         )

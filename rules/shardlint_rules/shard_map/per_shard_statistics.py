@@ -13,7 +13,7 @@ from shardlint_rules.shard_map._batch_stats import kept_apart
 class PerShardStatistics(Rule):
     """A softmax, norm, sort or shift runs along a dimension that is sharded over the devices.
 
-    Each device normalizes, sorts or shifts only its own shard of the dimension. Shapes are right and nothing raises.
+    Each device normalizes, sorts or shifts only its shard of the dimension. Shapes are right and nothing raises.
 
     ## Reports
     A sharded dimension is one that `in_specs` shard, or one that a matrix product takes from such an array.
@@ -23,38 +23,39 @@ class PerShardStatistics(Rule):
     - proven: a mean, variance or median along the first dimension of a shard, if `in_specs` shard a stack with one
       entry per device. That dimension has size 1.
     - `reduced-later` (likely): a `softmax` along a sharded dimension, if only its result is summed over the axis.
-    - `own-maximum` (likely): `psum` of `exp(x - m)` with the maximum `m` of each device's own shard.
-    - `features` (likely): a mean, sum or variance along the last dimension if it is sharded, combined with that
-      dimension again (a layer norm).
-    - `norm` (likely): a division by the norm or spread of each device's own shard.
-    - `own-norm` (likely): the result of `psum_scatter`, scaled by the norm of each device's own shard.
+    - `per-device-maximum` (likely): `psum` of `exp(x - m)` with the maximum `m` of one shard.
+    - `features` (likely): a mean, sum or variance along the last dimension if it is sharded, and the result is applied
+      to the same dimension (layer norm).
+    - `norm` (likely): a division by the norm or standard deviation of one shard.
+    - `norm-after-scatter` (likely): the result of `psum_scatter`, scaled by the norm of one shard.
     - `shifted` (likely): `roll`, `flip`, `diff`, `x[:, 1:]` or a convolution along a sharded dimension, if the body
       does not exchange neighbors over the axis.
     - `batch-stats` (likely): `batch_stats` that a pmapped step updates on each device, if nothing averages them and one
       device's copy is saved or evaluated.
-    - `on-a-way` (likely): the first form only if a certain branch runs or an option keeps its default.
-    - `normalised` (possible): a mean, sum or maximum along a sharded dimension other than the last, combined with that
-      dimension again.
+    - `normalised` (possible): a mean, sum or maximum along a sharded dimension other than the last, and the result is
+      applied to the same dimension.
 
     ## Write instead
     Leave the dimension unsharded (`None` in the spec), gather it, or reduce over the axis. For a softmax use
     `jax.lax.pmax` of the maximum and `jax.lax.psum` of the sum.
 
     ## Limits
-    Not reported: bodies with a collective over the axis, except for the likely forms above. A negative dimension is
+    Not reported: bodies with a collective over the axis, except for the likely forms. A negative dimension is
     known only if the rank of the array is.
     """
 
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
-    likely = ("reduced-later", "own-maximum", "features", "norm", "own-norm", "batch-stats", "shifted")  # fmt: skip
+    likely = (
+        "reduced-later", "per-device-maximum", "features", "norm", "norm-after-scatter", "batch-stats", "shifted"
+    )  # fmt: skip
     assumptions: ClassVar[Mapping[str, str]] = {
         "reduced-later": "The sums over the axis do not renormalize the softmax.",
-        "own-maximum": "The shards have different maxima.",
+        "per-device-maximum": "The shards have different maxima.",
         "features": "The statistic is meant for the unsharded dimension.",
         "norm": "The norm is meant for the unsharded dimension.",
-        "own-norm": "The norm is meant for all gradients.",
+        "norm-after-scatter": "The norm is meant for all gradients.",
         "shifted": "The array is longer than one shard.",
     }
     assumes = True
@@ -88,8 +89,8 @@ class PerShardStatistics(Rule):
         else:
             form, evidence = "", f"nothing in the body communicates over {axes}"
         return site.report_violation(
-            f"Each device computes `{said['operation']}` of its own shard only; the dimension is sharded over {axes}.",
-            help="leave the dimension unsharded in in_specs, or reduce over the axis",
+            f"Each device computes `{said['operation']}` of its shard only; the dimension is sharded over {axes}.",
+            help="leave the dimension unsharded in `in_specs`, or reduce over the axis",
             form=form,
             why=evidence,
         )
@@ -99,14 +100,14 @@ class PerShardStatistics(Rule):
         axes, first = site.violation.quoted_axes, site.violation.said["axes"].partition(",")[0]
         if site.violation.said["operation"] == "scattered":
             return site.report_violation(
-                f"Each device scales its shard by its own norm along {axes}, and clips too little.",
-                help=f'sum the squares over the axis: jnp.sqrt(jax.lax.psum(jnp.sum(g * g), "{first}"))',
-                form="own-norm",
+                f"Clipping is too weak: each device uses the norm of its shard over {axes}, not the global norm.",
+                help=f'sum the squares over the axis first: `jnp.sqrt(jax.lax.psum(jnp.sum(g * g), "{first}"))`',
+                form="norm-after-scatter",
                 why="psum_scatter left a shard on each device, and nothing reduces the norm",
             )
         return site.report_violation(
-            f"Each device divides by the norm or spread of its own shard along {axes}.",
-            help="leave the dimension unsharded in in_specs, or reduce over the axis",
+            f"Each device normalizes with the norm or standard deviation of one shard along {axes}.",
+            help="leave the dimension unsharded in `in_specs`, or reduce over the axis",
             form="norm",
             why="the result scales the sharded dimension again",
         )
@@ -115,8 +116,8 @@ class PerShardStatistics(Rule):
         """Neighbors along a sharded dimension, of which those at a border are on another device."""
         axes = site.violation.quoted_axes
         return site.report_violation(
-            f"Entries at shard borders are wrong: each device shifts its own shard along {axes}.",
-            help=f"exchange the borders with jax.lax.ppermute over {axes}, or shift outside the body",
+            f"Entries at shard borders are wrong: each device shifts its shard along {axes}.",
+            help=f"exchange the borders with `jax.lax.ppermute` over {axes}, or shift outside the body",
             form="shifted",
             why="in_specs shard this dimension, and nothing in the body exchanges neighbors",
         )
@@ -143,7 +144,7 @@ class PerShardStatistics(Rule):
             kept,
             f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
             label="per-device batch statistics",
-            help=f"average them: jax.lax.pmean({what}, axis), or pass "
+            help=f"average them: `jax.lax.pmean({what}, axis)`, or pass "
             f"{'axis_name' if linen else 'cross_replica_axis'} to BatchNorm",
             certainty=Certainty.POSSIBLE,
             form="batch-stats",
@@ -154,7 +155,7 @@ class PerShardStatistics(Rule):
         """A sum over the devices of exponentials that each device took by a maximum of its own."""
         return site.report_violation(
             "The softmax denominator is wrong: this psum adds exponentials that subtract different maxima.",
-            help="reduce the maximum first: m = jax.lax.pmax(m, axis)",
-            form="own-maximum",
-            why="each device subtracts the maximum of its own shard",
+            help="reduce the maximum first: `m = jax.lax.pmax(m, axis)`",
+            form="per-device-maximum",
+            why="each device subtracts the maximum of its shard",
         )

@@ -16,7 +16,6 @@ class PmapOutNone(Rule):
 
     ## Reports
     - proven: a result with the out axis `None` that varies over the devices and that no collective reduces.
-    - `on-a-way` (likely): such a result only if a certain branch runs or an option keeps its default.
 
     ## Limits
     Not reported: results of replicated state (`replicate`), and results of code that shardlint cannot read.
@@ -33,6 +32,6 @@ class PmapOutNone(Rule):
         name = site.violation.said["function"]
         yield site.report_violation(
             f"`out_axes=None` keeps one device's value, but {f'`{name}`' if name else 'it'} differs on each device.",
-            help="reduce it in the function (jax.lax.pmean), or use the out axis 0",
+            help="reduce the result in the function (`jax.lax.pmean`), or use the out axis 0",
             why="no collective in the function makes it equal on all devices",
         )

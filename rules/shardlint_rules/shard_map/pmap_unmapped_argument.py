@@ -10,7 +10,7 @@ from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 
 _HELP = {
-    "key": "split it: jax.random.split(key, jax.local_device_count())",
+    "key": "split the key: `jax.random.split(key, jax.local_device_count())`",
     "number": "add its position to static_broadcasted_argnums, or write None for it in in_axes",
     "array": "replicate it with `flax.jax_utils.replicate`, or write None for it in in_axes",
 }
@@ -29,7 +29,6 @@ class PmapUnmappedArgument(Rule):
     - proven: a number, a random key, an array of shape (), or a tree with such a leaf.
     - proven: an array whose mapped dimension is larger than the number of devices, or differs from that of another
       argument.
-    - `on-a-way` (likely): such an argument only if a certain branch runs or an option keeps its default.
     - `unreplicated` (likely): a result of `unreplicate`, also from the previous loop iteration.
 
     ## Write instead
@@ -58,7 +57,7 @@ class PmapUnmappedArgument(Rule):
             effect = f"{leaf} has no dimension to split"
         elif site.violation.kind == "pmap.sizes":
             effect = f"{leaf} has `{said['size']}` rows to split, {said['other']}"
-            help = "reshape the batch to (jax.local_device_count(), -1, ...)"
+            help = "reshape the batch to `(jax.local_device_count(), -1, ...)`"
         else:
             effect, form = f"{leaf} is a single copy, without a dimension for the devices", "unreplicated"
             help = "pass the replicated tree, and bind the single copy to another name"

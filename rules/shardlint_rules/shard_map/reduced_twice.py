@@ -18,7 +18,6 @@ class ReducedTwice(Rule):
     ## Reports
     - proven: `psum` of a value that was already reduced over the axis, if the sum reaches a result of the `shard_map`
       or `pmap` and is never divided.
-    - `on-a-way` (likely): such a `psum` only if a certain branch runs or an option keeps its default.
     - `on-host` (likely): a sum on the host (`hits.sum()`) of a pmap result that the function already reduced.
 
     ## Limits

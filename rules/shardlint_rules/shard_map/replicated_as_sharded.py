@@ -17,7 +17,8 @@ class ReplicatedAsSharded(Rule):
     it.
 
     ## Reports
-    - `beyond` (likely): a `psum` or `pmean` over several axes, if the out spec names some of them and not the others.
+    - `extra-axes` (likely): a `psum` or `pmean` over several axes, if the out spec names some of them and not the
+      others.
     - `reduced` (possible): a result of `psum`, `pmean`, `pmax` or `pmin` whose out spec names the reduced axis.
     - `gathered` (possible): a result of `all_gather` whose out spec names the gathered axis.
 
@@ -29,9 +30,9 @@ class ReplicatedAsSharded(Rule):
     name = "replicated-as-sharded"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("beyond",)
+    likely = ("extra-axes",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "beyond": "The shards along the axis that the out spec names differ."
+        "extra-axes": "The shards along the axis that the out spec names differ."
     }
     triggers = (Violates("result.repeated"),)
     in_tests = False
@@ -45,14 +46,14 @@ class ReplicatedAsSharded(Rule):
             yield site.report_violation(
                 f"Different shards along {axes} are summed, and the sum is repeated on each device.",
                 help=f"reduce over `{said['beyond']}` only",
-                form="beyond",
+                form="extra-axes",
                 why=f"the out spec shards the result over {axes}",
             )
             return
         yield site.report_violation(
-            f"The result of {f'`{name}`' if name else 'the function'} repeats one block along {axes}: "
-            "it is replicated.",
-            help=f"leave {axes} out of this out spec",
+            f"`out_specs` concatenates identical copies over {axes}: "
+            f"the result of {f'`{name}`' if name else 'the function'} is already replicated.",
+            help=f"leave {axes} out of the out spec of this result",
             form=said["by"],
             why=f"a collective over {axes} made it equal on these devices",
         )

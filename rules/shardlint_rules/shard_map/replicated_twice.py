@@ -17,19 +17,19 @@ class ReplicatedTwice(Rule):
     raise.
 
     ## Reports
-    - `twice` (likely): `replicate` of a result of `replicate` or of a pmapped function, also through a project function
-      or a checkpoint restored into a replicated target.
-    - `taken-twice` (likely): `unreplicate` of a result of `unreplicate`, also if a caller made the first call.
+    - `replicated-twice` (likely): `replicate` of a result of `replicate` or of a pmapped function, also through a
+      project function or a checkpoint restored into a replicated target.
+    - `unreplicated-twice` (likely): `unreplicate` of a result of `unreplicate`, also if a caller made the first call.
     """
 
     code = "SL417"
     name = "replicated-twice"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("twice", "taken-twice")
+    likely = ("replicated-twice", "unreplicated-twice")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "twice": "The program calls these functions in this order.",
-        "taken-twice": "The program calls these functions in this order.",
+        "replicated-twice": "The program calls these functions in this order.",
+        "unreplicated-twice": "The program calls these functions in this order.",
     }
     triggers = (Violates("rows.again", "rows.taken"),)
     fixes = "none"
@@ -42,7 +42,7 @@ class ReplicatedTwice(Rule):
             yield site.report_violation(
                 f"Each array in `{site.shown()}` gets a second leading device dimension.",
                 help="remove this call of replicate",
-                form="twice",
+                form="replicated-twice",
                 why=f"the call at {made} added the first one",
             )
         else:
@@ -50,6 +50,6 @@ class ReplicatedTwice(Rule):
                 f"This keeps only the first row of each array: `{site.shown()}` is already one copy.",
                 help="remove this call of unreplicate",
                 harm=Harm.SILENT,
-                form="taken-twice",
+                form="unreplicated-twice",
                 why=f"unreplicate takes `x[0]`; {made} already did",
             )

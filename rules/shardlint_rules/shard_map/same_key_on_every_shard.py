@@ -8,11 +8,11 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 
-_SPLIT = "split it, one for each device: jax.random.split(key, jax.local_device_count())"
+_SPLIT = "split the key, one for each device: `jax.random.split(key, jax.local_device_count())`"
 
 
 class SameKeyOnEveryShard(Rule):
-    """Every device draws the same random numbers for its own shard of the data.
+    """Every device draws the same random numbers for its shard of the data.
 
     A dropout mask or noise repeats on every shard of the batch. Weights initialized this way consist of equal blocks.
     Nothing raises and shapes are right, but the model is worse.
@@ -47,15 +47,15 @@ class SameKeyOnEveryShard(Rule):
         """The finding of the numbers, or of the key that all devices are given."""
         said = site.violation.said
         axes, name = said["axes"], said["axes"].partition("/")[0]
-        key = "pass one key per device (jax.random.split), or name the axis: jax.pmap(f, axis_name=...)"
+        key = "pass one key per device (`jax.random.split`), or name the axis: `jax.pmap(f, axis_name=...)`"
         if name:
-            key = f'fold the device index in: key = jax.random.fold_in(key, jax.lax.axis_index("{name}"))'
+            key = f'fold the device index in: `key = jax.random.fold_in(key, jax.lax.axis_index("{name}"))`'
         along = f"along `{axes}`" if axes else "of the pmap axis"
         repeats = site.violation.kind == "random.repeated"
         yield site.report_violation(
             f"The result repeats one random block {along}: every device draws with the same key."
             if repeats
-            else f"Every device {along} draws the same random numbers for its own shard.",
+            else f"Every device {along} draws the same random numbers for its shard.",
             help=_SPLIT if said["copied"] else key,
             why="the key is equal on all devices, and the out spec concatenates the shards"
             if repeats

@@ -31,9 +31,9 @@ class ShardKeepsAxis(Rule):
     older releases it had shape (4, 8). Code that broadcasts runs with the wrong rank, and a checkpoint saves it.
 
     ## Reports
-    - `kept` (likely): `x.addressable_data(i)` or `x.addressable_shards[i].data` of a result of a pmapped function or of
-      `replicate`, if nothing removes its first dimension. Also shard 0 of any `x` in a function with a name such as
-      `unreplicate`.
+    - `leading-axis` (likely): `x.addressable_data(i)` or `x.addressable_shards[i].data` of a result of a pmapped
+      function or of `replicate`, if nothing removes its first dimension. Also shard 0 of any `x` in a function with a
+      name such as `unreplicate`.
 
     ## Write instead
     Index the first dimension: `x.addressable_data(0)[0]`, or `x.addressable_shards[0].data.squeeze(0)`.
@@ -46,7 +46,7 @@ class ShardKeepsAxis(Rule):
     name = "shard-keeps-axis"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("kept",)
+    likely = ("leading-axis",)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
     triggers = (
         Methods("addressable_data", file_says=_NEAR),
@@ -76,7 +76,7 @@ class ShardKeepsAxis(Rule):
             f"The shard `{site.shown(shard)}` keeps the mapped dimension, of size 1.",
             label="one dimension too many",
             help=f"write {site.shown(shard)}[0]",
-            form="kept",
+            form="leading-axis",
             why=f"since jax 0.8.1 a shard of a pmap result has the mapped dimension; {why}",
         )
 

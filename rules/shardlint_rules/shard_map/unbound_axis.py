@@ -47,9 +47,8 @@ class UnboundAxis(Rule):
       `vmap(axis_name=)` is on the call path. It is compiled by `jax.jit`, `eqx.filter_jit`, `nnx.jit`, `nn.jit`,
       `pjit`, `hax.named_jit` or a wrapper of the project.
     - proven: a collective in a function mapped by `pmap` or `shard_map` over another axis.
-    - `on-a-way` (likely): such a collective under a flag that does not depend on the axes (`if normalize:`).
-    - `nowhere` (likely): such a collective in a compiled function with unknown callers, if no file of the program binds
-      an axis.
+    - `no-axis-bound` (likely): such a collective in a compiled function with unknown callers, if no file of the program
+      binds an axis.
 
     ## Limits
     Not reported: functions that are also called inside a mapped one, collectives that another kind of branch may skip,
@@ -59,10 +58,10 @@ class UnboundAxis(Rule):
     code = "SL406"
     name = "unbound-axis"
     harm = Harm.CRASH
-    likely = ("nowhere",)
+    likely = ("no-axis-bound",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "on-a-way": "The program takes the branch with this mesh or pmap.",
-        "nowhere": "No code outside the program maps the function over the axis.",
+        "conditional": "The program takes the branch with this mesh or pmap.",
+        "no-axis-bound": "No code outside the program maps the function over the axis.",
     }
     triggers = (Violates("collective.unbound"),)
     fixes = "none"
@@ -79,7 +78,7 @@ class UnboundAxis(Rule):
             if bound == "somewhere" or (bound == "unseen" and not _binds_nowhere(site)):
                 return
             if bound:
-                form, why = "nowhere", f"{why}; no file of the program binds an axis"
+                form, why = "no-axis-bound", f"{why}; no file of the program binds an axis"
         if said["bound"]:
             why += f"; the axes that are bound here: {said['bound']}"
         if not found.certain:
@@ -87,9 +86,9 @@ class UnboundAxis(Rule):
         mapped = said["under"].startswith(("jax.pmap", "jax.shard_map"))
         yield site.report_violation(
             f"Tracing raises NameError: nothing binds the axis `{said['axis']}` here.",
-            help="use an axis that the mapping binds (the mesh of shard_map, axis_name of pmap)"
+            help="use an axis that the mapping binds (the mesh of `shard_map`, `axis_name` of pmap)"
             if mapped
-            else "leave the collective out (arrays under jit are global), or map the function with jax.shard_map",
+            else "leave the collective out (arrays under jit are global), or map the function with `jax.shard_map`",
             why=why,
             form=form,
         )
@@ -97,7 +96,7 @@ class UnboundAxis(Rule):
 
 def _binds_nowhere(site: Site) -> bool:
     """Whether nothing that may run with a file binds any axis."""
-    return site.wants("nowhere") and not site.program.project.holds(site.file.path, *_BINDING)
+    return site.wants("no-axis-bound") and not site.program.project.holds(site.file.path, *_BINDING)
 
 
 def _find_binder(

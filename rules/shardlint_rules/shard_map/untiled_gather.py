@@ -69,7 +69,7 @@ class UntiledGather(Rule):
                 site.call,
                 f"`psum_scatter` of `{site.shown(node)}` removes a dimension, which must have the axis size.",
                 label="not tiled",
-                help="write tiled=True",
+                help="write `tiled=True`",
                 certainty=Certainty.POSSIBLE,
                 form="scatter",
                 why="without tiled=True, the scattered dimension must equal the number of devices",
@@ -80,7 +80,7 @@ class UntiledGather(Rule):
             site.call,
             f"`all_gather` adds a dimension to `{site.shown(node)}`; the other branch returns it without one.",
             label="not tiled",
-            help="write tiled=True",
+            help="write `tiled=True`",
             why="without tiled=True, the shards are stacked along a new dimension",
         )
 
@@ -88,7 +88,7 @@ class UntiledGather(Rule):
         """The finding of a stack that is reshaped as if the devices were not its first dimension."""
         return site.report_violation(
             "The reshape mixes rows of different shards: `all_gather` added the devices as dimension 0.",
-            help="write all_gather(..., axis=n, tiled=True), where n is the sharded dimension",
+            help="write `all_gather(..., axis=n, tiled=True)`, where n is the sharded dimension",
             form="reshaped",
             why="a reshape transposes nothing: dimension 0 does not move next to the sharded dimension",
         )
@@ -98,7 +98,7 @@ class UntiledGather(Rule):
         said = site.violation.said
         return site.report_violation(
             f"The product at line {said['line']} raises: `all_gather` stacks the shards along a new dimension.",
-            help="write tiled=True, and the axis that the array is sharded along",
+            help="write `tiled=True`, and the axis that the array is sharded along",
             why=said["reason"],
             harm=Harm.CRASH,
         )

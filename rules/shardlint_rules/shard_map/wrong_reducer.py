@@ -13,19 +13,19 @@ from shardlint.syntax import last_name
 from shardlint_rules.jit.how_many import settled_expression
 
 _LONGEST_SHOWN = 30
-_SUM_BOTH = "sum both over the devices: psum(sum) / psum(count)"
+_SUM_BOTH = "sum both over the devices: `psum(sum) / psum(count)`"
 # What is averaged, the form, why that is not the one of all data, and what to write.
 _AVERAGED = {
     "spread": (
-        "standard deviations or variances", "std", "the spread of the means between shards is left out", _SUM_BOTH,
+        "standard deviations or variances", "std", "the deviation of the means between shards is left out", _SUM_BOTH,
     ),
     "masked": (
         "masked means", "masked", "a shard with few valid elements counts as much as one with many", _SUM_BOTH,
     ),
     "curved": (
-        "nonlinear functions of means", "curved",
+        "nonlinear functions of means", "nonlinear",
         "a root, logarithm, exponential or quotient of a mean is not linear in it",
-        "average the mean first, then apply the function: jnp.exp(jax.lax.pmean(loss, axis))",
+        "average the mean first, then apply the function: `jnp.exp(jax.lax.pmean(loss, axis))`",
     ),
 }  # fmt: skip
 
@@ -39,16 +39,16 @@ class WrongReducer(Rule):
 
     ## Reports
     - proven: `psum` of a per-shard mean, if the sum is returned and never divided.
-    - `unseen` (likely): `psum` of a per-shard mean of the output of a model that shardlint cannot read.
+    - `unreadable-model` (likely): `psum` of a per-shard mean of the output of a model that shardlint cannot read.
     - `gradients` (likely): `psum` of the gradients of a per-shard mean.
     - `masked` (likely): `pmean` of masked means.
-    - `curved` (likely): `pmean` of a root, logarithm, exponential or quotient of a mean.
-    - `by-devices` (likely): a `psum` over some mesh axes divided by `jax.device_count()`, or a `psum` over a pmap axis
-      divided by `jax.local_device_count()`.
-    - `own-sum` (likely): a per-device sum in a `pmap` divided by a count of all devices, if nothing adds the quotients.
-    - `own-count` (likely): a sum over all devices divided by one device's rows (`x.shape[0]`) or by a sum of one
+    - `nonlinear` (likely): `pmean` of a root, logarithm, exponential or quotient of a mean.
+    - `device-count` (likely): a `psum` over some mesh axes divided by `jax.device_count()`, or a `psum` over a pmap
+      axis divided by `jax.local_device_count()`.
+    - `per-device-sum` (likely): a per-device sum in a `pmap` divided by a count of all devices, and no collective sums
+      the results.
+    - `per-device-count` (likely): a sum over all devices divided by one device's rows (`x.shape[0]`) or by a sum of one
       device.
-    - `on-a-way` (likely): the first form only if a certain branch runs or an option keeps its default.
     - `std` (possible): `pmean` of a standard deviation or variance.
 
     ## Write instead
@@ -64,15 +64,17 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "gradients", "curved", "own-sum", "own-count", "unseen")
+    likely = (
+        "masked", "device-count", "gradients", "nonlinear", "per-device-sum", "per-device-count", "unreadable-model"
+    )  # fmt: skip
     assumptions: ClassVar[Mapping[str, str]] = {
         "masked": "The shards have different numbers of valid elements.",
-        "curved": "The shards have different means.",
+        "nonlinear": "The shards have different means.",
         "gradients": "The learning rate is not divided by the number of devices.",
-        "by-devices": "The axes that are not reduced, or the other processes, have more than one device.",
-        "own-sum": "No code outside the function adds the results of the devices.",
-        "own-count": "No code outside the function divides the result again.",
-        "unseen": "The model returns values of each example, not terms of a sum over the devices.",
+        "device-count": "The axes that are not reduced, or the other processes, have more than one device.",
+        "per-device-sum": "No code outside the function adds the results of the devices.",
+        "per-device-count": "No code outside the function divides the result again.",
+        "unreadable-model": "The model returns values of each example, not terms of a sum over the devices.",
     }
     triggers = (
         Violates(
@@ -107,15 +109,15 @@ class WrongReducer(Rule):
         if gradients:
             return site.report_violation(
                 f"`psum` adds up gradients of per-shard means: the sum is {_too_large(site)}.",
-                help="write jax.lax.pmean",
+                help="write `jax.lax.pmean`",
                 form="gradients",
                 why="the loss is a mean, and nothing divides the sum",
             )
         return site.report_violation(
             f"`psum` adds up per-shard means{_quote_operand(site)}: the result is {_too_large(site)}.",
-            help="write jax.lax.pmean, or psum(sum) / psum(count)",
-            form="unseen" if site.violation.said["of"] == "unseen" else "",
-            why="every device passes the mean of its own data",
+            help="write `jax.lax.pmean`, or `psum(sum) / psum(count)`",
+            form="unreadable-model" if site.violation.said["of"] == "unseen" else "",
+            why="every device passes the mean of its local data",
         )
 
     def _report_other_devices(self, site: Site, everywhere: bool) -> Finding:
@@ -124,9 +126,9 @@ class WrongReducer(Rule):
         counted = "the devices along all mesh axes" if everywhere else "the devices of one process"
         named = f'"{first[0]}"' if len(first) == 1 else f"({', '.join(map(repr, first))})".replace("'", '"')
         return site.report_violation(
-            f"This is not a mean: the sum is over {axes}, but `{count}` counts a different set.",
-            help=f"write jax.lax.pmean, or divide by jax.lax.psum(1, {named})",
-            form="by-devices",
+            f"This is not a mean: the sum is over {axes}, but `{count}` counts a different set of devices.",
+            help=f"write `jax.lax.pmean`, or divide by `jax.lax.psum(1, {named})`",
+            form="device-count",
             why=f"{count} counts {counted}",
         )
 
@@ -136,7 +138,7 @@ class WrongReducer(Rule):
             return site.report_violation(
                 f"The mean differs on each device: a per-device sum is divided by a count over {axes}.",
                 help=_SUM_BOTH,
-                form="own-sum",
+                form="per-device-sum",
                 why="nothing adds the sum over the devices later",
             )
         rows = site.violation.said["of"] == "rows"
@@ -144,7 +146,7 @@ class WrongReducer(Rule):
         return site.report_violation(
             f"{effect}: a sum over {axes} is divided by one device's count.",
             help=_SUM_BOTH,
-            form="own-count",
+            form="per-device-count",
             why="no psum reduces the count",
         )
 

@@ -14,7 +14,7 @@ from shardlint_rules.upgrade.table import Name, trigger_names
 
 
 class ApiDeprecated(Rule):
-    """A name that the project's release of jax deprecates is imported or used.
+    """The code uses a name that the project's jax release deprecates.
 
     It still works, and a later release removes it. The finding says which release, if that is known. Until then most of
     these names print a DeprecationWarning at every import.
@@ -55,7 +55,7 @@ class ApiDeprecated(Rule):
             fix, help = (None, f"{help}; {moved}") if isinstance(moved, str) else (moved, help)
         elif fix is None:
             kept = why_kept(site, use)
-            help += f"; not rewritten: {kept}" if kept else ""
+            help += f"; no automatic fix:  {kept}" if kept else ""
         yield site.finding(
             use.node,
             f"`{name}` {_future(use.entry, show(use.entry.deprecated))}.",

@@ -16,7 +16,7 @@ from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, tr
 
 
 class ApiRemoved(Rule):
-    """A name that the project's release of jax does not have is imported or used.
+    """The code uses a name that the project's jax release does not have.
 
     The import or the attribute raises, often in a branch that runs late: at the first checkpoint, or only on several
     devices.
@@ -38,7 +38,7 @@ class ApiRemoved(Rule):
     with an axis for each dimension of its grid. `device_put_sharded` and `device_put_replicated` become
     `jax.device_put` of the stacked values over a mesh of their devices.
 
-    There is no fix for `xmap`, host callbacks and the like, or if the code does not show enough. The finding then says
+    No fix for `xmap` and host callbacks, or if the code does not show enough. The finding then says
     what to write and what prevents the fix.
 
     ## Limits
@@ -70,7 +70,7 @@ class ApiRemoved(Rule):
         if fix is None:
             fix, why = carried(site, use)
             kept = why_kept(site, use) if fix is None and not why else ""
-            help += f"; {why}" if why else f"; not rewritten: {kept}" if kept else ""
+            help += f"; {why}" if why else f"; no automatic fix:  {kept}" if kept else ""
         return site.finding(
             use.node,
             f"On {site.release('jax')} this raises {error}: {gone} removed `{use.entry.name}`.",
@@ -121,7 +121,7 @@ class ApiRemoved(Rule):
         return site.finding(
             use.node,
             f"On {site.release('jax')} ({source}) this raises {error}: `{use.entry.name}` came with jax {since}.",
-            help=f"require jax>={since}, or check first: hasattr({module}, {last!r})",
+            help=f"require jax>={since}, or check first: `hasattr({module}, {last!r})`",
             certainty=certainty(site, use) if exact(site, "jax") else Certainty.POSSIBLE,
         )
 
@@ -138,4 +138,4 @@ def carried(site: Site, use: Use) -> tuple[Fix | None, str]:
         return (None, moved) if isinstance(moved, str) else (moved, "")
     else:
         return None, ""
-    return (None, f"not rewritten: {made}") if isinstance(made, str) else (made, "")
+    return (None, f"no automatic fix:  {made}") if isinstance(made, str) else (made, "")

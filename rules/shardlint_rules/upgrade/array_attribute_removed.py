@@ -38,7 +38,7 @@ _DEVICE = (Needed("jax", "0.4.31", "the attribute device of arrays"),)
 
 
 class ArrayAttributeRemoved(Rule):
-    """An attribute of arrays that the project's release of jax does not have is used.
+    """The code uses an array attribute that the project's jax release does not have.
 
     The attribute raises `AttributeError`. On releases where `device` is a property, `x.device()` raises `TypeError`.
 
@@ -50,9 +50,9 @@ class ArrayAttributeRemoved(Rule):
       `with_spec`.
     - `annotated` (possible): `x.device()`, `x.device_buffer` or `x.device_buffers` of a parameter with the type hint of
       an array.
-    - `name-of-arrays` (possible): `device_buffer` or `device_buffers` of any value, in a project that defines no such
+    - `array-attribute` (possible): `device_buffer` or `device_buffers` of any value, in a project that defines no such
       attribute.
-    - `of-a-value` (possible): `x.sharding.with_spec(spec)`.
+    - `sharding-of-value` (possible): `x.sharding.with_spec(spec)`.
 
     ## Fix
     Safe, because the code raised before. jax's changelog names the replacement.
@@ -122,7 +122,7 @@ class ArrayAttributeRemoved(Rule):
         own = site.program.project.holding(site.file.path, (f"(?:)(?:self\\.|def ){node.attr}\\b",))
         if node.attr == "device" or any(True for _ in own) or _is_own(node.value):
             return None
-        return Shown("name-of-arrays", "no class of the project has an attribute with this name")
+        return Shown("array-attribute", "no class of the project has an attribute with this name")
 
     def _fix(self, site: Site, node: ast.Attribute) -> Fix | None:
         called = site.file.parent(node)
@@ -147,7 +147,7 @@ def _shown_as_sharding(site: Site, node: ast.expr) -> Shown | None:
     if all(isinstance(one, CallResult) and one.api == _SHARDING for one in found):
         return Shown()
     if isinstance(node, ast.Attribute) and node.attr == "sharding":
-        return shown_as_array(site, node.value) or Shown("of-a-value", "it is the `.sharding` of a value")
+        return shown_as_array(site, node.value) or Shown("sharding-of-value", "it is the `.sharding` of a value")
     own = site.program.project.holding(site.file.path, (f"def {_WITH_SPEC}",))
     if "sharding" not in last_name(node).lower() or any(True for _ in own):
         return None

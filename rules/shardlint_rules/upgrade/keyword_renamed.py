@@ -91,7 +91,7 @@ class KeywordRenamed(Rule):
         yield site.finding(
             given[1],
             f"On {site.release('jax')} this raises TypeError: `jax.shard_map` takes only the function by position.",
-            help="write mesh=, in_specs= and out_specs=",
+            help="write `mesh=`, `in_specs=` and `out_specs=`",
             fix=fix,
         )
 

@@ -41,7 +41,8 @@ class PropertyCalled(Rule):
     - proven: `mesh.empty()`, `mesh.size()`, `sharding.spec()`, `x.is_fully_addressable()`, `x.addressable_shards()` or
       a call of another property about placement, of a mesh, a sharding or an array of jax.
     - `annotated` (possible): a call of such a property of a parameter with the type hint of a mesh or an array.
-    - `of-a-value` (possible): a call of such a property of `x.sharding`, in a project without a method of that name.
+    - `sharding-of-value` (possible): a call of such a property of `x.sharding`, in a project without a method of that
+      name.
 
     ## Fix
     Removes the parentheses. Safe, because the code raised before.
@@ -96,7 +97,7 @@ def _shown(site: Site, node: ast.Attribute) -> Shown | None:
             return Shown()
         of_array = isinstance(owner, ast.Attribute) and owner.attr == "sharding" and node.attr != "mesh"
         if of_array and not _own(site, node.attr):
-            return Shown("of-a-value", "it is the `.sharding` of a value")
+            return Shown("sharding-of-value", "it is the `.sharding` of a value")
     return shown_as_array(site, owner) if node.attr in _OF_ARRAYS and not _own(site, node.attr) else None
 
 

@@ -91,7 +91,7 @@ def parts_scaled(value: Value, axes: Names, size: int, eqn: Any, region: Region)
     """
     split = sorted(axes & value.over & frozenset(region.sizes))
     if value.scaled and split and size >= _SMALL and not region.pmap:
-        region.tell("norm-of-part", eqn, list(map(list, value.scaled)), axes=split)
+        region.tell("local-norm", eqn, list(map(list, value.scaled)), axes=split)
 
 
 def _rank(atom: Any, region: Region) -> int:

@@ -164,7 +164,8 @@ def _undone(pairs: list[tuple[Any, Any]]) -> None:
     if found:
         before, by = max(found, key=lambda each: nbytes(each[0]))
         write(
-            "undone", lines=stack(), before=by, count=len(found), shape=list(before.shape), dtype=str(before.dtype),
+            "placement-overridden",
+            lines=stack(), before=by, count=len(found), shape=list(before.shape), dtype=str(before.dtype),
             spec=spec_text(before.sharding), bytes=sum(nbytes(one) for one, _ in found),
         )  # fmt: skip
 

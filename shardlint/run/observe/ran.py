@@ -270,7 +270,8 @@ def _spelled(known: Any, names: Any, args: Any, shardings: Any, before: Any, lin
             name = names[at] if at < len(names) else f"argument {at}"
             found.append([name, spec_text(then), spec_text(now), [list(args[at].shape), str(args[at].dtype)]])
     if found:
-        write("spelled", name=known["name"], defined=known["defined"], lines=lines, arguments=found[:8])
+        facts = {"name": known["name"], "defined": known["defined"], "lines": lines, "arguments": found[:8]}
+        write("unequal-equivalent-specs", **facts)
 
 
 def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:

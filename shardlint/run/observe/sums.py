@@ -154,7 +154,7 @@ def other_rows(eqn: Any, taken: Sequence[Value], region: Region) -> None:
     for at in eqn.params["dimension_numbers"].start_index_map:
         axes = sorted((split[at] & frozenset(region.sizes)) - numbers.over) if at < len(split) else []
         if axes and shape[at] > 1 and eqn.params["slice_sizes"][at] == 1:
-            region.tell("other-rows", eqn, axes=axes)
+            region.tell("local-index-as-global", eqn, axes=axes)
 
 
 def first_rows(eqn: Any, value: Value, region: Region, consumers: Any) -> None:

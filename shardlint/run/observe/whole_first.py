@@ -201,7 +201,7 @@ def each_round(body: Any, region: Region) -> None:
             if axes and one.invars[0] in kept and 2 * size > sum(sizes):
                 rounds = eqn.params.get("length")
                 shape = _text(one.outvars[0].aval)
-                region.tell("each-round", one, axes=sorted(axes), bytes=size, shape=shape, rounds=rounds)
+                region.tell("gather-in-loop", one, axes=sorted(axes), bytes=size, shape=shape, rounds=rounds)
 
 
 def _loops(body: Any) -> Iterator[tuple[Any, Any, frozenset[int]]]:

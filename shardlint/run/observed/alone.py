@@ -29,7 +29,7 @@ def alone(events: Events) -> Iterator[Found]:
         message, advice = _said(one)
         see += [("in the loop", line(each)) for each in one["inside"]]
         yield Found(
-            "other-alone", function(one["defined"]), place, message, advice=advice,
+            "differs-from-one-device", function(one["defined"]), place, message, advice=advice,
             see=tuple((word, where) for word, where in see if where.file and where != place),
         )  # fmt: skip
 

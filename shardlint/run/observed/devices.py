@@ -238,7 +238,7 @@ def spelled(events: Events) -> Iterator[Found]:
     seen = set()
     # What a program gives is spelled in jax's own way; only what was placed by hand can be spelled in another.
     by_hand = {(array(one), one["spec"]) for one in events.of("put")}
-    for one in events.of("spelled"):
+    for one in events.of("unequal-equivalent-specs"):
         place = first(one["lines"])
         arguments = [
             (name, then, now)
@@ -250,7 +250,7 @@ def spelled(events: Events) -> Iterator[Found]:
         seen.add(place)
         name, then, now = arguments[0]
         yield Found(
-            "spelled", one["name"], place,
+            "unequal-equivalent-specs", one["name"], place,
             f"jit does not find {one['name']} in its fast cache, though nothing moved: {name} was {then} and "
             f"is now {now}. Both are the same sharding, but do not compare equal",
             tuple(f"{name} {then} -> {now}" for name, then, now in arguments),

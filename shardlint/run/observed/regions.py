@@ -174,21 +174,21 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             f"use jax.lax.psum(x, {axis}), or divide by the count on one device before the mean", "",
         ),
         "mean-of-quotients": (
-            "divided-apart", f"this averages per-device quotients over {axes}, which is not the mean of all "
+            "mean-of-quotients", f"this averages per-device quotients over {axes}, which is not the mean of all "
             "rows if the divisors differ: each device divides its own sum by its own count",
             f"reduce both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
         ),
         "sum-of-quotients": (
-            "divided-apart", f"this adds up per-device quotients over {axes}, which is neither the global "
+            "mean-of-quotients", f"this adds up per-device quotients over {axes}, which is neither the global "
             "quotient nor a mean: each device divides its own sum by its own count",
             f"reduce both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
         ),
-        "norm-of-part": (
-            "norm-of-part", f"each device scales its shard by a different norm: each norm is of one shard along {axes}",
+        "local-norm": (
+            "local-norm", f"each device scales its shard by a different norm: each norm is of one shard along {axes}",
             f"sum the squares over the devices before the root: jax.lax.psum(squares, {axis})", "",
         ),
         "first-rows": (
-            "other-rows", f"every device takes the first {seen.get('rows')} rows of a replicated array "
+            "local-index-as-global", f"every device takes the first {seen.get('rows')} rows of a replicated array "
             f"({seen.get('shape')}): along {axes} only the first device's data belong to these rows",
             f"name {axes} in the in_specs of the array, or begin at jax.lax.axis_index({axis}) * {seen.get('rows')}",
             "",
@@ -226,39 +226,40 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "the same key",
             f"where they are drawn: key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
         ),
-        "other-rows": (
-            "other-rows", f"each device along {axes} looks up another row for the same index: the rows of this "
-            "table are sharded, and the index counts from the start of the whole table",
+        "local-index-as-global": (
+            "local-index-as-global",
+            f"each device along {axes} looks up another row for the same index: the rows of this table are sharded, "
+            "and the index counts from the start of the whole table",
             f"subtract the offset of the shard first: jax.lax.axis_index({axis}) * table.shape[0]", "",
         ),
         "own-softmax": (
-            "of-part", "each device divides by the sum of its own shard: this sum of exponentials is over a "
+            "local-as-global", "each device divides by the sum of its own shard: this sum of exponentials is over a "
             f"dimension that is sharded over {axes}",
             f"reduce it: jax.lax.psum(jnp.exp(x - top).sum(...), {axis}), with top = jax.lax.pmax(..., {axis})",
             "SL409",
         ),
         "own-norm": (
-            "of-part", "each device scales its shard by its own sum or mean: the dimension is sharded over "
+            "local-as-global", "each device scales its shard by its own sum or mean: the dimension is sharded over "
             f"{axes}",
             f"reduce it first: jax.lax.pmean(jnp.mean(x, ...), {axis}), or psum of a sum", "SL409",
         ),
         "own-place": (
-            "of-part", f"{seen.get('name')} gives an index within the shard, and it is used as a global index: "
+            "local-as-global", f"{seen.get('name')} gives an index within the shard, and it is used as a global index: "
             f"the dimension is sharded over {axes}",
             f"add the offset of the shard (jax.lax.axis_index({axis}) * x.shape[...]), and compare the values "
             "of all devices", "SL409",
         ),
         "own-running": (
-            "of-part", f"{seen.get('name')} starts again on each device: the dimension is sharded over {axes}",
+            "local-as-global", f"{seen.get('name')} starts again on each device: the dimension is sharded over {axes}",
             f"add the totals of the devices before it: jax.lax.all_gather of the last row over {axis}", "SL409",
         ),
         "own-positions": (
-            "of-part", "all shards get the positions of the first: these count from 0 on every device, and the "
+            "local-as-global", "all shards get the positions of the first: these count from 0 on every device, and the "
             f"dimension is sharded over {axes}",
             f"begin at jax.lax.axis_index({axis}) * x.shape[...]", "",
         ),
         "own-shift": (
-            "of-part", "entries at shard borders are wrong: this shifts rows within each shard, and the "
+            "local-as-global", "entries at shard borders are wrong: this shifts rows within each shard, and the "
             f"dimension is sharded over {axes}",
             f"exchange the border rows with jax.lax.ppermute over {axis}", "",
         ),
@@ -272,41 +273,42 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "add tiled=True to concatenate them", "SL411",
         ),
         "summed-then-cut": (
-            "whole-first", f"the sum over {axes} sends all of {shape} ({much}) to every device, and each keeps "
-            f"a {seen.get('sizes')}th",
+            "gather-before-reduce",
+            f"the sum over {axes} sends all of {shape} ({much}) to every device, and each keeps a "
+            f"{seen.get('sizes')}th",
             f"use jax.lax.psum_scatter(x, {axis}, scatter_dimension={seen.get('dim')}, tiled=True), which "
             "gives that part only",
             "",
         ),
         "gathered-then-summed": (
-            "whole-first", f"every device does the same work on all rows: this gathers {shape} ({much}) over "
+            "gather-before-reduce", f"every device does the same work on all rows: this gathers {shape} ({much}) over "
             f"{axes}, and the result is then summed",
             f"compute on the device's own rows and reduce the result: jax.lax.psum(x.sum(...), {axis}), or "
             "pmean of a mean", "",
         ),
-        "each-round": (
-            "each-round", f"this gathers {shape} ({much}) over {axes} in each "
+        "gather-in-loop": (
+            "gather-in-loop", f"this gathers {shape} ({much}) over {axes} in each "
             f"{'of ' + str(seen['rounds']) + ' rounds' if seen.get('rounds') else 'round'} of a loop that does "
             "not change it",
             "gather it once, before the loop", "",
         ),
         "own-bent": (
-            "averaged-late", f"this averages {seen.get('name')} of per-device means over {axes}, which is not "
+            "nonlinear-of-mean", f"this averages {seen.get('name')} of per-device means over {axes}, which is not "
             f"{seen.get('name')} of the mean of all rows",
             f"average first: jax.lax.pmean(mean, {axis}), and then {seen.get('name')} of it", "",
         ),
         "own-variance": (
-            "averaged-late", f"this averages {seen.get('name')} of each device's rows over {axes}, which "
+            "nonlinear-of-mean", f"this averages {seen.get('name')} of each device's rows over {axes}, which "
             "ignores how the per-device means differ",
             f"mean = jax.lax.pmean(x.mean(0), {axis}), and then jax.lax.pmean(((x - mean) ** 2).mean(0), {axis})", "",
         ),
         "own-rank": (
-            "averaged-late", f"this averages per-device quantiles or order statistics over {axes}, which is "
+            "nonlinear-of-mean", f"this averages per-device quantiles or order statistics over {axes}, which is "
             "not that of all rows",
             f"sort all rows: jax.lax.all_gather(x, {axis}, tiled=True)", "",
         ),
         "own-slots": (
-            "of-part", "rows of several devices are written to one position: each device counts from 0, and "
+            "local-as-global", "rows of several devices are written to one position: each device counts from 0, and "
             f"the writes are added up over {axes}",
             f"add the counts of the devices before it: jax.lax.all_gather of the last row over {axis}", "SL409",
         ),

@@ -47,7 +47,7 @@ def undone(events: Events, least: int) -> Iterator[Found]:
         for leaf in one["taken"]
         if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"]
     }
-    for one in events.of("undone"):
+    for one in events.of("placement-overridden"):
         groups.setdefault(first(one["lines"]), []).append(one)
     for place, each in groups.items():
         # One for each array, where each is placed by itself.
@@ -57,7 +57,7 @@ def undone(events: Events, least: int) -> Iterator[Found]:
             continue
         count = "1 array" if number == 1 else f"{number} arrays"
         yield Found(
-            "undone", function(one["lines"][0]), place,
+            "placement-overridden", function(one["lines"][0]), place,
             f"this replicates {count} ({size_text(one['bytes'])} on every device) that had just been sharded: "
             f"{array(one)} was {one['spec']}, and no function has used it yet",
             advice="remove this placement, or use the same shardings here", bytes=one["bytes"],
@@ -81,7 +81,7 @@ def _placed_again(events: Events, least: int) -> Iterator[Found]:
         if same and one["mesh"]:
             see, place = [("placed again", place), *see], line(one["mesh"])
             yield Found(
-                "undone", function(one["mesh"]), place,
+                "placement-overridden", function(one["mesh"]), place,
                 f"{array(one)} is sent to other devices for this mesh ({size_text(one['bytes'])}, {often} "
                 "times): its device order differs from that of the mesh in use",
                 advice="make one mesh, and place the arrays on it", bytes=one["bytes"], see=tuple(see),
@@ -89,7 +89,7 @@ def _placed_again(events: Events, least: int) -> Iterator[Found]:
             continue
         how = f"from {one['spec']} to {one['now']}" if not same else "to devices in another order"
         yield Found(
-            "undone", function(one["lines"][0]), place,
+            "placement-overridden", function(one["lines"][0]), place,
             f"this sends {array(one)} twice: another line has just placed it, and this moves it {how} "
             f"({size_text(one['bytes'])}, {often} times)",
             advice="place it once, with the sharding that the function expects", bytes=one["bytes"],

@@ -18,7 +18,7 @@ batch = functools.partial(region, in_specs=(P(), P("d")), out_specs=P("d"))
 
 @score
 def perplexity(w, x):
-    return jax.lax.pmean(jnp.exp(jnp.mean(jnp.abs(x @ w))), "d")  # here averaged-late
+    return jax.lax.pmean(jnp.exp(jnp.mean(jnp.abs(x @ w))), "d")  # here nonlinear-of-mean
 
 
 @score
@@ -38,7 +38,7 @@ def mean_of_losses_with_a_softmax(w, x):
 
 @score
 def rmse_for_each_column(w, x):
-    root = jnp.sqrt(jnp.mean((x @ w) ** 2, axis=0))  # here averaged-late
+    root = jnp.sqrt(jnp.mean((x @ w) ** 2, axis=0))  # here nonlinear-of-mean
     return jax.lax.pmean(root, "d")
 
 
@@ -51,7 +51,7 @@ def norm_of_each_row(w, x):
 def score_by_two_sums(w, x):
     y = x @ w
     hits, misses = jnp.sum(jax.nn.relu(y)), jnp.sum(jax.nn.relu(-y))
-    f = 2 * hits / (2 * hits + misses + 1)  # here averaged-late
+    f = 2 * hits / (2 * hits + misses + 1)  # here nonlinear-of-mean
     return jax.lax.psum(1 - f, "d") / N
 
 
@@ -59,7 +59,7 @@ def score_by_two_sums(w, x):
 def statistics(w, x):
     y = x @ w
     mean = jax.lax.pmean(y.mean(0), "d")
-    return mean, jax.lax.pmean(y.std(0), "d")  # here averaged-late
+    return mean, jax.lax.pmean(y.std(0), "d")  # here nonlinear-of-mean
 
 
 @score
@@ -92,7 +92,7 @@ def normalised_by_each_device(w, x):
 
 @score
 def median_of_each(w, x):
-    return jax.lax.pmean(jnp.median(x @ w[:, 0]), "d")  # here averaged-late
+    return jax.lax.pmean(jnp.median(x @ w[:, 0]), "d")  # here nonlinear-of-mean
 
 
 @score
@@ -104,13 +104,13 @@ def step_of_gradients(w, x):
 
 @score
 def accuracy_of_gathered(w, x):
-    y = jax.lax.all_gather(x @ w, "d", tiled=True)  # here whole-first
+    y = jax.lax.all_gather(x @ w, "d", tiled=True)  # here gather-before-reduce
     return jnp.mean(jnp.argmax(y, -1) == 0)
 
 
 @score
 def largest_of_gathered(w, x):
-    y = jax.lax.all_gather(x @ w, "d")  # here whole-first
+    y = jax.lax.all_gather(x @ w, "d")  # here gather-before-reduce
     return jnp.max(jnp.abs(y), axis=(0, 1))
 
 
@@ -129,7 +129,7 @@ def order_of_gathered(w, x):
 @score
 def spread_of_gathered(w, x):
     """The mean first, and then the squares: sums both."""
-    y = jax.lax.all_gather(x @ w, "d", tiled=True)  # here whole-first
+    y = jax.lax.all_gather(x @ w, "d", tiled=True)  # here gather-before-reduce
     return jnp.mean((y - y.mean(0)) ** 2)
 
 
@@ -140,13 +140,13 @@ def weights_gathered_for_a_product(w, x):
 
 @batch
 def part_of_a_sum(w, x):
-    y = jax.lax.psum(x.T @ x, "d")  # here whole-first
+    y = jax.lax.psum(x.T @ x, "d")  # here gather-before-reduce
     return jax.lax.dynamic_slice_in_dim(y, jax.lax.axis_index("d") * 8, 8) / N
 
 
 @batch
 def row_of_a_sum(w, x):
-    y = jax.lax.pmean(x.T @ x, "d")  # here whole-first
+    y = jax.lax.pmean(x.T @ x, "d")  # here gather-before-reduce
     return y.reshape(N, 8, -1)[jax.lax.axis_index("d")]
 
 
@@ -165,7 +165,7 @@ def part_of_a_sum_that_is_scaled_by_its_norm(w, x):
 @batch
 def gathered_in_each_round(w, x):
     def body(_, h):
-        return jnp.tanh(h @ jax.lax.all_gather(x, "d", tiled=True)[:64])  # here each-round
+        return jnp.tanh(h @ jax.lax.all_gather(x, "d", tiled=True)[:64])  # here gather-in-loop
 
     return jax.lax.fori_loop(0, 4, body, x)
 
@@ -196,7 +196,7 @@ def rows_of_a_stack(w, x):
 @batch
 def places_in_a_buffer_of_all(w, x):
     hot = jax.nn.one_hot(jnp.argmax(x[:, :4], -1), 4, dtype=jnp.int32)
-    place = ((jnp.cumsum(hot, 0) - hot) * hot).sum(-1)  # here of-part
+    place = ((jnp.cumsum(hot, 0) - hot) * hot).sum(-1)  # here local-as-global
     buffer = jnp.zeros((4, 64, 64)).at[jnp.argmax(hot, -1), place].add(x)
     return jax.lax.psum(buffer, "d")[jnp.argmax(hot, -1), place]
 

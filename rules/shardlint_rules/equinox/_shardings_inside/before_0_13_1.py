@@ -20,16 +20,20 @@ from shardlint_rules.equinox.wrapped import donate
 
 @dataclass(frozen=True)
 class Outcome:
-    """The effect of one keyword: `message` is the predicate of a sentence about it."""
+    """The effect of one keyword: `message` is a sentence about `{keyword}` without its period."""
 
     message: str
     harm: Harm
     certainty: Certainty = Certainty.PROVEN
     why: str = ""
 
+    def sentence(self, keyword: str) -> str:
+        """The message about a keyword."""
+        return self.message.replace("{keyword}", keyword)
 
-_NOTHING = Outcome("has no effect", Harm.REMOVED, Certainty.POSSIBLE)
-_REPLICATES = Outcome("replicates every array, as written", Harm.REMOVED, Certainty.POSSIBLE)
+
+_NOTHING = Outcome("`{keyword}` has no effect", Harm.REMOVED, Certainty.POSSIBLE)
+_REPLICATES = Outcome("`{keyword}` replicates every array, as written", Harm.REMOVED, Certainty.POSSIBLE)
 
 
 def outcome_of_inputs(site: Site, place: Place) -> Outcome:
@@ -38,18 +42,19 @@ def outcome_of_inputs(site: Site, place: Place) -> Outcome:
     if value == Constant(None):
         return _NOTHING
     if _has_if_array(place):
-        return Outcome("raises TypeError: `if_array` is not a sharding", Harm.CRASH)
+        return Outcome("`{keyword}` raises TypeError: `if_array` is not a sharding", Harm.CRASH)
     if isinstance(value, Table) or (isinstance(value, Items) and not value.open and len(value.items) != 2):
         return Outcome(
-            "raises ValueError at the call: the inner jit of `filter_jit` has two arguments", Harm.CRASH
+            "`{keyword}` raises ValueError at the call: the inner jit of `filter_jit` has two arguments", Harm.CRASH
         )
     if isinstance(value, Items) and not value.open:
         if any(isinstance(item, Items | Table) for item in value.items):
-            return Outcome("raises ValueError at the call: the inner jit of `filter_jit` takes dicts", Harm.CRASH)
+            message = "`{keyword}` raises ValueError at the call: the inner jit of `filter_jit` takes dicts"
+            return Outcome(message, Harm.CRASH)
         return _of_pair(site, place, value)
     if all(is_replicated(site, option) for option in options(value)):
         return _REPLICATES
-    message = "applies to every array of every argument, weights too"
+    message = "`{keyword}` applies to every array of every argument, weights too"
     return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, "it raises for a scalar array")
 
 
@@ -57,15 +62,16 @@ def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
     first, second = _texts(place, value)
     mode = donate(site)
     if first == second or (value.items[0] == value.items[1] and not isinstance(value.items[0], Unknown)):
-        return Outcome(f"applies {first} to every array of every argument", Harm.SILENT, Certainty.POSSIBLE)
+        message = f"`{{keyword}}` applies {first} to every array of every argument"
+        return Outcome(message, Harm.SILENT, Certainty.POSSIBLE)
     if mode == "none":
-        message = f"applies {second} to every array and ignores {first}"
+        message = f"`{{keyword}}` applies {second} to every array and ignores {first}"
     elif mode in ("all", "warn"):
-        message = f"applies {first} to every array and ignores {second}"
+        message = f"`{{keyword}}` applies {first} to every array and ignores {second}"
     elif mode is not None and mode.endswith("-except-first"):
-        message = f"is swapped: the first argument gets {second}, the others {first}"
+        message = f"`{{keyword}}` is swapped: the first argument gets {second}, the others {first}"
     else:
-        message = f"applies {first} to donated arrays and {second} to the others"
+        message = f"`{{keyword}}` applies {first} to donated arrays and {second} to the others"
     donation = f'donate="{mode}"' if mode not in (None, "none") else "no `donate`" if mode else "unknown `donate`"
     why = f"filter_jit passes the pair to an inner jit of the donated and the other arrays; here: {donation}"
     return Outcome(message, Harm.SILENT, why=why)
@@ -77,14 +83,14 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
     if value == Constant(None):
         return _NOTHING
     if _has_if_array(place):
-        return Outcome("raises TypeError: `if_array` is not a sharding", Harm.CRASH)
-    raises = "raises ValueError at the call: "
+        return Outcome("`{keyword}` raises TypeError: `if_array` is not a sharding", Harm.CRASH)
+    raises = "`{keyword}` raises ValueError at the call: "
     if isinstance(value, Items) and not value.open:
         if value.kind != "tuple" or len(value.items) != 3:
             return Outcome(raises + "the inner jit of `filter_jit` returns three values", Harm.CRASH)
         if shards(site, value.items[0]):
             return Outcome(raises + "its first entry applies to a scalar", Harm.CRASH)
-        return Outcome("applies its second entry to every result and ignores the others", Harm.SILENT)
+        return Outcome("`{keyword}` applies its second entry to every result and ignores the others", Harm.SILENT)
     if isinstance(value, Table):
         return Outcome(raises + "the inner jit of `filter_jit` returns a tuple", Harm.CRASH)
     found = options(value)

@@ -8,7 +8,7 @@ def start_of(shard):
 
 def rows_of_host(array):
     """The rows of an array that this host holds, in order."""
-    shards = sorted(array.addressable_shards, key=start_of)  # mistake: copies-among-shards
+    shards = sorted(array.addressable_shards, key=start_of)  # mistake: replica-shards-combined
     return np.concatenate([np.asarray(shard.data) for shard in shards], axis=0)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 def on_host(answers):
     """The rows of an array, as numpy."""
     parts = sorted(answers.addressable_shards, key=lambda shard: shard.index[0].start or 0)
-    return np.concatenate([jax.device_get(shard.data) for shard in parts])  # mistake: copies-among-shards
+    return np.concatenate([jax.device_get(shard.data) for shard in parts])  # mistake: replica-shards-combined
 
 
 class Output:

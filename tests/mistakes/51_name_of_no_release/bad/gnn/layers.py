@@ -23,7 +23,7 @@ class MessagePassing(eqx.Module):
     def _constrain(self, nodes):
         if self.node_sharding is None:
             return nodes
-        return lax.with_logical_constraint(nodes, self.node_sharding)  # mistake: name-never-was
+        return lax.with_logical_constraint(nodes, self.node_sharding)  # mistake: unknown-name
 
     def __call__(self, nodes, senders, receivers):
         for _ in range(self.rounds):

@@ -37,8 +37,8 @@ class _Missing:
     last: Release | None
 
 
-class NameNeverWas(Rule):
-    """A name is used that a module of a library does not have.
+class UnknownName(Rule):
+    """The code uses a name that a module of a library does not have.
 
     The import or the attribute raises, often in a branch that runs late.
 
@@ -55,7 +55,7 @@ class NameNeverWas(Rule):
     """
 
     code = "SL905"
-    name = "name-never-was"
+    name = "unknown-name"
     harm = Harm.CRASH
     triggers = (Imports(*LIBRARIES, file_says=(screened(),)),)
     fixes = "none"

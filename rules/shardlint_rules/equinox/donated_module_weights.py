@@ -36,7 +36,7 @@ class _Problem:
     sure: bool
 
 
-class DonateTakesTheWeights(Rule):
+class DonatedModuleWeights(Rule):
     """`donate=` of `eqx.filter_jit` donates the weights of the Module that is compiled.
 
     filter_jit donates the arrays of the compiled function with those of the arguments. `donate="all-except-first"`
@@ -58,7 +58,7 @@ class DonateTakesTheWeights(Rule):
     """
 
     code = "SL106"
-    name = "donate-takes-the-weights"
+    name = "donated-module-weights"
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     triggers = (Calls("equinox.filter_jit", file_says=("donate",)),)
@@ -78,7 +78,7 @@ class DonateTakesTheWeights(Rule):
             keyword,
             problem.message,
             why=problem.why,
-            help='make the model the first argument of a function, with donate="all-except-first"',
+            help='make the model the first argument of a function, with `donate="all-except-first"`',
             certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
         )
 

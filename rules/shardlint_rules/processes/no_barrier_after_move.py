@@ -19,7 +19,7 @@ _MOVES = regex(r"^(?:rename|renames|replace|move|mv)$")
 _MOVED_BY = regex(r"[\"']mv[\"']")
 
 
-class OthersDoNotWait(Rule):
+class NoBarrierAfterMove(Rule):
     """One process moves files after the last barrier, and the others go on before the move is done.
 
     The others don't find the checkpoint under its final name, or restore the previous one.
@@ -33,7 +33,7 @@ class OthersDoNotWait(Rule):
     """
 
     code = "SL824"
-    name = "others-do-not-wait"
+    name = "no-barrier-after-move"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("moved",)
@@ -76,7 +76,7 @@ class OthersDoNotWait(Rule):
         yield site.finding(
             statement.test,
             f"The other processes don't wait for `{last_name(move.func)}`: no barrier follows it.",
-            help="call sync_global_devices after it on all processes",
+            help="call `sync_global_devices` after it on all processes",
             form="moved",
             why=f"one process moves the files at line {move.lineno}, and the last barrier is at line {last}",
         )

@@ -26,15 +26,15 @@ _TOLD = regex(
 )
 
 
-class CopiesAmongShards(Rule):
+class ReplicaShardsCombined(Rule):
     """The shards of an array are concatenated or added, although some are replicas or some are missing.
 
     Each device has a shard. Along a mesh axis that the spec doesn't name, the shards are replicas. With 2 devices along
     it every row occurs twice, and a sum is twice as large.
 
     ## Reports
-    - `split` (likely): `np.concatenate([shard.data for shard in x.addressable_shards])`, if the spec of `x` leaves out
-      an axis of its mesh. Also `stack`, `sum`, a sorted list, or a loop that appends.
+    - `replicated-axis` (likely): `np.concatenate([shard.data for shard in x.addressable_shards])`, if the spec of `x`
+      leaves out an axis of its mesh. Also `stack`, `sum`, a sorted list, or a loop that appends.
     - `first-process` (likely): such an array that only one process writes (`if jax.process_index() == 0: np.save(...)`)
       and nothing else reads. The shards of the other processes are never written.
 
@@ -44,12 +44,12 @@ class CopiesAmongShards(Rule):
     """
 
     code = "SL823"
-    name = "copies-among-shards"
+    name = "replica-shards-combined"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("split", "first-process")
+    likely = ("replicated-axis", "first-process")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "split": "The mesh has several devices along the axis.",
+        "replicated-axis": "The mesh has several devices along the axis.",
         "first-process": "The program runs on more than one process.",
     }
     triggers = (Attributes(_SHARDS, file_says=(_SHARDS,)),)
@@ -78,11 +78,11 @@ class CopiesAmongShards(Rule):
         name = last_name(joined.func)
         yield site.finding(
             node,
-            f"`{name}` counts replicas: each shard of `{site.shown(node.value)}` exists once per device along {along}."
+            f"`{name}` counts each shard several times: `{site.shown(node.value)}` is replicated along {along}."
             if adds
             else f"Rows of `{site.shown(node.value)}` occur once per device along {along}: its shards are copies.",
-            help="use one replica of each shard: [s.data for s in x.addressable_shards if s.replica_id == 0]",
-            form="split",
+            help="use one replica of each shard: `[s.data for s in x.addressable_shards if s.replica_id == 0]`",
+            form="replicated-axis",
             why=f"the spec doesn't name {along}, and {name} at {site.where(Place(site.file, joined))} takes all shards",
         )
 
@@ -92,7 +92,7 @@ class CopiesAmongShards(Rule):
             node,
             f"The shards of `{what}` on other processes are never written.",
             label="the shards of this process",
-            help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
+            help=f"gather the array on all processes first: `multihost_utils.process_allgather({what}, tiled=True)`",
             form="first-process",
             why=f"only one process runs `{short(written)}` at {site.where(written)}, which gets these shards",
         )

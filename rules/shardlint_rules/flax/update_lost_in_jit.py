@@ -17,7 +17,7 @@ _GRADS = ("flax.nnx.value_and_grad", "flax.nnx.grad")
 _MERGE = "flax.nnx.merge"
 
 
-class NothingTrains(Rule):
+class UpdateLostInJit(Rule):
     """An NNX optimizer is updated under `jax.jit`, and its state is not returned.
 
     `update` changes the model in place. `jax.jit` traces a copy of its arguments and discards it after the call, so
@@ -39,7 +39,7 @@ class NothingTrains(Rule):
     """
 
     code = "SL507"
-    name = "nothing-trains"
+    name = "update-lost-in-jit"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     triggers = (Calls(*_GRADS, file_says=(".update(",)),)
@@ -68,7 +68,8 @@ class NothingTrains(Rule):
                 call,
                 self._message(owner.id, merged),
                 via=site.region,
-                help="trace it with nnx.jit, or return nnx.state((model, optimizer)) and call nnx.update outside",
+                help="trace the function with `nnx.jit`, "
+                "or return `nnx.state((model, optimizer))` and call `nnx.update` outside",
                 fix=None if merged else self._fix(site, scope),
             )
 

@@ -8,7 +8,7 @@ from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 
 
-class MetBySome(Rule):
+class CollectiveInDivergentBranch(Rule):
     """A collective runs in a branch or loop that devices take differently, and deadlocks.
 
     A collective waits for all devices along its axis. Devices that take another branch, or leave the loop earlier,
@@ -19,7 +19,6 @@ class MetBySome(Rule):
     - proven: a collective in a branch of `jax.lax.cond` or `jax.lax.switch`, or in the body or condition of
       `jax.lax.while_loop`, if the predicate differs along the axis. Such a predicate is computed from shards or
       `axis_index`.
-    - `on-a-way` (likely): such a collective only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     Reduce the predicate (`jax.lax.pmax(err, axis) > tol`), or call the collective on all devices and select with
@@ -27,7 +26,7 @@ class MetBySome(Rule):
     """
 
     code = "SL429"
-    name = "met-by-some"
+    name = "collective-in-divergent-branch"
     harm = Harm.CRASH
     triggers = (Violates("collective.some"),)
     fixes = "none"
@@ -39,7 +38,7 @@ class MetBySome(Rule):
         yield site.report_violation(
             f"`{said['operation']}` in a branch or loop: if the predicate differs along `{said['axes']}`, "
             "this deadlocks.",
-            help="reduce the predicate over the axis (jax.lax.pmax), or call the collective on all devices and "
-            "select with jnp.where",
+            help="reduce the predicate over the axis (`jax.lax.pmax`), or call the collective on all devices and "
+            "select with `jnp.where`",
             why="the predicate depends on values that differ on each device",
         )
