@@ -2,7 +2,7 @@
 
 `python scripts/layouts_seen.py 'train.py --steps 3' other.py` runs programs on eight simulated devices and compares.
 `--public MIRRORS` takes the public programs of evaluation/programs.toml, laid out from bare repositories below MIRRORS,
-and writes their section of evaluation/layouts.md; `--only NAME` takes one of them and writes nothing.
+and writes evaluation/programs.md; `--only NAME` takes one of them and writes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shardlint.run import launch
 from shardlint.source.notebook import program as program_of_notebook
 from tests.layouts.boundaries import Leaf, compare_call, position_of, predict
 
-PAGE = matrix.ROOT / "evaluation" / "layouts.md"
+PAGE = matrix.ROOT / "evaluation" / "programs.md"
 PUBLIC = matrix.ROOT / "evaluation" / "programs.toml"
 STAND_INS = matrix.ROOT / "evaluation" / "stand_ins"
 LAID_OUT = matrix.ROOT / ".matrix" / "programs"
@@ -45,7 +45,6 @@ _SECONDS = 150
 _PACKAGES = ("jax", "flax", "equinox")
 _VERDICTS = ("known", "partly", "unknown", "wrong")
 _RANKS = ("unknown", "partly", "known", "wrong")
-_BEGIN, _END = "<!-- real programs -->", "<!-- end of real programs -->"
 
 
 @dataclass
@@ -289,6 +288,31 @@ def format_result(found: Result, every: bool = False) -> Iterator[str]:
             yield f"  {one.verdict}: {place} {one.path}: {one.why}; predicted {one.predicted}, actual {one.actual}"
 
 
+def format_page(results: Sequence[Result]) -> str:
+    """Format evaluation/programs.md."""
+    lines = [
+        "# Predicted layouts compared with those of real programs",
+        "",
+        "`scripts/layouts_seen.py --public` runs public programs under `shardlint run` on eight simulated devices. It",
+        "records the layouts of arguments and results of jitted functions, and compares them with the predictions",
+        "of `check` at the same calls. Large sizes were made small (`programs.toml`), and data sets are stand-ins.",
+        "",
+        "*Known*: the shape and, on a mesh, the axes of each dimension were predicted. *Partly*: one of the two.",
+        "",
+        "| program | calls | arrays | known | partly | unknown | wrong |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in results:
+        counts = " | ".join(str(one.count(verdict)) for verdict in _VERDICTS)
+        name = f"{one.program.repository} {one.program.path}"
+        lines.append(f"| {name} | {one.calls} | {len(one.leaves)} | {counts} |")
+    arrays = sum(len(one.leaves) for one in results)
+    sums = [sum(one.count(verdict) for one in results) for verdict in _VERDICTS]
+    shares = " | ".join(f"{count:,} ({count / max(1, arrays):.0%})" for count in sums)
+    lines.append(f"| all {len(results)} | {sum(one.calls for one in results)} | {arrays:,} | {shares} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     """Compare programs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -309,6 +333,8 @@ def main() -> int:
     for program in programs:
         results.append(compare(program))
         print("\n".join(format_result(results[-1], asked.every)), flush=True)
+    if asked.public and not asked.only:
+        PAGE.write_text(format_page(results), "utf-8")
     return 1 if any(one.count("wrong") for one in results) else 0
 
 
