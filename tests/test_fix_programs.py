@@ -802,7 +802,7 @@ def test_a_fixed_program_has_the_shardings_asked_for(
             if __name__ == "__main__":
                 step(place(x))
             """,
-            "calls the function outside jit, where device_put is right", id="a helper that is also eager",
+            "calls the function outside jit, where device_put works", id="a helper that is also eager",
         ),
         pytest.param(
             """
