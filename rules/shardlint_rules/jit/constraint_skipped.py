@@ -85,7 +85,7 @@ class ConstraintSkipped(Rule):
         return site.finding(
             test,
             f"The constraint on line {site.call.lineno} never runs on CPU, nor on simulated devices in tests.",
-            help="remove the platform from the condition, or test whether a mesh is set. Constraints work on every platform.",
+            help="remove the platform from the condition, or test for a mesh. Constraints work on every platform.",
             form="platform",
             why="the condition reads the default platform, not the platform of the mesh",
         )

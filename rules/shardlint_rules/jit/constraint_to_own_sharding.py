@@ -41,7 +41,7 @@ class ConstraintToOwnSharding(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("known-calls-traced",)
-    assumptions: ClassVar[Mapping[str, str]] = {"known-calls-traced": "Code outside the project calls the function in traced code too."}
+    assumptions: ClassVar[Mapping[str, str]] = {"known-calls-traced": "Calls outside the project are traced too."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (
         Calls(*_PLACING, file_says=(".sharding",)),

@@ -87,7 +87,7 @@ class DevicePutInJit(Rule):
     bound = True
     likely = ("known-calls-traced", "spec")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "known-calls-traced": "Code outside the project calls the function in traced code too.",
+        "known-calls-traced": "Calls outside the project are traced too.",
         "spec": "Meshes created outside the project have Auto axes too.",
     }
     behind = ("SL214",)
