@@ -828,7 +828,7 @@ def test_a_fixed_program_has_the_shardings_asked_for(
             def make():
                 return eqx.filter_jit(lambda x: x + 1, in_shardings=(where,))
             """,
-            "line 26 rebinds the global `where`, maybe before the function is traced", id="a global sharding",
+            "line 26 assigns the global `where` again, maybe before the function is traced", id="a global sharding",
         ),
         pytest.param(
             """

@@ -54,8 +54,8 @@ def outcome_of_inputs(site: Site, place: Place) -> Outcome:
         return _of_pair(site, place, value)
     if all(is_replicated(site, option) for option in options(value)):
         return _REPLICATES
-    message = "`{keyword}` applies to every array of every argument, weights too"
-    return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, "it raises for a scalar array")
+    message = "`{keyword}` applies to every array of every argument, including weights"
+    return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, "a scalar array raises")
 
 
 def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
@@ -73,7 +73,7 @@ def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
     else:
         message = f"`{{keyword}}` applies {first} to donated arrays and {second} to the others"
     donation = f'donate="{mode}"' if mode not in (None, "none") else "no `donate`" if mode else "unknown `donate`"
-    why = f"filter_jit passes the pair to an inner jit of the donated and the other arrays; here: {donation}"
+    why = f"the inner jit of filter_jit takes two arguments, the donated arrays and all other arrays; here: {donation}"
     return Outcome(message, Harm.SILENT, why=why)
 
 
