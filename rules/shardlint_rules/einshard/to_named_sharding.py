@@ -25,9 +25,8 @@ _WHY = "all arrays move to one mesh, and a size that its axes do not divide rais
 class EinshardToNamedSharding(Rule):
     """A codemod that rewrites `einshard` to `device_put` with a NamedSharding, on one mesh for the file.
 
-    From jax 0.9.2 a jit that takes arrays of two such meshes often raises `IndivisibleError`. Each `einshard` call
-    creates its own mesh, with an axis for every element of its expression. These axes have no names for `psum` or a
-    constraint.
+    From jax 0.9.2 a jit that takes arrays of two `einshard` calls often raises `IndivisibleError`. Each call creates
+    its own mesh, with an axis for every element of its expression. These axes have no names for `psum` or a constraint.
 
     ## Reports
     - proven, only with `--select SL654`: each `einshard(x, expression)` and `make_sharding(expression)` outside traced

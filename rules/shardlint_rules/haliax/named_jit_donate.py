@@ -30,10 +30,11 @@ class NamedJitDonate(Rule):
     ## Reports
     - proven: argument numbers in `donate_args`. It takes a bool, or a tuple with a bool for each argument.
     - proven: a `donate_args` tuple with more bools than the function has arguments.
-    - proven: `donate_argnums`, `donate_argnames`, `donate`, `static_argnums` and `static_argnames`.
+    - proven: the keywords `donate_argnums`, `donate_argnames`, `donate`, `static_argnums` and `static_argnames`.
 
     ## Fix
-    Writes bools. Safe: the same arguments are donated. No fix for numbers that may mean bools, such as `(0, 1)`.
+    Writes `donate_args` with bools. Safe: the same arguments are donated. No fix for numbers that may mean bools, such
+    as `(0, 1)`.
     """
 
     code = "SL603"

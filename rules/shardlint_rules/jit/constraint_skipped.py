@@ -29,8 +29,8 @@ class ConstraintSkipped(Rule):
     spec, the collectives or the memory use.
 
     ## Reports
-    - `platform` (likely): a sharding constraint that is skipped if `jax.devices()[0].platform == "cpu"` or by a test of
-      `jax.default_backend()`. The mesh may use other devices than `jax.devices()[0]`.
+    - `platform` (likely): a test of `jax.devices()[0].platform` or `jax.default_backend()` that skips a sharding
+      constraint on CPU. The mesh may use other devices than `jax.devices()[0]`.
     - `tracer` (likely): `if isinstance(x, jax.core.Tracer): return x` before the only constraint of a function.
     - `no-constraint` (likely): `with_logical_constraint(fallback=RulesFallback.NO_CONSTRAINT)`. It drops the constraint
       of all dimensions if one of the names has no rule.

@@ -27,7 +27,7 @@ from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
 
 
 class DonateIndex(Rule):
-    """`donate_argnums` or `donate_argnames` names a static or a missing argument.
+    """`donate_argnums` or `donate_argnames` names a static argument, or an argument that the function does not have.
 
     Wrapping the function raises ValueError. Positions count positional arguments, including static arguments. Positions
     do not count keyword-only arguments, arguments bound by `functools.partial`, or the `self` of a bound method.

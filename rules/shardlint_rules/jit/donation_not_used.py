@@ -28,8 +28,7 @@ class DonationNotUsed(Rule):
 
     ## Reports
     - proven: a donated argument, if the function returns only slices of it and a call passes it with a known shape.
-    - proven: a call whose donated arguments have the shape of no result, although another argument has the shape of
-      one.
+    - proven: a call, if no donated argument has the shape of a result but another argument does.
     - `weights` (likely): donated weights or state that the function does not use, or whose shape differs from every
       result. Such results are sums, means, comparisons, slices or the output of a model.
     - `more-than-results` (likely): more donated arguments than results. `jax.tree.map(f, caches, slices)` returns one

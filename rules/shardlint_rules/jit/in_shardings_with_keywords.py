@@ -13,8 +13,8 @@ from shardlint_rules.jit.sharded import by_position, calls, may_be_none, value_o
 class InShardingsWithKeywords(Rule):
     """A function with `in_shardings` is called with keyword arguments.
 
-    jax matches `in_shardings` with positional arguments only. It raises ValueError for any keyword argument, even a
-    static one: "pjit does not support kwargs when in_shardings is specified".
+    The call raises ValueError for any keyword argument, even a static one: "pjit does not support kwargs when
+    in_shardings is specified". jax matches `in_shardings` only with positional arguments.
 
     ## Reports
     - proven: a call with a keyword argument of a function that `jax.jit` or `pjit` wraps with `in_shardings`. A call in
@@ -26,7 +26,7 @@ class InShardingsWithKeywords(Rule):
     depends on the order of the parameters.
 
     ## Limits
-    `in_shardings=None` allows keywords; `in_shardings=(None, None)` does not. Calls with `**kwargs` are not reported:
+    `in_shardings=None` allows keywords. `in_shardings=(None, None)` does not. Calls with `**kwargs` are not reported:
     `kwargs` may be empty.
     """
 

@@ -13,7 +13,7 @@ from shardlint_rules.jit.sharded import named
 
 
 class StaticArgumentNotTaken(Rule):
-    """`static_argnames` or `static_argnums` names a missing argument of the function.
+    """`static_argnames` or `static_argnums` names an argument that the function does not have.
 
     Wrapping the function raises ValueError. With a decorator, importing the module raises. Usually a parameter was
     renamed or removed.

@@ -43,7 +43,7 @@ class UseAfterDonate(Rule):
     ## Reports
     - proven: a read of a name, attribute or alias after `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` donated its
       buffer. Reported only if an output can reuse the buffer: the function returns an updated argument
-      (`params - rate * grads`, `state.replace(...)`), or the name of the result is that of an argument
+      (`params - rate * grads`, `state.replace(...)`), or the name of the result suggests an updated argument
       (`new_state = step(state)`).
     - proven: a read of an attribute that shares a buffer with a donated attribute. After `self.best = self.params` both
       attributes share one buffer. The next `self.params = self._step(self.params)` deletes the buffer.
