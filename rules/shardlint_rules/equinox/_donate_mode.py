@@ -240,7 +240,7 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
                 f'`{site.text(node)}` is a bound method: donate="all" would donate its `self`'
             )
         if isinstance(value, ClassValue) or (isinstance(value, CallResult) and isinstance(value.by, ClassValue)):
-            raise NotRewritten(f'`{site.text(node)}` may hold arrays, which donate="all" would donate too')
+            raise NotRewritten(f'`{site.text(node)}` may contain arrays, and donate="all" would donate them too')
     if len(found) != 1 or not isinstance(found[0], Function):
         raise NotRewritten(f"the parameters of `{site.text(node)}` are not known")
     return _of(found[0].node, _count_given(site.program.flow.calls(Place(site.file, site.call))))

@@ -74,7 +74,7 @@ class DevicePutModule(Rule):
         silent = leaf.kind == "number"
         yield site.finding(
             site.call.func,
-            f"`device_put` turns the number `{leaf.path}` of `{instance.name}` into an array, which jit then traces."
+            f"`device_put` turns the number `{leaf.path}` of `{instance.name}` into an array, and jit then traces it."
             if silent
             else f"`device_put` of `{instance.name}` raises TypeError: its `{leaf.path}` is {_WORDS[leaf.kind]}.",
             help="write `eqx.filter_shard`, or place only the arrays: `eqx.filter(..., eqx.is_array)`",

@@ -108,7 +108,7 @@ class DonatedModuleWeights(Rule):
         if not isinstance(function, Definition | ast.Lambda):
             return None
         if mode.endswith("except-first") and _no_first(function):
-            message = "The next call raises if a result reuses an argument: `donate` donates all of them."
+            message = "The next call raises if a result reuses an argument: `donate` donates all arguments."
             return _Problem(message, "the function has no positional argument to keep", True)
         return None
 

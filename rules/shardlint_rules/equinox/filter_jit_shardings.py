@@ -114,7 +114,7 @@ class FilterJitShardings(Rule):
             if not one.arg
         ):
             names = " and ".join(f"`{name}`" for name in given.places)
-            message = f"{on} `filter_jit` may apply {names} to the wrong arrays: its inner jit has other arguments."
+            message = f"{on} `filter_jit` may apply {names} to the wrong arrays: its inner jit has different arguments."
             return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, later)
         found = {
             name: (outcome_of_inputs if name == "in_shardings" else outcome_of_outputs)(site, place)

@@ -139,7 +139,8 @@ class ModuleThroughJaxJit(Rule):
         if static:
             if _holds_arrays(leaves):
                 yield _Problem(
-                    f"The call raises ValueError: the static argument {what} contains arrays, which are not hashable.",
+                    f"The call raises ValueError: the static argument {what} contains arrays, "
+            "and arrays are not hashable.",
                     f"{what}{where} is a Module of class {instance.name}",
                 )
             return

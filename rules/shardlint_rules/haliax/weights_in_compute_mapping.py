@@ -74,7 +74,7 @@ class WeightsInComputeMapping(Rule):
             f"Sharded axes of `{kept}` become replicated: `named_jit` shards its result by the compute mapping.",
             help=f"write `out_axis_resources={right}`, or `axis_resources={right}` for an initialization",
             form="parameter-mapping-exists",
-            why=f"without out_axis_resources, {site.release('haliax')} lays results out by `{name}`; the program has "
+            why=f"without out_axis_resources, {site.release('haliax')} shards results by `{name}`; the program has "
             f"`{beside}` for parameters",
         )
 

@@ -257,7 +257,7 @@ class DevicePutInJit(Rule):
             if site.form != "call":
                 return (
                     None,
-                    f"the partial at line {site.call.lineno} binds `{more[0]}`, which only device_put takes",
+                    f"the partial at line {site.call.lineno} binds `{more[0]}`, and only device_put takes it",
                 )
             written = self._rewritten(site, spelling, target)
             edits = [site.replace(site.call, written)]

@@ -260,7 +260,7 @@ class DiscardedPlacement(Rule):
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
         yield site.finding(
             call.func,
-            f"The result of this call is lost: nothing reads `{name}` after it.",
+            f"The result of this call is lost: nothing reads `{name}` after the call.",
             why=f"the function ends or reassigns `{name}` before any read",
             help="call the function on the array that the code below reads, and use the result",
             certainty=Certainty.POSSIBLE,

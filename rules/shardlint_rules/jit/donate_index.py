@@ -148,7 +148,7 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
         keyword,
         f"Nothing is donated for {shown}: {_api(function)} does not count positions from the end.",
         why=f"on {site.release('jax')} a negative position matches no argument",
-        help="count from the front",
+        help="count the position from the first argument",
         fix=_counted(site, keyword, functions),
         harm=Harm.COST,
     )

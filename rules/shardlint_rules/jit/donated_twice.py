@@ -84,7 +84,7 @@ class DonatedTwice(Rule):
     def report_twice(self, site: Site) -> Finding:
         """A call that donates one array in two arguments."""
         return site.report_violation(
-            "The call raises: it donates the arrays of {first} and {second}, which are the same.",
+            "The call raises: it donates {first} and {second}, and both contain the same arrays.",
             help="copy one of them when you create the object: `jax.tree.map(jnp.copy, tree)`",
             words=site.violation.quoted,
         )

@@ -64,7 +64,7 @@ class DonationNotUsed(Rule):
     def report_unused(self, site: Site) -> Finding:
         """A call whose donated arguments fit no result, although another argument does."""
         return site.report_violation(
-            "Donating {donated} frees no memory: {meant}, which is not donated, has the shape of a result.",
+            "Donating {donated} frees no memory: {meant} has the shape of a result, and is not donated.",
             help="donate the argument whose update the function returns",
             words=site.violation.quoted,
         )

@@ -27,8 +27,8 @@ from shardlint_rules.jit._structure import is_tree, kind_of, returned_by, trees_
 from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, tree_of, value_of
 from shardlint_rules.jit.trees import container
 
-_INPUTS = "give one entry per argument, or one sharding for all"
-_OUTPUTS = "give one entry per result, or one sharding for all"
+_INPUTS = "pass one entry per argument, or one sharding for all arguments"
+_OUTPUTS = "pass one entry per result, or one sharding for all results"
 
 
 class InShardingsArity(Rule):
@@ -66,7 +66,7 @@ class InShardingsArity(Rule):
     assumes = True
     harm = Harm.CRASH
     likely = ("tree",)
-    assumptions: ClassVar[Mapping[str, str]] = {"tree": "The tree holds more than one sharding."}
+    assumptions: ClassVar[Mapping[str, str]] = {"tree": "The tree contains more than one sharding."}
     triggers = (
         Calls(*JITS, file_says=SHARDING_SETTINGS),
         Calls("jax.sharding.PartitionSpec"),

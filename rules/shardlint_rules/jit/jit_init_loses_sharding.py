@@ -103,7 +103,7 @@ class JitInitLosesSharding(Rule):
             return self._report_apart(site)
         said = site.violation.said
         return site.report_violation(
-            f"`{said['array']}` is created unsharded on one device: the jit gives it no sharding.",
+            f"`{said['array']}` is created unsharded on one device: the jit has no `out_shardings`.",
             help="pass `out_shardings` to jit",
             why=f"a jitted function takes it together with arrays of at most its size, sharded over `{said['axes']}`",
             harm=Harm.COST,
@@ -130,7 +130,8 @@ class JitInitLosesSharding(Rule):
             why="only the shapes of the arguments are used"
             + ("" if fresh == BESIDE else "; under jax.set_mesh it is replicated")
             + ("; no mesh of this project has Explicit axes" if form else ""),
-            help="call it outside jit: there `zeros_like` keeps the sharding. Or pass `out_shardings` to jit.",
+            help="call the function outside jit: there `zeros_like` keeps the sharding. "
+            "Or pass `out_shardings` to jit.",
             fix=self._fix(site, known[0]),
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
@@ -140,7 +141,7 @@ class JitInitLosesSharding(Rule):
         """The finding of what a jit makes like arrays over Explicit axes, without a mesh in context."""
         said = site.violation.said
         text = site.shown()
-        help = "call it outside jit, enter `jax.set_mesh(mesh)` around the call, or pass `out_shardings` to jit"
+        help = "call the function outside jit, call it under `jax.set_mesh(mesh)`, or pass `out_shardings` to jit"
         why = f"only the shape of `{said['array']}` is used, and no mesh is in context"
         if site.violation.kind == "made.apart":
             message = f"`{text}` ends up on one device: it depends on no array."

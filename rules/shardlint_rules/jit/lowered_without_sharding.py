@@ -65,7 +65,8 @@ class LoweredWithoutSharding(Rule):
             place = structs[0].place
             yield site.finding(
                 place.node if place.file is site.file else node,
-                f"A call with a sharded `{site.shown(node)}` can raise ValueError: it was lowered without a sharding.",
+                f"A call with a sharded `{site.shown(node)}` can raise ValueError: "
+                "the argument was lowered without a sharding.",
                 label="no sharding",
                 help="add `sharding=` with the sharding of the array that you pass to the compiled function",
                 form="unsharded-argument",

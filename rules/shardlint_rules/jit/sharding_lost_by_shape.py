@@ -74,7 +74,7 @@ class ShardingLostByShape(Rule):
         yield site.finding(
             site.call,
             f"The new array is on one device, while `{text}` is sharded: a shape has no sharding.",
-            help=f"write {site.api.rpartition('.')[2]}_like({text}), which keeps the sharding",
+            help=f"write {site.api.rpartition('.')[2]}_like({text}): it keeps the sharding",
             fix=self._fix(site, text) if certain else None,
             certainty=Certainty.PROVEN if certain else Certainty.POSSIBLE,
             form="" if certain else "sharded-parameter",

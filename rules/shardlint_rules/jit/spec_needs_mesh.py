@@ -118,7 +118,7 @@ class SpecNeedsMesh(Rule):
             return
         elif site.api == _PJIT:
             missing, why = "pjit reads only the mesh of `with mesh:`", "sets the mesh in another context"
-            help = "pass a `NamedSharding`, or use `jax.jit`, which reads the mesh of `jax.set_mesh`"
+            help = "pass a `NamedSharding`, or use `jax.jit`: it reads the mesh of `jax.set_mesh`"
         else:
             missing, why = _UNREAD, "enters the mesh"
         name, error = site.api.rpartition(".")[2], _name_error(site.api)
@@ -148,8 +148,8 @@ class SpecNeedsMesh(Rule):
             found.call.node if here else nodes[0],
             f"`{name}` raises {error} unless its caller has entered a mesh: a bare spec in it contains no mesh.",
             label=f"after the `with` of line {line}" if here and found.ended else "",
-            why=f"{site.where(found.call)} is outside the `with` at line {line}, in which the same function enters "
-            "its mesh",
+            why=f"{site.where(found.call)} is outside the `with` at line {line}, where the same function "
+            "enters its mesh",
             help="move the call into the `with`, or use a NamedSharding in the called function",
             fix=self._fix(site, nodes, site.context.contexts)[0],
             certainty=Certainty.POSSIBLE,

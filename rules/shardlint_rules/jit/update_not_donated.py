@@ -112,7 +112,7 @@ class UpdateNotDonated(Rule):
         yield site.finding(
             keyword or site.syntax,
             f"Old and new {names} are both in memory during the call: the old value is not donated.",
-            help="pass an argument that is not updated first, for example the batch"
+            help="pass the batch, or another argument without an update, as the first argument"
             if site.api == _FILTER_JIT
             else _donation_to_write(donated | {one.position for one in left}),
             form=form,

@@ -97,7 +97,7 @@ class UseAfterDonate(Rule):
         return site.finding(
             one.node,
             f"Reading `{one.name}` at line {one.read.lineno} raises: the next call at line {line} donates its buffer.",
-            why=f"`{one.name}` is the same buffer as `{text}`, which {name_of(one.call.api)} donates",
+            why=f"`{one.name}` has the same buffer as `{text}`, and {name_of(one.call.api)} donates `{text}`",
             help=f"copy `{text}` first: `jax.tree.map(jnp.copy, {text})`",
             certainty=Certainty.PROVEN,
         )

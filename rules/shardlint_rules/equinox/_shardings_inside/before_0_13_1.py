@@ -69,9 +69,9 @@ def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
     elif mode in ("all", "warn"):
         message = f"`{{keyword}}` applies {first} to every array and ignores {second}"
     elif mode is not None and mode.endswith("-except-first"):
-        message = f"`{{keyword}}` is swapped: the first argument gets {second}, the others {first}"
+        message = f"`{{keyword}}` is swapped: the first argument gets {second}, the other arguments {first}"
     else:
-        message = f"`{{keyword}}` applies {first} to donated arrays and {second} to the others"
+        message = f"`{{keyword}}` applies {first} to donated arrays and {second} to all other arrays"
     donation = f'donate="{mode}"' if mode not in (None, "none") else "no `donate`" if mode else "unknown `donate`"
     why = f"the inner jit of filter_jit takes two arguments, the donated arrays and all other arrays; here: {donation}"
     return Outcome(message, Harm.SILENT, why=why)

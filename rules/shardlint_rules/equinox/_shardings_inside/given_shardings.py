@@ -391,9 +391,9 @@ def refuse_explicit(site: Site, value: Value) -> None:
             continue
         if site.shardings.axis_types(mesh) == "explicit" or mesh.axis_types == "mixed":
             raise NotRewritten(
-                f"the mesh made at {site.where(mesh.place)} has Explicit axes, where filter_shard "
-                "raises: write jax.jit, "
-                "where only arrays go in and out, or make the mesh with axis_types=(AxisType.Auto, ...)"
+                f"the mesh made at {site.where(mesh.place)} has Explicit axes, and filter_shard "
+                "raises there: write jax.jit if all arguments and results are arrays, "
+                "or create the mesh with axis_types=(AxisType.Auto, ...)"
             )
 
 

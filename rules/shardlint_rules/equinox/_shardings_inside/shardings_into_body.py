@@ -38,7 +38,7 @@ from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
 from shardlint_rules.equinox.same_in_body import obstacle
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, one_argument, wrappings
 
-_WHY = "the arrays are now sharded, which changes the compiled program"
+_WHY = "the arrays are now sharded, and the compiled program changes"
 
 
 # A mesh made without axis types, over which the constraints raise until it says that its axes are Auto.
