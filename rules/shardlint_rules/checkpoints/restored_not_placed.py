@@ -79,8 +79,8 @@ class RestoredNotPlaced(Rule):
     Place the tree once, after the branch.
 
     ## Limits
-    Not reported: loader functions that call `device_put` or another placement function, and trees that are passed to a
-    function with a name such as `shard_params`.
+    Not reported: loader functions whose code contains `device_put`, `shard`, `mesh` or a similar word, and trees that
+    are passed to a function with a name such as `shard_params`.
     """
 
     code = "SL702"
