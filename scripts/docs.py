@@ -89,13 +89,21 @@ def rules_index() -> str:
     lines = [
         "# Rules",
         "",
-        "Effect: `silent` runs with wrong placement or numbers, `crash` raises, `cost` pays in memory,",
-        "communication or recompiles, `removed` uses a name that a release took away or will. Unsafe fixes",
-        "need `--unsafe-fixes`.",
+        "Effect:",
         "",
-        "Certainty: `proven` follows from the code, for the releases that it runs on. `likely` rests on one",
-        "assumption, or was right in two public projects. `possible` findings are hidden unless you pass",
-        "`--certainty possible`. A rule can have several forms. Its page lists each with its name and certainty.",
+        "- `silent`: the program runs, with a wrong placement or wrong numbers",
+        "- `crash`: the program raises or hangs",
+        "- `cost`: more memory, communication or recompilation",
+        "- `removed`: the name is removed or deprecated in a release.",
+        "",
+        "Certainty:",
+        "",
+        "- `proven`: the code shows it, for the releases that the project uses",
+        "- `likely`: the form rests on one assumption, or its findings were correct in two public projects",
+        "- `possible`: hidden unless you pass `--certainty possible`.",
+        "",
+        "A rule can have several forms. Its page lists each with its name and certainty.",
+        "Unsafe fixes need `--unsafe-fixes`.",
     ]
     for prefix, title in GROUPS.items():
         kinds = [rule for rule in rules() if rule.code.startswith(prefix)]

@@ -172,4 +172,4 @@ def test_the_codemod_refuses_what_one_mesh_cannot_do(tmp_path: Path) -> None:
     file.write_text(text, encoding="utf-8")
     report = fix([file], Options(select=("SL654",)), unsafe=True, write=True)
     assert file.read_text("utf-8") == text
-    assert ["different ways" in finding.help for finding in report.fixed[0].left] == [True, True]
+    assert ["different shapes" in finding.help for finding in report.fixed[0].left] == [True, True]

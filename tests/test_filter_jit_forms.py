@@ -79,12 +79,12 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
         (
             "def each(items):\n    return [\n        eqx.filter_jit(lambda x: (x * k, x.sum()), out_shardings=(row, None))\n"
             "        for k in items\n    ]\n",
-            "does not show which value is for which entry of out_shardings",
+            "does not show which value belongs to which entry of out_shardings",
         ),
         (
             "class T:\n    rows = row\n    rows = col\n\n    @eqx.filter_jit(out_shardings=rows)\n"
             "    def step(self, x):\n        return x\n",
-            "is bound in a scope that `step` does not see",
+            "is assigned in a scope that `step` cannot read",
         ),
         (
             "@eqx.filter_jit(in_shardings=(row, row, row))\ndef step(a, b):\n    return a\n",

@@ -802,7 +802,7 @@ def test_a_fixed_program_has_the_shardings_asked_for(
             if __name__ == "__main__":
                 step(place(x))
             """,
-            "calls the function outside jit, where device_put is right", id="a helper that is also eager",
+            "calls the function outside jit, where device_put works", id="a helper that is also eager",
         ),
         pytest.param(
             """
@@ -828,7 +828,7 @@ def test_a_fixed_program_has_the_shardings_asked_for(
             def make():
                 return eqx.filter_jit(lambda x: x + 1, in_shardings=(where,))
             """,
-            "line 26 rebinds the global `where`, maybe before the function is traced", id="a global sharding",
+            "line 26 assigns the global `where` again, maybe before the function is traced", id="a global sharding",
         ),
         pytest.param(
             """
@@ -846,7 +846,7 @@ def test_a_fixed_program_has_the_shardings_asked_for(
             if __name__ == "__main__":
                 Trainer(mesh, other).step(x)
             """,
-            "the object keeps a mesh as `self.first` and `self.second`", id="two meshes of an object",
+            "the object has meshes in `self.first` and `self.second`", id="two meshes of an object",
         ),
         pytest.param(
             """
@@ -863,7 +863,7 @@ def test_a_fixed_program_has_the_shardings_asked_for(
             if __name__ == "__main__":
                 Server(other).draw(jax.random.key(0))
             """,
-            "the object keeps a mesh as `self.one`", id="a mesh of an object, in a static method",
+            "the object has a mesh in `self.one`", id="a mesh of an object, in a static method",
         ),
         pytest.param(
             """
@@ -915,7 +915,7 @@ if __name__ == "__main__":
     (outcome,) = fixed(root).fixed
     assert (root / "main.py").read_text() == text
     (left,) = outcome.left
-    assert "line 14 makes another mesh than the module's `mesh`" in left.help
+    assert "line 14 creates a mesh that may differ from `mesh` of the module" in left.help
 
 
 def test_a_factory_that_is_called_again_makes_another_mesh(write: Write) -> None:
@@ -945,7 +945,7 @@ if __name__ == "__main__":
     (outcome,) = fixed(root).fixed
     assert (root / "main.py").read_text() == text
     (left,) = outcome.left
-    assert "line 15 makes another mesh than the module's `mesh`" in left.help
+    assert "line 15 creates a mesh that may differ from `mesh` of the module" in left.help
 
 
 TWO_MESHES = """\

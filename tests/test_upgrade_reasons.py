@@ -51,7 +51,7 @@ x = np.ones(8)
 @pytest.mark.parametrize(
     ("text", "code", "why"),
     [
-        ("jax.device_put(x + 1, row)\n", "SL203", "`x + 1` is no name"),
+        ("jax.device_put(x + 1, row)\n", "SL203", "`x + 1` is not a variable"),
         (
             "def f(y):\n    y = y + 1\n    jax.device_put(y, row)\n",
             "SL203",
@@ -60,9 +60,9 @@ x = np.ones(8)
         (
             "def f(y):\n    z = jax.device_put(y, row)\n    return y\n",
             "SL203",
-            "several names below may need the placed array",
+            "shardlint does not know which name below should hold the placed array",
         ),
-        ("jax.set_mesh\njax.sharding.use_mesh(mesh)\n", "SL203", "it is unknown which statements belong in the block"),
+        ("jax.set_mesh\njax.sharding.use_mesh(mesh)\n", "SL203", "shardlint does not know which statements belong in the `with` block"),
         (
             "f = jax.jit(lambda a, b: a, in_shardings=(row,))\n",
             "SL210",

@@ -32,8 +32,8 @@ _FIX = {
 }
 _CERTAINTY = "[certainty](../rules.md)"
 _CONDITIONAL = (
-    f"- `{CONDITIONAL}` (likely): the same, but only on one branch, or only with the default of a function parameter "
-    "or flag."
+    f"- `{CONDITIONAL}` (likely): any form above that occurs on only one branch. Or it occurs only if a function "
+    "parameter or command-line flag keeps its default."
 )
 # All bullets up to the end of the last one.
 _BULLETS = regex(r"\A.*^- .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -261,7 +261,8 @@ def _conditions(shown: Program) -> Iterator[str]:
     """What must be said of a program that is not reported for the newest releases, or not by default."""
     releases = ", ".join(target.replace("=", " ") for target in shown.targets)
     parts = [f"for {releases}"] if releases else []
-    parts += [f"with `--{option.replace('=', ' ')}`" for option in shown.options]
+    options = ["certainty=possible" if option == "pedantic" else option for option in shown.options]
+    parts += [f"with `--{option.replace('=', ' ')}`" for option in options]
     parts += [f"with the setting `{setting}`" for setting in shown.settings]
     if parts:
         yield f"Reported {' and '.join(parts)}:"

@@ -52,7 +52,7 @@ class Harm(enum.StrEnum):
     COST = "cost"
     """It is right but pays in memory, communication or recompiles."""
     REMOVED = "removed"
-    """It uses a name that a release took away or will."""
+    """It uses a name that is removed or deprecated in a release."""
 
     @property
     def mild(self) -> bool:

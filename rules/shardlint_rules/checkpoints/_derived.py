@@ -20,8 +20,8 @@ _HANDING_ON = (
     "jax.tree.unflatten",
     "jax.tree_util.tree_unflatten",
 )
-_READ = "nothing places it"
-_DEFAULT = "it is on the default device, uncommitted"
+_READ = "nothing places the array"
+_DEFAULT = "the array is uncommitted on the default device"
 _DEPTH = 3
 
 

@@ -19,15 +19,15 @@ _SPREADS = ("NamedSharding", "make_mesh", "Mesh", "PositionalSharding")
 
 
 class RestoreIgnoresShardings(Rule):
-    """orbax's PyTree handler ignores the shardings of the restore target.
+    """An orbax restore with the PyTree handler ignores the shardings of its target.
 
-    Arrays are restored as they were saved, on the mesh of the program that saved them. On another number of devices the
+    The restored arrays have the shardings and the mesh with which they were saved. On another number of devices the
     restore raises.
 
     ## Reports
     - `without-restore-args` (likely): `PyTreeCheckpointer().restore(path, item=target)` or
-      `args.PyTreeRestore(item=target)` without `restore_args`. Also a `restore` of a
-      `Checkpointer(PyTreeCheckpointHandler())`, or of a `CheckpointManager` with one.
+      `args.PyTreeRestore(item=target)` without `restore_args`. Also `restore` of a
+      `Checkpointer(PyTreeCheckpointHandler())`, or of a `CheckpointManager` with such a handler.
 
     ## Write instead
     Pass `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`, or call
@@ -82,7 +82,7 @@ class RestoreIgnoresShardings(Rule):
         text = site.shown(target)
         return site.finding(
             target,
-            f"The restore ignores the shardings of `{text}`: arrays are restored as they were saved.",
+            f"The restore ignores the shardings of `{text}`: arrays keep the shardings with which they were saved.",
             why="the PyTree handler reads the shardings from `restore_args`, and none are passed",
             help=f"add `restore_args=ocp.checkpoint_utils.construct_restore_args({text})`",
             form="without-restore-args",

@@ -55,33 +55,32 @@ _PLACING_WORDS = (
 )
 _DEPTH = 2
 _WHY = {
-    "partly-sharded": "this sharding splits some of its arrays",
-    "unknown-sharding": "shardlint does not know what this sharding splits",
+    "partly-sharded": "this sharding shards some of the arrays",
+    "unknown-sharding": "shardlint does not know which arrays this sharding shards",
 }
 
 
 class RestoredNotPlaced(Rule):
-    """A restored tree stays on the host, though a freshly initialized one is placed with a sharding.
+    """A restored tree stays on the host, although a freshly initialized tree is sharded.
 
-    A run that resumes from a checkpoint has its arrays on the host. The jitted step receives them replicated on every
-    device. In a fresh run each device has one shard.
+    After a restore the jitted step receives the arrays replicated on every device. In a fresh run each device has one
+    shard.
 
     ## Reports
-    - proven: `params = pickle.load(file)`, if another branch or an earlier statement places `params` with a sharding
-      that splits it. Other readers are numpy, safetensors, `flax.serialization`, and project functions that call
-      them.
-    - `partly-sharded` (likely): a restored tree, if the sharding on the other branch splits only some of its arrays.
-    - `unknown-sharding` (possible): a restored tree, if it is unknown what the sharding on the other branch splits.
-    - `returned` (likely): a `return` of the restored tree, if another `return` of the function places its value.
-    - `derived` (likely): a name or attribute that gets a part of the restored tree, if another branch places its
-      value.
+    - proven: `params = pickle.load(file)`, if another branch or an earlier statement shards `params`. Also with numpy,
+      safetensors, `flax.serialization`, and project functions that call them.
+    - `partly-sharded` (likely): a restored tree, if the other branch shards only some leaves of the tree.
+    - `unknown-sharding` (possible): a restored tree, if shardlint does not know the spec on the other branch.
+    - `returned` (likely): a `return` of the restored tree, if another `return` of the function returns a sharded tree.
+    - `derived` (likely): a variable or attribute assigned from part of the restored tree (`w = ckpt["w"]`). Another
+      branch assigns it a sharded array.
 
     ## Write instead
-    Place the tree on both branches, best after the branch.
+    Place the tree once, after the branch.
 
     ## Limits
-    Not reported: loaders whose code mentions placement, and trees that are passed to a function whose name says that
-    it places them.
+    Not reported: loader functions whose code contains `device_put`, `shard`, `mesh` or a similar word, and trees that
+    are passed to a function with a name such as `shard_params`.
     """
 
     code = "SL702"
@@ -90,8 +89,8 @@ class RestoredNotPlaced(Rule):
     likely = ("returned", "derived", "partly-sharded")
     assumptions: ClassVar[Mapping[str, str]] = {
         "returned": "The caller does not place what the function returns.",
-        "derived": "No other code places the attribute or name.",
-        "partly-sharded": "The tree has an array that the sharding splits.",
+        "derived": "No other code places the attribute or variable.",
+        "partly-sharded": "The sharding shards at least one array of the tree.",
     }
     triggers = (
         Lines(
@@ -134,7 +133,9 @@ class RestoredNotPlaced(Rule):
             help=f"place the restored arrays: `{target.id} = jax.device_put({target.id}, {text})`",
             certainty=Certainty.PROVEN if splits else Certainty.POSSIBLE,
             form=form,
-            why="; ".join(filter(None, (f"line {where.lineno} places it with `{text}`", _WHY.get(form, "")))),
+            why="; ".join(
+                filter(None, (f"line {where.lineno} places the other value with `{text}`", _WHY.get(form, "")))
+            ),
         )
 
     def _made_of_it(self, site: Site, scope: Scope, restored: ast.Assign) -> Iterator[Finding]:
@@ -156,7 +157,7 @@ class RestoredNotPlaced(Rule):
                 derived.value,
                 f"`{written}` stays on the host after the restore; a jitted function receives it replicated.",
                 label="never placed",
-                help=f"place the array as line {where.lineno} does",
+                help=f"place the array like line {where.lineno}",
                 certainty=Certainty.POSSIBLE,
                 form="derived",
                 why=f"{derived.why}, and line {where.lineno} places the other value of `{written}` with `{text}`",
@@ -181,7 +182,7 @@ class RestoredNotPlaced(Rule):
                             value,
                             f"`{name}` is returned as a host array; a jitted function receives it replicated.",
                             label="never placed",
-                            help=f"place the array as line {other.lineno} does",
+                            help=f"place the array like line {other.lineno}",
                             certainty=Certainty.POSSIBLE,
                             form="returned",
                             why=f"line {other.lineno} returns `{text}`, which has a sharding",

@@ -38,9 +38,10 @@ _Spot = tuple[str, int, int]
 
 
 class TargetWithoutShardings(Rule):
-    """A restore target from `eval_shape` has no shardings, so orbax restores onto the saved mesh or one device.
+    """A restore target from `eval_shape` has no shardings: orbax restores onto the saved mesh or one device.
 
-    On another mesh the step moves or replicates all weights. On other devices the restore raises.
+    If the mesh of this program differs, the first step moves or replicates all weights. If its devices differ, the
+    restore raises.
 
     ## Reports
     - `restored` (likely): `jax.eval_shape(init, key)`, or a `tree.map` to `jax.ShapeDtypeStruct` without `sharding=`,
@@ -82,7 +83,7 @@ class TargetWithoutShardings(Rule):
             site.call,
             f"The restore at {spots[spot]} ignores this program's mesh: its target has no shardings.",
             label="no shardings",
-            help="give each leaf its sharding: `jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)`",
+            help="pass the sharding of each leaf: `jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)`",
             form="restored",
             why="orbax uses the saved sharding for a target leaf without one; the program shards its state and places "
             "nothing after the restore",

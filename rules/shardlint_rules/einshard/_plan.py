@@ -62,13 +62,13 @@ def shared_mesh(expressions: Iterable[Expression]) -> SharedMesh | str:
     for given in expressions:
         if given.stars > 1:
             return (
-                "two stars split the devices by a root of their number, which is known when the program runs"
+                "with two stars the mesh sizes are a root of the device count, known only at run time"
             )
         sizes = _sizes(given)
         if sizes != (_REST,) and sizes not in several:
             several.append(sizes)
     if len(several) > 1:
-        return "the expressions of this file split the devices in different ways, which one mesh cannot"
+        return "the expressions of this file need meshes of different shapes"
     return SharedMesh(several[0] if several else (_REST,))
 
 

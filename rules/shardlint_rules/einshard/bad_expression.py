@@ -11,19 +11,20 @@ from shardlint_rules.einshard.calls import find_text
 
 
 class BadExpression(Rule):
-    """An einshard expression has a syntax error, or does not fit its array.
+    """An einshard expression has a syntax error, or does not match its array.
 
-    einshard raises when the line runs: `ValueError` for syntax, `KeyError` for a missing name, `AssertionError`
-    without a message for most others.
+    einshard raises when the line runs: `ValueError` for syntax, `KeyError` for a missing name, `AssertionError` without
+    a message for most other errors.
 
     ## Reports
-    - proven: syntax errors: digits or `*` left of the arrow, commas, parentheses, `y*4`, `y**`.
-    - proven: an ellipsis on one side only, or two on one side; in `make_sharding`, an ellipsis without `n_dims`.
-    - proven: a name on the left that the right side lacks, or that the left side repeats.
-    - proven: a number of names other than the number of dimensions, or a count that does not divide its dimension.
-    - proven: an expression without any count or star, which has no use for more than one device.
-    - possible: three or more stars. Their sizes are a floating-point root, which is exact for 8 and 27 devices, not
-      for 64.
+    - proven: a syntax error: digits or `*` left of the arrow, commas, parentheses, `y*4`, `y**`.
+    - proven: an ellipsis on only one side, or two ellipses on one side.
+    - proven: an ellipsis in `make_sharding` without `n_dims`.
+    - proven: a name on the left side that is missing on the right side, or that occurs twice on the left side.
+    - proven: more or fewer names than dimensions, or a count that does not divide its dimension.
+    - proven: an expression without any count or star, on more than one device.
+    - possible: three or more stars. einshard computes their size as a floating-point root of the device count. The root
+      is exact for 8 and 27 devices, but not for 64.
     """
 
     code = "SL651"
@@ -46,7 +47,7 @@ class BadExpression(Rule):
             f"This einshard expression raises {said['raised']}.",
             label=label,
             why=f"checked for {site.release('einshard')}",
-            help="write names and spaces left of `->`, and each name with its count right of it, as in `x y -> x y*`",
+            help="write only names left of `->`. Right of `->` write each name with its count: `x y -> x y*`.",
             at=node,
             span=None if body is None else (body + start, body + min(end, len(said["text"]))),
             form="root" if site.violation.kind == "einshard.root" else "",

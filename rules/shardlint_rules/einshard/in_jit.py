@@ -20,17 +20,18 @@ _DEPTH = 4
 
 
 class EinshardInJit(Rule):
-    """`einshard` raises in traced code, because it reads the array.
+    """`einshard` raises in traced code, because it reads the values of the array.
 
     ## Reports
     - proven: `einshard(x, expression)` in code that jit, scan, shard_map or another transform traces, also through
       calls in other files.
 
     ## Fix
-    Unsafe: the constraint changes the compiled program, and its mesh is that of the expression.
+    Writes `with_sharding_constraint` with `make_sharding(expression)`. Unsafe: the constraint changes the compiled
+    program. It uses the mesh that `make_sharding` creates.
 
     ## Limits
-    A NumPy array can be read in a trace and is not reported.
+    Not reported: NumPy arrays, because traced code can read them.
     """
 
     code = "SL653"

@@ -10,26 +10,27 @@ from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm,
 from shardlint.rules_api.site import Site
 from shardlint_rules.einshard.calls import MAKE, SHARD, Written, written
 
-_WHY = "the array gets another sharding, which must divide it"
+_WHY = "the array is now sharded, and a size that the devices do not divide raises"
 
 
 class StrayStar(Rule):
-    """An einshard expression replicates a dimension that it seems to shard.
+    """An einshard expression replicates a dimension that it appears to shard.
 
-    An element without a name copies the array to that many devices, so `y *` is not `y*`. If a name is repeated on
-    the right, the last one counts. einshard raises nothing.
+    einshard raises nothing. A count or star without a name copies the array to that many devices: `y *` is not `y*`. If
+    a name occurs twice on the right side, einshard uses the last.
 
     ## Reports
-    - proven: a separate star after a name, in an expression that shards no dimension: `x y -> x y *`.
-    - proven: a name that is repeated on the right, the earlier time with a count or star: `x y -> x* x y`.
-    - possible: a separate star after a name if another dimension is sharded, and a name with a count or star that
-      the left side lacks.
+    - proven: a separate star after a name, if the expression shards no dimension: `x y -> x y *`.
+    - proven: a name that occurs twice on the right side, the first time with a count or star: `x y -> x* x y`.
+    - possible: a separate star after a name, if another dimension is sharded.
+    - possible: a name with a count or star that is missing on the left side.
 
     ## Write instead
-    To replicate on purpose put the star first, as einshard's examples do: `... -> * ...`.
+    Write the star without a space: `x y -> x y*`. To replicate on purpose, put the star first: `... -> * ...`.
 
     ## Fix
-    Unsafe: the array is sharded from then on, and a device count that does not divide it raises.
+    Removes the space or the repeated name. Unsafe: the array is now sharded, and a size that the device count does not
+    divide raises.
     """
 
     code = "SL652"
@@ -69,8 +70,8 @@ class StrayStar(Rule):
                     given,
                     element,
                     "not on the left side",
-                    f"The array is replicated over the devices of `{element.name}`: no dimension has this name.",
-                    "name a dimension of the left side",
+                    f"The array is replicated, not sharded: `{element.name}` is not on the left of `->`.",
+                    "use a name from the left of `->`",
                     certainty=Certainty.POSSIBLE,
                 )
                 return
@@ -104,7 +105,7 @@ class StrayStar(Rule):
             given,
             lost,
             "a later element has this name",
-            f"`{lost.name}` is replicated over these devices: a later element with this name replaces this one.",
+            f"`{lost.name}` is replicated over these devices: a later `{lost.name}` replaces this element.",
             f"write {lost.name} once",
             fix=self._fix(site, edits, f"remove the second {lost.name}"),
         )

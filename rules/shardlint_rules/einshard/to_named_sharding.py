@@ -19,27 +19,30 @@ from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written
 
 _NAMES = ("mesh", "device_mesh")
 _SHARDING = {"jax.sharding.NamedSharding": "NamedSharding", "jax.sharding.PartitionSpec": "P"}
-_WHY = "all arrays move to one mesh, and sizes that do not divide by its axes raise"
+_WHY = "all arrays move to one mesh, and a size that its axes do not divide raises"
 
 
 class EinshardToNamedSharding(Rule):
-    """A codemod: rewrites `einshard` to `device_put` with a NamedSharding, on one mesh for the file.
+    """A codemod that rewrites `einshard` to `device_put` with a NamedSharding, on one mesh for the file.
 
-    Each einshard call makes its own mesh, with an axis for every element of its expression. From jax 0.9.2 a jit
-    that takes arrays of two such meshes raises `IndivisibleError` for many pairs. Its axes have no names for `psum`
-    or a constraint.
+    From jax 0.9.2 a jit that takes arrays of two `einshard` calls often raises `IndivisibleError`. Each call creates
+    its own mesh, with an axis for every element of its expression. These axes have no names for `psum` or a constraint.
 
     ## Reports
-    - proven, only with `--select SL654`: each `einshard(x, expression)` and `make_sharding(expression)` outside
-      traced code whose expression is known. All calls of a file are rewritten together.
+    - proven, only with `--select SL654`: each `einshard(x, expression)` and `make_sharding(expression)` outside traced
+      code, if the expression is a known string. All calls of a file are rewritten together.
 
     ## Write instead
-    Each function makes the mesh before its first use. jax treats meshes of the same devices and names as one.
+    Create the mesh in each function before its first use. jax treats meshes with the same devices and axis names as
+    equal.
 
     ## Fix
-    Unsafe: arrays that meet arrays of other einshard calls are then on another mesh. No fix if expressions use
-    the devices in different ways, two stars make the sizes a root of the device count, a sharded dimension follows
-    an ellipsis of unknown length, or no name for the mesh is free.
+    Unsafe: all arrays move to one mesh. A size that the axes do not divide raises. No fix:
+
+    - if the expressions need meshes of different shapes
+    - if an expression has two stars: the mesh sizes are a root of the device count
+    - if a sharded dimension follows an ellipsis of unknown length
+    - if the file already uses all names for the mesh.
     """
 
     code = "SL654"
@@ -64,13 +67,14 @@ class EinshardToNamedSharding(Rule):
         raises = site.allows("jax", ">=0.9.2")
         yield site.finding(
             site.call.func,
-            f"`{last_name(site.call.func)}` makes a mesh for this expression alone.",
-            why=f"a jit that takes arrays of two such meshes can raise IndivisibleError on {site.release('jax')}"
+            "A jit that takes arrays of two "
+            f"`{last_name(site.call.func)}` calls may raise: each call makes its own mesh.",
+            why=f"on {site.release('jax')} arrays of two such meshes can raise IndivisibleError"
             if raises
             else "",
-            help=f"rewrite it by hand: {reason}"
+            help=f"rewrite the call by hand: {reason}"
             if reason
-            else "write `device_put` with a `NamedSharding` of one mesh",
+            else "make one mesh for the file and write `jax.device_put(x, NamedSharding(mesh, spec))`",
             fix=fix,
         )
 

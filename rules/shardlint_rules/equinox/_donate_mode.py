@@ -29,7 +29,7 @@ from shardlint_rules.equinox.wrapped import (
     wrappings,
 )
 
-_MODES = "filter_jit donates all arguments or all but the first"
+_MODES = "filter_jit donates all arguments, or all except the first"
 _NOT_ARRAYS = ("int", "float", "bool", "str", "bytes", "None", "NoneType", "type", "Literal")
 
 
@@ -104,7 +104,7 @@ def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
         raise found
     modes = {_mode(site, parameters) for parameters in found}
     if len(modes) != 1:
-        raise NotRewritten("the functions it wraps need different modes of donate")
+        raise NotRewritten("the wrapped functions need different values of donate")
     return modes.pop()
 
 
@@ -170,7 +170,7 @@ def _packed(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten
         except NotRewritten as other:
             why = other
         modes = str(reason).startswith(_MODES)
-        raise (NotRewritten(f"{_MODES}, and a function around it fails: {why}") if modes else why) from why
+        raise (NotRewritten(f"{_MODES}, and the fix cannot write a wrapper: {why}") if modes else why) from why
     message = f"write {told}"
     edits += _forgotten(site, inside)
     return site.fix(Safety.UNSAFE, message, edits, "the name is then a function that calls the jit", drops)
@@ -237,12 +237,12 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
     for value in found:
         if isinstance(value, Function) and value.bound:
             raise NotRewritten(
-                f'`{site.text(node)}` is a bound method: donate="all" would donate its object'
+                f'`{site.text(node)}` is a bound method: donate="all" would donate its `self`'
             )
         if isinstance(value, ClassValue) or (isinstance(value, CallResult) and isinstance(value.by, ClassValue)):
-            raise NotRewritten(f'`{site.text(node)}` may hold arrays, which donate="all" would donate too')
+            raise NotRewritten(f'`{site.text(node)}` may contain arrays, and donate="all" would donate them too')
     if len(found) != 1 or not isinstance(found[0], Function):
-        raise NotRewritten(f"the parameters of `{site.text(node)}` are not known here")
+        raise NotRewritten(f"the parameters of `{site.text(node)}` are not known")
     return _of(found[0].node, _count_given(site.program.flow.calls(Place(site.file, site.call))))
 
 
@@ -308,7 +308,7 @@ def _mode(site: Site, parameters: Parameters) -> str:
         return "all"
     if donated == arrays - set(parameters.positions[:1]):
         return "all-except-first"
-    raise NotRewritten(f"{_MODES}: pass the arguments to keep first, in a tuple")
+    raise NotRewritten(f"{_MODES}: pass the arguments to keep as the first argument, in a tuple")
 
 
 def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten) -> bool:

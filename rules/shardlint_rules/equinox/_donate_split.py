@@ -49,9 +49,9 @@ from shardlint_rules.equinox.hidden_keywords import Hidden
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 _GONE = (*DONATE_SETTINGS, *STATIC_SETTINGS)
-SHARDINGS_FIRST = "the call also has shardings, which must go into the function first (SL101)"
+SHARDINGS_FIRST = "the call also has shardings: first move them into the function (SL101)"
 _TOLD = "pass the arguments to keep as the first argument of the jitted function"
-_WHY = "the name is then a function that calls the jit, which donates arguments by position only"
+_WHY = "the name is then a wrapper of the jit. The wrapper donates only positional arguments."
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def split(site: Site, places: Collection[int | str] | None, inside: Sequence[Hid
     if known is not None and len(known) < len(places or ()):
         raise NotRewritten("the positions of the named arguments are not known")
     if known is not None and min(known, default=0) < 0:
-        raise NotRewritten("negative numbers count from the last parameter, which is not known")
+        raise NotRewritten("negative numbers count from the last parameter, and the last parameter is not known")
     if comments(site.text()):
         raise NotRewritten("a comment in the call would be lost")
     first = len(known) if known is not None and set(known) == set(range(len(known))) else None
@@ -101,7 +101,7 @@ def out_of_dict(site: Site) -> Fix:
     entries = every[held[0]] if len(held) == 1 else {}
     number, name = DONATE_SETTINGS
     if function is None or number not in entries or name in entries or comments(site.text()):
-        raise NotRewritten(f"`**{text}` may hold more keywords")
+        raise NotRewritten(f"`**{text}` may contain more keywords")
     if any(map(site.keyword, SHARDING_SETTINGS)):
         raise NotRewritten(SHARDINGS_FIRST)
     check_place(site)
@@ -151,7 +151,7 @@ def _of_name(
     for file, use in _uses(site, target):
         if not _wraps_one(file, use):
             line = f"line {use.lineno}" if file is site.file else f"{file.path.name}:{use.lineno}"
-            raise NotRewritten(f"`{target.id}` does more than wrap a function at {line}")
+            raise NotRewritten(f"`{target.id}` has another use than wrapping a function at {line}")
         for one in _names_of_wrapped(file, use):
             refuse_lowered(site, one)
     indent = indent_of(site, statement)
@@ -243,7 +243,7 @@ def _settings(site: Site, inside: Sequence[Hidden], held: _Taken | None) -> list
         raise NotRewritten(f"the call at line {site.call.lineno} is written over several lines")
     taken = {"function", "numbers", "jitted", "call"}
     if any(taken & names_in(keyword.value) for keyword in site.call.keywords if keyword.arg not in _GONE):
-        raise NotRewritten(f"the settings at line {site.call.lineno} use a name that the new function binds")
+        raise NotRewritten(f"the settings at line {site.call.lineno} use a name that the new function assigns")
     return found
 
 
@@ -254,7 +254,7 @@ def _refuse_inner_names(site: Site) -> None:
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                 scope = lookup(site.file, part, part.id)[1]
                 if scope is not None and scope.kind in ("class", "comprehension", "lambda"):
-                    raise NotRewritten(f"`{part.id}` is not the same name in a function above the statement")
+                    raise NotRewritten(f"`{part.id}` is a different variable in a function above the statement")
 
 
 def _uses(site: Site, target: ast.Name) -> Iterator[tuple[FileFacts, ast.expr]]:
@@ -266,7 +266,7 @@ def _uses(site: Site, target: ast.Name) -> Iterator[tuple[FileFacts, ast.expr]]:
         return
     for file in site.program.project.importing(site.file.path, target.id):
         if file is None:
-            raise NotRewritten(f"not all files that may import `{target.id}` are read")
+            raise NotRewritten(f"shardlint did not read all files that may import `{target.id}`")
         for node in file.mentions(target.id):
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                 yield file, node

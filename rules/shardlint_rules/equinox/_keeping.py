@@ -79,7 +79,7 @@ class _Taken:
     def refuse(self, *names: str) -> None:
         """Raise `NotRewritten` where one of these names is a parameter."""
         if {*names, self.packed} & {*self.names, *self.named}:
-            raise NotRewritten("a parameter has a name that the new function binds")
+            raise NotRewritten("a parameter has a name that the new function assigns")
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def of_definition(
     indent = indent_of(site, node)
     _check_body(site, node)
     if _in_loop(site, node):
-        raise NotRewritten(f"`{node.name}` is made in a loop: each function would call the last one")
+        raise NotRewritten(f"`{node.name}` is created in a loop: each wrapper would call the last function")
     opened, closed = _brackets(site, node)
     annotated = {arg.arg: site.text(arg) for arg in (*positional(node), *node.args.kwonlyargs)}
     first, pack = _free(site, node, "kept"), _tuple(kept)
@@ -175,7 +175,7 @@ def refuse_lowered(site: Site, name: str) -> None:
     files = [site.file, *site.program.project.importing(site.file.path, name)]
     for file in files:
         if file is not None and any(file.says(f"{name}.{word}") for word in ("lower(", "__wrapped__")):
-            raise NotRewritten(f"`{name}.lower` is used, which a function around the jit lacks")
+            raise NotRewritten(f"the code uses `{name}.lower`, and a wrapper of the jit has no `lower`")
 
 
 def _brackets(site: Site, node: ast.FunctionDef) -> tuple[int, int]:
@@ -399,7 +399,7 @@ def _signature(site: Site, function: ast.expr, known: Parameters) -> str:
     defaults += args.kw_defaults if args is not None else []
     names = [*known.positional, *known.keyword_only]
     if len(defaults) != len(names) or not all(isinstance(one, ast.Constant | None) for one in defaults):
-        raise NotRewritten(f"`{site.text(function)}` has defaults that are no literals")
+        raise NotRewritten(f"`{site.text(function)}` has defaults that are not literals")
     written = [
         name if default is None else f"{name}={ast.unparse(default)}"
         for name, default in zip(names, defaults, strict=True)
@@ -414,7 +414,7 @@ def _first_of_more(site: Site, function: ast.expr, donated: Collection[int | str
     """A function of which not all parameters are known donates what comes first, given by position."""
     count = len(donated)
     if set(donated) != set(range(count)):
-        raise NotRewritten(f"the parameters of `{site.text(function)}` are not known here")
+        raise NotRewritten(f"the parameters of `{site.text(function)}` are not known")
     letters = ("first", "second", "third")[:count] if count < 4 else tuple(f"x{index}" for index in range(count))
     names = (*letters, "*rest", "**named")
     return _Taken(names, (), frozenset(letters), ", ".join(names))
@@ -445,4 +445,4 @@ def _left(names: Sequence[str]) -> str:
 
 
 def _told(kept: Sequence[str]) -> str:
-    return f'donate="{_MODE}", with {_left(kept)} kept in a first argument'
+    return f'donate="{_MODE}", with {_left(kept)} kept in the first argument'

@@ -33,7 +33,7 @@ def check_place(site: Site) -> None:
             raise NotRewritten(
                 f"the expression around the call at line {site.call.lineno} may evaluate the "
                 "shardings never or many times: "
-                "give them a name in a statement above"
+                "assign them to a variable in a statement above"
             )
     scope = site.file.home(statement)
     for outer in site.file.ancestors(statement):
@@ -41,11 +41,13 @@ def check_place(site: Site) -> None:
             break
         if isinstance(outer, _LOOPS):
             raise NotRewritten(
-                f"the loop at line {outer.lineno} may change the shardings, and the function would read the last ones"
+                f"the loop at line {outer.lineno} may change the shardings, "
+                "and the function would read only the last shardings"
             )
     if scope.kind == "class":
         raise NotRewritten(
-            f"line {site.call.lineno} reads the shardings in the body of a class, where its methods do not see names"
+            f"line {site.call.lineno} reads the shardings in a class body, "
+            "and methods cannot read names of the class body"
         )
 
 

@@ -24,25 +24,26 @@ from shardlint_rules.equinox.placement import by_parts, two_arguments
 
 
 class DevicePutModule(Rule):
-    """`jax.device_put` gets an Equinox Module that holds more than arrays.
+    """`jax.device_put` gets an Equinox Module with leaves that are not arrays.
 
-    `device_put` raises TypeError for a leaf that is a function or a string, and silently turns a number into an array.
-    Under `eqx.filter_jit` such an int or bool is traced, so code that uses it as a size or in an `if` raises. A float
-    becomes a weight that `eqx.filter_grad` differentiates.
+    `device_put` raises TypeError for a leaf that is a function or a string. It turns a number into an array without a
+    warning. `eqx.filter_jit` then traces an int or bool: code that uses the value as a size or in an `if` raises. A
+    float becomes a weight: `eqx.filter_grad` differentiates it.
 
     ## Reports
     - proven: `jax.device_put(module, ...)` of a Module with a function, a string or a number in a field that is not
       static. Examples: `eqx.nn.MLP` (activation functions), `eqx.nn.Dropout`, and project classes with such fields.
-    - possible: `jax.device_put` of a Module whose class or field value is not certain.
+    - possible: `jax.device_put` of a Module, if shardlint does not know its class or the value of the field.
 
     ## Write instead
-    `eqx.filter_shard` places only the arrays. It does not move arrays that are committed to other devices. To move such
-    arrays, split the model with `eqx.partition(model, eqx.is_array)`, place the arrays with `jax.device_put`, and join
-    them with `eqx.combine`.
+    Write `eqx.filter_shard`, which places only the arrays. It does not move arrays that are committed to other devices.
+    To move such arrays, split the model with `eqx.partition(model, eqx.is_array)`, place the arrays with
+    `jax.device_put`, and join them with `eqx.combine`.
 
     ## Fix
     Writes `filter_shard` if the code shows how the Module is created. Otherwise the fix splits the Module and places
-    its arrays. Unsafe: the arrays move to the new sharding. Numbers stay numbers, so jit compiles again for each value.
+    its arrays. Unsafe: the arrays move to the new sharding. Numbers stay numbers, and jit compiles again for each
+    value.
     """
 
     code = "SL103"
@@ -73,7 +74,7 @@ class DevicePutModule(Rule):
         silent = leaf.kind == "number"
         yield site.finding(
             site.call.func,
-            f"`device_put` turns the number `{leaf.path}` of `{instance.name}` into an array, which jit then traces."
+            f"`device_put` turns the number `{leaf.path}` of `{instance.name}` into an array, and jit then traces it."
             if silent
             else f"`device_put` of `{instance.name}` raises TypeError: its `{leaf.path}` is {_WORDS[leaf.kind]}.",
             help="write `eqx.filter_shard`, or place only the arrays: `eqx.filter(..., eqx.is_array)`",
@@ -98,7 +99,7 @@ class DevicePutModule(Rule):
             text, edits = rewritten
         drops = (site.call.func.id,) if isinstance(site.call.func, ast.Name) else ()
         message = f"write: {' '.join(text.split())}"
-        why = "the arrays move to the new sharding, and leaves that are no arrays stay"
+        why = "the arrays move to the new sharding, and leaves that are not arrays stay unchanged"
         return site.fix(Safety.UNSAFE, message, [site.replace(site.call, text), *edits], why, drops)
 
 

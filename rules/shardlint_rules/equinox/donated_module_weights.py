@@ -37,24 +37,25 @@ class _Problem:
 
 
 class DonatedModuleWeights(Rule):
-    """`donate=` of `eqx.filter_jit` donates the weights of the Module that is compiled.
+    """`donate=` of `eqx.filter_jit` also donates the weights of the compiled Module.
 
-    filter_jit donates the arrays of the compiled function with those of the arguments. `donate="all-except-first"`
-    keeps only the first argument. A result with the shape of a weight then reuses the memory of that weight, and the
-    next call raises that the array was deleted or donated.
+    The next call raises that an array was deleted or donated. `filter_jit` treats the arrays inside the function as
+    inputs. `donate=` donates them like the arguments: a result with the shape of a weight reuses the memory of that
+    weight. `donate="all-except-first"` keeps only the first argument.
 
     ## Reports
-    - proven: `eqx.filter_jit(..., donate=...)` of a Module instance, of a method of one, or of an `eqx.Partial` that
-      holds one.
-    - proven: `donate="all-except-first"` on a function that has only keyword arguments: all of them are donated.
-    - possible: `donate=` for a Module that may hold no arrays, or for a compiled function that is called only once.
+    - proven: `eqx.filter_jit(..., donate=...)` of a Module instance, of one of its methods other than `__call__`, or of
+      an `eqx.Partial` that contains a Module.
+    - proven: `donate="all-except-first"` on a function whose parameters are all keyword-only. All arguments are
+      donated.
+    - possible: `donate=` for a Module that may contain no arrays, or for a compiled function that is called only once.
 
     ## Write instead
-    Make the model the first argument of a function, with `donate="all-except-first"`.
+    Pass the model as the first argument of a function, with `donate="all-except-first"`.
 
     ## Limits
-    Not reported: methods that return a new Module. `filter_jit(model.__call__)` and a `functools.partial` donate no
-    weights: the weights become constants (SL105).
+    Not reported: methods that return a new Module, because the caller replaces the old weights.
+    `filter_jit(model.__call__)` and a `functools.partial` donate no weights: the weights become constants (SL105).
     """
 
     code = "SL106"
@@ -78,7 +79,7 @@ class DonatedModuleWeights(Rule):
             keyword,
             problem.message,
             why=problem.why,
-            help='make the model the first argument of a function, with `donate="all-except-first"`',
+            help='pass the model as the first argument of a function, with `donate="all-except-first"`',
             certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
         )
 
@@ -92,7 +93,8 @@ class DonatedModuleWeights(Rule):
                 site, found
             )
             message = (
-                f"The next call raises if a result reuses a weight of `{instance.name}`: `donate` donates them too."
+                f"The next call raises if a result reuses a weight of `{instance.name}`: "
+                "`donate` donates the weights too."
             )
             kept = (
                 "only the first argument is kept"
@@ -106,7 +108,7 @@ class DonatedModuleWeights(Rule):
         if not isinstance(function, Definition | ast.Lambda):
             return None
         if mode.endswith("except-first") and _no_first(function):
-            message = "The next call raises if a result reuses an argument: `donate` donates all of them."
+            message = "The next call raises if a result reuses an argument: `donate` donates all arguments."
             return _Problem(message, "the function has no positional argument to keep", True)
         return None
 

@@ -17,29 +17,29 @@ _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 
 
 class FilterJitJitKeyword(Rule):
-    """`eqx.filter_jit` does not take `jax.jit`'s keywords for static and donated arguments.
+    """`eqx.filter_jit` does not take the `jax.jit` keywords for static and donated arguments.
 
-    Wrapping a function with them raises ValueError. filter_jit treats every argument that is not an array as static. It
-    compiles an inner function with other parameters, so argument numbers would not match.
+    Wrapping a function with them raises ValueError. `filter_jit` treats every argument that is not an array as static.
+    It compiles an inner function with other parameters: argument numbers would not match.
 
     ## Reports
     - proven: `eqx.filter_jit` with `donate_argnums`, `donate_argnames`, `static_argnums` or `static_argnames`: as a
       decorator, a call, through `functools.partial`, or in a `**` dict.
-    - `sometimes` (likely): a `**` dict that gets the keyword only on one branch or from one caller. Also a name that
-      may be another jit too.
+    - `sometimes` (likely): a `**` dict that gets the keyword only on one branch or from one caller. Also a variable
+      that may also be another jit (`jit = eqx.filter_jit if filtered else jax.jit`).
 
     ## Write instead
-    `donate="all-except-first"` keeps the first argument. For any other choice pack the arguments to keep into a tuple
-    and pass it first.
+    Write `donate="all"`, or `donate="all-except-first"` to keep the first argument. For any other choice pass a tuple
+    of the arguments to keep as the first argument.
 
     ## Fix
-    Safe if a mode of `donate=` donates exactly the same arguments. If none does, the fix writes a jitted function that
-    takes the kept arguments first, and a wrapper with the old name. Unsafe: the wrapper has no `lower`.
+    Safe if a value of `donate=` donates exactly the same arguments. Otherwise the fix writes a jitted function with the
+    kept arguments first, and a wrapper with the old name. Unsafe: the wrapper has no `lower`.
 
-    The fix drops `static_argnums` and `static_argnames`. Safe if the parameter has a type hint that is not an array,
-    else unsafe.
+    The fix removes `static_argnums` and `static_argnames`. Safe if the parameter has a type hint that is not an array,
+    otherwise unsafe.
 
-    No fix if the code uses `lower`, or if argument names are known only at run time.
+    No fix if the code uses `lower`, or if the argument names are known only at run time.
     """
 
     code = "SL102"

@@ -25,39 +25,38 @@ _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
 class FilterJitShardings(Rule):
     """`eqx.filter_jit` does not take `in_shardings` or `out_shardings`.
 
-    From equinox 0.13.1, wrapping a function with them raises ValueError. Up to 0.13.0, filter_jit passes them to an
-    inner jit with two arguments: the donated arrays and all other arrays.
+    From equinox 0.13.1, wrapping a function with them raises ValueError. Up to 0.13.0, `filter_jit` passes them to an
+    inner jit with two arguments: the donated arrays and all other arrays. The effects:
 
     - `in_shardings=(a, b)` raises nothing. Without `donate` every array gets `b`, with `donate="all"` every array gets
       `a`. With `donate="all-except-first"` the first argument gets `b` and the others get `a`.
-    - A single input sharding applies to every array, weights too.
-    - `out_shardings` also applies to an internal scalar, so a sharding that is not replicated raises ValueError.
+    - A single input sharding applies to every array, including weights.
+    - `out_shardings` also applies to an internal scalar: a sharding that is not replicated raises ValueError.
 
     ## Reports
     - proven: `eqx.filter_jit` with `in_shardings` or `out_shardings`, even None: as a decorator, a call, through
       `functools.partial`, or in a `**` dict. Up to equinox 0.13.0 only if the effect differs from what is written.
-    - `sometimes` (likely): a `**` dict that gets the keyword only on one branch or from one caller. Also a name that
-      may be another jit too (`jit = eqx.filter_jit if filtered else jax.jit`).
-    - possible: on equinox up to 0.13.0, a keyword whose effect may be the written one, such as None or one sharding for
-      all inputs.
+    - `sometimes` (likely): a `**` dict that gets the keyword only on one branch or from one caller. Also a variable
+      that may also be another jit (`jit = eqx.filter_jit if filtered else jax.jit`).
+    - possible: on equinox up to 0.13.0, a keyword that may work as written, such as None or one sharding for all
+      inputs.
 
     ## Write instead
-    `eqx.filter_shard` in the body constrains the arrays of a tree and skips other leaves. It does not move arguments
-    before the call: place large ones on the mesh first.
+    Call `eqx.filter_shard` in the body. It constrains the arrays of a tree and skips other leaves. It does not move
+    arguments before the call: first place large arguments on the mesh.
 
     ## Fix
     Unsafe: the arrays are now sharded, so memory and communication change. Dropping a keyword that is None is safe.
 
-    - The fix writes constraints into the body of the function or lambda. It writes a `def` around the function if it
-      cannot edit the body: `filter_value_and_grad(loss)`, `self._step`, a function of another file, a parameter, a
-      function with other callers. The `def` gets values that may hold arrays through `eqx.Partial`, so they stay
-      arguments.
-    - The fix assigns the sharding to a variable above the function if the body gives its name another meaning, if it is
-      a call, or if it is an attribute that may change before tracing. It writes a name of the class body as
-      `Class.name`.
-    - The fix pops shardings from a dict that is filled elsewhere (`kwargs.pop("in_shardings", None)`), in a statement
-      above the call. It applies a value that may be None only if it is not None, and applies a tree that holds None
-      with `jax.tree.map`.
+    - The fix writes constraints into the body of the function or lambda. If the fix cannot edit the body, it writes a
+      `def` around the function. Examples: `filter_value_and_grad(loss)`, `self._step`, a function of another file, a
+      parameter, a function with other callers. The fix passes values that may contain arrays to the `def` through
+      `eqx.Partial`. These values stay arguments.
+    - The fix assigns some shardings to a variable above the function: a name that the body uses for something else, a
+      call, and an attribute that may change before tracing. It writes a name of the class body as `Class.name`.
+    - The fix removes shardings from a dict that is filled elsewhere (`kwargs.pop("in_shardings", None)`), in a
+      statement above the call. If a sharding may be None, the fix tests for None. If a tree of shardings contains None,
+      the fix applies the tree with `jax.tree.map`.
 
     No fix:
 
@@ -115,7 +114,7 @@ class FilterJitShardings(Rule):
             if not one.arg
         ):
             names = " and ".join(f"`{name}`" for name in given.places)
-            message = f"{on} `filter_jit` may apply {names} to the wrong arrays: its inner jit has other arguments."
+            message = f"{on} `filter_jit` may apply {names} to the wrong arrays: its inner jit has different arguments."
             return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, later)
         found = {
             name: (outcome_of_inputs if name == "in_shardings" else outcome_of_outputs)(site, place)

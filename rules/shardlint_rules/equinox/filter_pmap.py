@@ -13,16 +13,16 @@ from shardlint.syntax.nodes import walk
 
 
 class FilterPmap(Rule):
-    """`eqx.filter_pmap` sends replicated arguments from one device to all others at every call.
+    """`eqx.filter_pmap` sends replicated arguments from one device to all other devices at every call.
 
     An argument with `in_axes=None`, usually the weights, stays on one device between calls. If the mapped axis is
-    shorter than the number of devices, the remaining devices are idle.
+    shorter than the number of devices, some devices are idle.
 
     ## Reports
     - proven: `eqx.filter_pmap` with a None in `in_axes`, as a call or a decorator.
 
     ## Write instead
-    Use `eqx.filter_jit` with sharded inputs. Move named axes and collectives to `jax.shard_map`, or remove them: the
+    Use `eqx.filter_jit` with sharded inputs. Move collectives over named axes to `jax.shard_map`, or remove them: the
     compiler inserts the sums over a sharded axis.
     """
 
@@ -40,7 +40,7 @@ class FilterPmap(Rule):
             return
         yield site.finding(
             site.call.args[0] if site.form == "partial" else site.call.func,
-            "Arguments with `in_axes=None` go from one device to all others at every call.",
+            "Arguments with `in_axes=None` go from one device to all other devices at every call.",
             help="shard the inputs once with `eqx.filter_shard` and compile with `eqx.filter_jit`",
         )
 

@@ -16,20 +16,21 @@ _TAKEN = ("x", "device_or_shardings")
 class FilterShardAcrossDevices(Rule):
     """`eqx.filter_shard` outside jit gets an array that is committed to other devices.
 
-    `filter_shard` is a sharding constraint. Outside jit it compiles a separate program, which runs on the devices of
-    its arguments. It raises `ValueError: Received incompatible devices for jitted computation`. A new array works,
-    because it is uncommitted.
+    The call raises `ValueError: Received incompatible devices for jitted computation`. `filter_shard` is a sharding
+    constraint. Outside jit it compiles a separate program for the devices of its arguments. A new array works, because
+    it is uncommitted.
 
     ## Reports
-    - proven: `eqx.filter_shard(x, ...)` in host code, if `x` is committed to other devices than the target: one device
-      and a mesh, two devices, or two meshes with a different device order.
+    - proven: `eqx.filter_shard(x, ...)` in host code, if `x` is committed to other devices than the target. For example
+      one device and a mesh, two devices, or two meshes with a different device order.
 
     ## Write instead
-    Use `jax.device_put`. For a Module, place only its arrays and combine them with the rest.
+    Use `jax.device_put`. For a Module, split it with `eqx.partition(model, eqx.is_array)`, place the arrays, and join
+    the parts with `eqx.combine`.
 
     ## Fix
-    Writes `jax.device_put` for an array that `device_put` returned. Otherwise the fix partitions the Module and places
-    its arrays. Unsafe: arrays move between devices.
+    Writes `jax.device_put` for an array that `device_put` returned. Otherwise the fix splits the Module and places its
+    arrays. Unsafe: arrays move between devices.
     """
 
     code = "SL109"
@@ -48,7 +49,8 @@ class FilterShardAcrossDevices(Rule):
         text = site.shown(tree)
         yield site.report_violation(
             f"`filter_shard` raises ValueError: it can't move `{text}` from {said['left']} to {said['right']}.",
-            why=f"line {said['line']} commits it, and outside jit filter_shard runs on the devices of its argument",
+            why=f"line {said['line']} commits the array, "
+            "and outside jit filter_shard runs on the devices of its argument",
             help=f"write `jax.device_put({text}, {site.shown(target)})`",
             fix=self._fix(site),
         )

@@ -45,7 +45,7 @@ def _read(site: Site, keyword: ast.keyword) -> Hidden:
         return _variable(site, keyword, keyword.value)
     entries = _entries(site, keyword.value)
     if entries is None:
-        raise NotRewritten(f"`**{site.text(keyword.value)}` may hold more keywords")
+        raise NotRewritten(f"`**{site.text(keyword.value)}` may contain more keywords")
     return Hidden(keyword, entries)
 
 
@@ -102,7 +102,7 @@ def _variable(site: Site, keyword: ast.keyword, name: ast.Name) -> Hidden:
     bindings, scope = lookup(file, name, name.id)
     entries = _entries(site, name)
     if entries is None or scope is None:
-        raise NotRewritten(f"`**{name.id}` may hold more keywords")
+        raise NotRewritten(f"`**{name.id}` may contain more keywords")
     statement = file.statement(bindings[0].node)
     alone = len(_uses(site, name)) == 1 and isinstance(statement, ast.Assign) and len(statement.targets) == 1
     if scope.kind == "class" or (scope.kind == "module" and taken_elsewhere(site, name.id)):
@@ -119,7 +119,7 @@ def _refuse_changes(site: Site, name: ast.Name) -> None:
     """Raise `NotRewritten` where the dict of a variable may be changed: all uses must open or copy it."""
     scope = lookup(site.file, name, name.id)[1]
     if scope is None or len(site.file.bindings(scope, name.id)) > 1:
-        raise NotRewritten(f"`**{name.id}` may hold more keywords")
+        raise NotRewritten(f"`**{name.id}` may contain more keywords")
     if not all(_only_read(site, node) for node in _uses(site, name)):
         raise NotRewritten(f"other code uses `{name.id}` and may change it")
 

@@ -24,20 +24,20 @@ _UNHASHABLE = {
 class JitOfFilteredTransform(Rule):
     """`jax.jit` gets a function that a filtered transform of Equinox returned.
 
-    `jax.jit` hashes the function that it gets. The transforms return Modules, which from equinox 0.13.0 are hashed by
-    their fields. A field that is a dict or a list raises `TypeError: unhashable type` at the first call.
+    The first call raises `TypeError: unhashable type`. `jax.jit` hashes its function, and these transforms return
+    Modules. From equinox 0.13.0 the hash of a Module reads its fields, and a dict or list field is not hashable.
 
     ## Reports
     - proven: `jax.jit` of a result of `eqx.filter_vmap`, `eqx.filter_grad`, `eqx.filter_value_and_grad`,
       `eqx.filter_pmap`, `eqx.filter_closure_convert` or `eqx.Partial`, as a call or as stacked decorators.
 
     ## Fix
-    Writes `eqx.filter_jit`. Safe, because the code raised before. Numbers are static under filter_jit: convert a number
-    to an array if it must be traced. No fix if `jax.jit` has other keywords.
+    Writes `eqx.filter_jit`. Safe, because the original call raises. Numbers are static under `filter_jit`: convert a
+    number to an array if it must be traced. No fix if `jax.jit` has other keywords.
 
     ## Limits
-    `jax.jit` of `eqx.filter_jit`, `eqx.filter_checkpoint` or `eqx.filter_jacfwd` works. So does `jax.jit` of a lambda
-    that calls any of the transforms above.
+    `jax.jit` of `eqx.filter_jit`, `eqx.filter_checkpoint` or `eqx.filter_jacfwd` works. `jax.jit` of a lambda that
+    calls any of the transforms above works too.
     """
 
     code = "SL108"

@@ -24,29 +24,30 @@ class _Problem:
 
 
 class ModuleThroughJaxJit(Rule):
-    """`jax.jit` takes or compiles an Equinox Module with leaves that it cannot trace or hash.
+    """`jax.jit` gets an Equinox Module with leaves that it cannot trace or hash.
 
-    `jax.jit` traces every argument leaf that is not static: a function or a string raises TypeError at the first call.
-    It hashes static arguments and the compiled function, and arrays are not hashable: ValueError or TypeError.
+    The first call raises TypeError or ValueError. `jax.jit` traces every leaf of an argument that is not static, and it
+    cannot trace a function or a string. It hashes static arguments and the compiled function, and arrays are not
+    hashable.
 
     ## Reports
     - proven: a call of a jitted function that passes a Module with a function or a string among its leaves, such as
       `eqx.nn.MLP`. For a method decorated with `jax.jit`, `self` is such an argument.
     - proven: a call that passes a Module with arrays as a static argument.
-    - proven: `jax.jit` of a Module with arrays, or of a method of one.
-    - possible: one of these, if the class of the Module is not certain.
+    - proven: `jax.jit` of a Module with arrays, or of a method of such a Module.
+    - possible: any form above, if shardlint does not know the class of the Module.
 
     ## Write instead
     Use `eqx.filter_jit`. To keep `jax.jit` and its shardings, split the Module with
     `eqx.partition(model, eqx.is_array)`, pass the arrays as an argument and call `eqx.combine` inside.
 
     ## Fix
-    Writes `eqx.filter_jit`. Safe, because the code raised before. Numbers are static under filter_jit: convert a number
-    to an array if it must be traced. No fix if `jax.jit` has keywords that filter_jit lacks.
+    Writes `eqx.filter_jit`. Safe, because the original call raises. Numbers are static under `filter_jit`: convert a
+    number to an array if it must be traced. No fix if `jax.jit` has keywords that `filter_jit` does not take.
 
     ## Limits
-    Not reported: Modules that hold only arrays and static fields, which work under `jax.jit`. SL105 reports dunder
-    methods such as `model.__call__`.
+    Not reported: Modules with only arrays and static fields. They work under `jax.jit`. SL105 reports dunder methods
+    such as `model.__call__`.
     """
 
     code = "SL110"
@@ -107,7 +108,7 @@ class ModuleThroughJaxJit(Rule):
         if instance is not None and _holds_arrays(modules.leaves(instance)):
             yield _Problem(
                 f"`jax.jit` of {what} of `{instance.name}` raises TypeError when called: arrays are not hashable.",
-                "jax.jit hashes the function it compiles, and this one is a Module",
+                "jax.jit hashes the function that it compiles, and this function is a Module",
             )
 
     def _of_self(self, site: Site, found: Jitted, static: set[int | str]) -> Iterator[_Problem]:
@@ -138,7 +139,8 @@ class ModuleThroughJaxJit(Rule):
         if static:
             if _holds_arrays(leaves):
                 yield _Problem(
-                    f"The call raises ValueError: the static argument {what} holds arrays, which are not hashable.",
+                    f"The call raises ValueError: the static argument {what} contains arrays, "
+            "and arrays are not hashable.",
                     f"{what}{where} is a Module of class {instance.name}",
                 )
             return

@@ -25,10 +25,10 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
     for part in walk(expression):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             where = f"`{site.text(expression)}` at line {expression.lineno}"
-            return f"{where} binds a name or waits: give its value a name first"
+            return f"{where} contains `:=` or `await`: assign its value to a variable first"
         if isinstance(part, ast.Call) and not gives_the_same(site, part):
             where = f"`{site.text(part)}` at line {part.lineno}"
-            return f"{where} would be called at every trace; give its result a name first"
+            return f"{where} would be called at every trace: assign its result to a variable first"
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             problem = _name(site, part, expression, function)
             if problem is not None:
@@ -81,7 +81,7 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
     if inside is own or name.id in own.bindings:
         return f"`{name.id}` is another variable inside {called}"
     if inside is not scope:
-        return f"`{name.id}` at line {name.lineno} is bound in a scope that {called} does not see"
+        return f"`{name.id}` at line {name.lineno} is assigned in a scope that {called} cannot read"
     if scope is None:
         return None
     return changes(site, name, bindings, scope)
@@ -92,15 +92,15 @@ def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -
     file = site.file
     if scope.kind == "module" and (rebinding := global_bindings(file, name.id)):
         line = rebinding[0].line
-        return f"line {line} rebinds the global `{name.id}`, maybe before the function is traced"
+        return f"line {line} assigns the global `{name.id}` again, maybe before the function is traced"
     if scope.kind == "comprehension":
         line = getattr(scope.node, "lineno", name.lineno)
         return f"the comprehension at line {line} changes `{name.id}`: the function would read its last value"
     for binding in file.bindings(scope, name.id):
         if binding.kind in ("augment", "delete"):
-            return f"line {binding.line} changes `{name.id}` after it is bound"
+            return f"line {binding.line} changes `{name.id}` after the assignment"
         if binding not in bindings and binding.line > name.lineno:
-            return f"line {binding.line} binds `{name.id}` again, maybe before the function is traced"
+            return f"line {binding.line} assigns `{name.id}` again, maybe before the function is traced"
         for outer in file.ancestors(binding.node):
             if outer is scope.node:
                 break

@@ -33,29 +33,29 @@ class _Baked:
 
 
 class WeightsBecomeConstants(Rule):
-    """A jitted function closes over its weights instead of taking them as an argument.
+    """A jitted function closes over its weights: they become constants and lose their sharding.
 
-    An array that is not an argument becomes a constant of the compiled program, replicated on every device that runs
-    it. It loses its sharding and is in memory twice. Large constants make compilation slow, and every new model is
-    compiled again.
+    An array that is not an argument becomes a constant of the compiled program, replicated on all its devices. The
+    array is in memory twice. Large constants make compilation slow, and every new model compiles again.
 
     ## Reports
     - proven: `eqx.filter_jit` or `jax.jit` of `model.__call__`, of `jax.vmap(model)` or of a lambda that calls `model`,
       an Equinox Module with arrays.
-    - proven: a jitted function that reads a variable defined outside of it, if that array was sharded over a mesh.
-    - possible: a jit of `model.__call__`, `jax.vmap(model)` or such a lambda, if the class of `model` is not certain.
+    - proven: a jitted function that reads an array from an outer scope, if the array was sharded over a mesh.
+    - possible: a jit of `model.__call__`, `jax.vmap(model)` or such a lambda, if shardlint does not know the class of
+      `model`.
 
     ## Write instead
     Jit the Module itself: `filter_jit(model)`, `filter_jit(model.method)` or `filter_jit(eqx.filter_vmap(model))`. Or
-    make the model an argument: `eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))`.
+    pass the model as an argument: `eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))`.
 
     ## Fix
-    Safe for `eqx.filter_jit`: the weights become arguments. Unsafe for `jax.jit`: it becomes `eqx.filter_jit`, under
-    which numbers are static. Functions that read an outside variable are not rewritten.
+    Safe for `eqx.filter_jit`: the weights become arguments. Unsafe for `jax.jit`: the fix writes `eqx.filter_jit`, and
+    numbers become static. No fix for functions that read a variable from an outer scope.
 
     ## Limits
-    Not reported: arrays on a mesh with Explicit axes, which keep their sharding, and arrays whose shape or dtype alone
-    the function uses.
+    Not reported: arrays on a mesh with Explicit axes, because they keep their sharding. Also not reported: arrays of
+    which the function uses only the shape or dtype.
     """
 
     code = "SL105"
@@ -81,8 +81,8 @@ class WeightsBecomeConstants(Rule):
         return site.finding(
             found.name,
             f"`{variable.name}` loses its sharding: it becomes a replicated constant of the compiled program.",
-            why=f"line {variable.line} shards it, and it is not an argument of the jitted function",
-            help=f"make `{variable.name}` an argument of the function",
+            why=f"line {variable.line} shards the array, and it is not an argument of the jitted function",
+            help=f"pass `{variable.name}` as an argument of the function",
         )
 
     def _module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:
@@ -95,7 +95,7 @@ class WeightsBecomeConstants(Rule):
             if sharded
             else f"The weights of `{model}` are in memory twice: they become constants of the compiled program.",
             why="jit compiles a function that closes over the Module",
-            help="compile the Module itself with `eqx.filter_jit`, or make it an argument",
+            help="compile the Module itself with `eqx.filter_jit`, or pass the Module as an argument",
             fix=self._fix(site, found, baked),
             harm=Harm.SILENT if sharded else Harm.COST,
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
@@ -120,7 +120,7 @@ class WeightsBecomeConstants(Rule):
         edits += [site.replace(found.name, spelled), *imports]
         if isinstance(found.name, ast.Name):
             drops.append(found.name.id)
-        why = "numbers become static, and each value is compiled"
+        why = "numbers become static, and jit compiles again for each value"
         return site.fix(Safety.UNSAFE, f"write: {spelled}({text})", edits, why, drops)
 
 

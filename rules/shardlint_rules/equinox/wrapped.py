@@ -93,7 +93,7 @@ def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping
     file, scope = site.file, site.file.home(target)
     if len(file.bindings(scope, target.id)) > 1 or scope.kind == "class":
         raise NotRewritten(
-            f"`{target.id}` at line {target.lineno} is bound more than once, so it may wrap other functions"
+            f"`{target.id}` at line {target.lineno} is assigned more than once, so it may wrap other functions"
         )
     if scope.kind == "module" and any(True for _ in site.program.project.importing(file.path, target.id)):
         raise NotRewritten(

@@ -26,22 +26,23 @@ _ALIKE = 0.8
 class AxisMappingKey(Rule):
     """An axis mapping has a key or a mesh axis that does not exist.
 
-    An unknown mesh axis raises at the first array with the key's axis. A misspelled key is silent: the axis it was
-    meant for is not sharded.
+    An unknown mesh axis raises at the first array that has the axis of the key. A misspelled key raises nothing: the
+    intended axis is not sharded.
 
     ## Reports
     - proven: a mesh axis that the mesh in context, or the mesh argument, does not have.
-    - proven: two axes of one array that are mapped to the same mesh axis.
-    - proven: a key that no `Axis` of the file has, if an `Axis` has nearly the same name. Also in a mapping that a
-      class has as a field default, against every `Axis` of the project.
-    - proven: in `axis_mapping(..., merge=True)`, a key that the outer mapping maps to another mesh axis. The outer
-      mapping wins.
+    - proven: a mapping of two axes of one array to the same mesh axis.
+    - proven: a key that no `Axis` of the file has, if an `Axis` has nearly the same name. For a mapping that is the
+      default of a class field, every `Axis` of the project counts.
+    - proven: a key in `axis_mapping(..., merge=True)`, if the outer mapping maps it to another mesh axis. haliax uses
+      the outer mapping.
 
     ## Fix
-    Unsafe: the axis is sharded from then on, and a mesh that does not divide it raises.
+    Corrects the spelling of the key. Unsafe: the axis is now sharded, and a size that the mesh axis does not divide
+    raises.
 
     ## Limits
-    Without `merge` the inner mapping replaces the outer one, which is not reported.
+    Not reported: an inner mapping without `merge`. It replaces the outer mapping.
     """
 
     code = "SL602"
@@ -81,19 +82,19 @@ class AxisMappingKey(Rule):
                 f"The first array with the axis `{said['axis']}` raises ValueError: the mesh has no axis "
                 f"`{said['missing']}`.",
                 why=f"the mesh ({said['mesh']}) is made at line {said['line']}; checked for {site.release('haliax')}",
-                help="name an axis of the mesh",
+                help="write the name of a mesh axis",
                 harm=Harm.CRASH,
             )
         if site.violation.kind == "mapping.twice":
             return site.report_violation(
-                f"This raises an error: the axes `{said['first']}` and `{said['second']}` of one array are both split "
-                f"over `{said['axis']}`.",
-                why=f"the array is `{said['array']}`, and a mesh axis splits one of its dimensions only",
-                help="map one of the two axes to another mesh axis, or give it no entry",
+                f"This raises an error: the axes `{said['first']}` and `{said['second']}` of one array are both "
+                f"sharded over `{said['axis']}`.",
+                why=f"the array is `{said['array']}`, and a mesh axis can shard only one of its dimensions",
+                help="map one of the two axes to another mesh axis, or remove its entry",
                 harm=Harm.CRASH,
             )
         return site.report_violation(
-            f"The entry `{said['axis']}` has no effect: with merge=True the outer mapping wins.",
+            f"The entry `{said['axis']}` has no effect: with merge=True haliax uses the outer mapping.",
             why=f"the mapping written at line {said['line']} maps `{said['axis']}` to another mesh axis",
             help="enter one mapping with all entries, without `merge=True`",
         )
@@ -123,7 +124,7 @@ class AxisMappingKey(Rule):
         why = "arrays with this axis get another sharding"
         return site.finding(
             node,
-            f"The axis `{near[0]}` is not sharded: the mapping spells it `{key}`.",
+            f"The axis `{near[0]}` is not sharded: the mapping has the key `{key}`.",
             label=f"did you mean {near[0]!r}?",
             why=f"{site.release('haliax')} ignores keys that no axis has",
             fix=site.fix(Safety.UNSAFE, f"write {right}", [edit], why),

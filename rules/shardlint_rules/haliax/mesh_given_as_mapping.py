@@ -23,18 +23,21 @@ PARAMETERS = (
 class MeshGivenAsMapping(Rule):
     """A mesh is passed to haliax as the axis mapping.
 
-    `hax.shard(x, mesh)` raises `AttributeError` if a mesh is in context, and otherwise does nothing. With the
-    mapping as the third argument it raises `AssertionError` without a message. `axis_mapping`, `named_jit` and `fsdp`
-    raise when they are entered or called.
+    `hax.shard(x, mesh)` raises `AttributeError` if a mesh is in context, and otherwise does nothing. With the mapping
+    as the third argument it raises `AssertionError` without a message. A `with hax.axis_mapping(...)` raises when it is
+    entered. The results of `named_jit` and `fsdp` raise when they are called.
 
     ## Reports
     - proven: a mesh as `mapping` of `hax.shard`, `hax.shard_with_axis_mapping`, `hax.axis_mapping` or `hax.fsdp`.
     - proven: a mesh as `axis_resources`, `in_axis_resources` or `out_axis_resources` of `hax.named_jit`.
 
+    ## Write instead
+    Pass the mesh as `mesh=`. The mapping is the second argument or comes from `hax.axis_mapping`.
+
     ## Fix
-    Safe if the fix swaps mesh and mapping, because the call raised before. Unsafe if the mesh becomes `mesh=`: the
-    array is then sharded by the mapping in context. No fix for contexts and compiled
-    functions: shardlint can't know their mapping.
+    Swaps mesh and mapping. Safe, because the original call raises. Unsafe if the fix passes the mesh as `mesh=`: the
+    mapping in context then shards the array. `axis_mapping`, `named_jit` and `fsdp` get no fix: shardlint does not know
+    which mapping you want.
     """
 
     code = "SL605"
@@ -67,7 +70,7 @@ def mappings(site: Site) -> Iterator[ast.expr]:
 def elsewhere(site: Site, given: ast.expr) -> Finding:
     """The mapping of a context, or of a compiled function."""
     entered = site.api == "haliax.axis_mapping"
-    raises = "Entering this context raises TypeError" if entered else "Every call of the result raises"
+    raises = "Entering this context raises TypeError" if entered else "Every call of the returned function raises"
     return site.finding(
         given,
         f"{raises}: `{site.shown(given)}` is a mesh, not an axis mapping.",

@@ -10,32 +10,32 @@ from shardlint.rules_api.site import Site
 
 _SAYS = {
     "named.missing": (
-        "This raises ValueError: {operation} names the axis {axis}, and {array} has none.",
-        "name an axis of the array",
+        "This raises ValueError: {operation} names the axis {axis}, and {array} does not have it.",
+        "write the name of an axis of the array",
     ),
     "named.input": (
         "This layer sums its weight over {axis}, and its input {array} has no such axis.",
-        "call the layer with an array that has its input axis",
+        "call the layer with an array that has the input axis of the layer",
     ),
     "named.sizes": (
         "This raises an error: the axis {axis} has different sizes in {left} and {right}.",
-        "give one of them another name, or the same size",
+        "rename one of the axes, or make their sizes equal",
     ),
     "named.subset": (
-        "This raises ValueError: {left} and {right} each have an axis that the other lacks.",
-        "add the axes that are missing with `broadcast_axis`",
+        "This raises ValueError: {left} and {right} each have an axis that is missing in the other.",
+        "add the missing axes with `broadcast_axis`",
     ),
     "named.plain": (
-        "This raises ValueError: {other} has no axis names, and {array} is no scalar.",
-        "name its axes with `hax.named`",
+        "This raises ValueError: {other} has no axis names, and {array} is not a scalar.",
+        "name the axes of the plain array with `hax.named`",
     ),
     "named.shape": (
         "This raises ValueError: {array} does not have the axes {axes}.",
-        "name one axis for each dimension, with its size",
+        "pass one axis for each dimension, with the size of the dimension",
     ),
     "named.twice": (
         "This raises ValueError: the array gets two axes with the name {axis}.",
-        "rename one of them with `.alias(...)` or `.rename(...)`",
+        "rename one of the axes with `.alias(...)` or `.rename(...)`",
     ),
 }
 
@@ -43,16 +43,16 @@ _SAYS = {
 class NamedAxesDiffer(Rule):
     """A call of haliax names an axis that the array does not have, or combines arrays with different axes.
 
-    It raises when the line runs, which under `named_jit` is after the data was loaded. A contraction raises nothing if
-    one of its arrays has the axis.
+    The call raises when the line runs. Under `named_jit` that is after loading the data. A contraction raises nothing
+    if one of its arrays has the axis.
 
     ## Reports
     - proven: a reduction, contraction, index or rearrangement over an axis that the array does not have.
-    - proven: an axis with the same name and another size, in an array or in an argument.
-    - proven: an operation on two arrays that each have an axis that the other lacks, or on a `NamedArray` and a
-      plain array that is no scalar.
-    - proven: a `hax.nn.Linear` that is called with an array without its input axis. It raises nothing.
-    - proven: `hax.named` and `hax.NamedArray` with axes that are not those of the array, or with one name twice.
+    - proven: two axes with the same name and different sizes.
+    - proven: an operation on two arrays, if each has an axis that is missing in the other.
+    - proven: an operation on a `NamedArray` and a plain array that is not a scalar.
+    - proven: a call of a `hax.nn.Linear` with an array without the input axis of the layer. Nothing is raised.
+    - proven: `hax.named` or `hax.NamedArray` with axes that do not match the array, or with one name twice.
 
     ## Limits
     Not reported: arrays whose axes the code does not show, such as the fields of a model from a configuration.

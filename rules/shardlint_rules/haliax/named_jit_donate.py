@@ -14,8 +14,8 @@ _JIT = "haliax.named_jit"
 _ARGNUMS = "TypeError (named_jit passes its own to jax.jit)"
 _ARGNAMES = "ValueError (its compiled function has other names)"
 _OTHERS = {
-    "static_argnums": (_ARGNUMS, "remove it: named_jit treats everything that is not an array as static"),
-    "static_argnames": (_ARGNAMES, "remove it: named_jit treats everything that is not an array as static"),
+    "static_argnums": (_ARGNUMS, "remove the keyword: named_jit treats all arguments that are not arrays as static"),
+    "static_argnames": (_ARGNAMES, "remove the keyword: named_jit treats all arguments that are not arrays as static"),
     "donate_argnames": (_ARGNAMES, "write donate_kwargs={...: True}"),
     "donate": ("TypeError", "write donate_args=, a bool or a tuple of bools"),
 }
@@ -24,16 +24,17 @@ _OTHERS = {
 class NamedJitDonate(Rule):
     """`hax.named_jit` gets donation or static arguments in the form of `jax.jit`.
 
-    The first call raises `ValueError` or `TypeError`, with messages about `filter_spec` and arguments that nobody
-    passed.
+    The first call raises `ValueError` or `TypeError`. The message of the error mentions `filter_spec` or arguments that
+    you did not pass.
 
     ## Reports
-    - proven: indexes in `donate_args`, which takes a bool, or a tuple with a bool for each argument.
-    - proven: more flags than the function has arguments.
-    - proven: `donate_argnums`, `donate_argnames`, `donate`, `static_argnums` and `static_argnames`.
+    - proven: argument numbers in `donate_args`. It takes a bool, or a tuple with a bool for each argument.
+    - proven: a `donate_args` tuple with more bools than the function has arguments.
+    - proven: the keywords `donate_argnums`, `donate_argnames`, `donate`, `static_argnums` and `static_argnames`.
 
     ## Fix
-    Safe: the same arguments are donated. No fix for numbers that may be flags, such as `(0, 1)`.
+    Writes `donate_args` with bools. Safe: the same arguments are donated. No fix for numbers that may mean bools, such
+    as `(0, 1)`.
     """
 
     code = "SL603"
@@ -76,7 +77,7 @@ class NamedJitDonate(Rule):
         value = values[0]
         text = ""
         if isinstance(value, Constant) and isinstance(value.value, str):
-            text = "ValueError or TypeError: it takes flags, no names"
+            text = "ValueError or TypeError: donate_args takes bools, not names"
         elif isinstance(value, Constant) and type(value.value) is int:
             text = "TypeError: 'int' object is not iterable"
         elif isinstance(value, Items) and any(_number(item) for item in value.items):
@@ -87,7 +88,7 @@ class NamedJitDonate(Rule):
             yield site.finding(
                 keyword.value,
                 f"The first call raises {text}.",
-                why="donate_args takes a bool for each argument, not an index",
+                why="donate_args takes a bool for each argument, not an argument number",
                 help="write True or False for each argument, as in `donate_args=(True, False)`",
                 fix=None if flags is None else self._fix(site, keyword, flags),
             )
@@ -97,7 +98,7 @@ class NamedJitDonate(Rule):
             yield site.finding(
                 keyword.value,
                 f"The first call raises ValueError: Expected {most} donate_args, got {len(value.items)}.",
-                help="write at most one flag for each positional argument",
+                help="write at most one bool for each positional argument",
             )
 
     def _fix(self, site: Site, keyword: ast.keyword, flags: str) -> Fix | None:

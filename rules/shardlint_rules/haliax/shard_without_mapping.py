@@ -13,21 +13,22 @@ from shardlint.syntax import last_name
 class ShardWithoutMapping(Rule):
     """`hax.shard` does nothing if the axis mapping or the mesh is missing.
 
-    The array keeps its placement: a new array stays on one device. Inside jit haliax reports nothing. Outside, it
-    warns about a missing mapping.
+    The array keeps its placement: a new array stays on one device. Outside jit haliax warns about a missing mapping.
+    Inside jit there is no warning.
 
     ## Reports
-    - proven: `hax.shard`, `hax.shard_with_axis_mapping` or `hax.auto_sharded` with a mapping, if no mesh is passed
-      and no `with mesh:` or `jax.set_mesh` surrounds a call path to it.
-    - proven: `hax.shard` without a mapping, passed or in context.
-    - proven: a call of `hax.named_jit` with a mapping for its results or arguments, without a mesh. It raises.
+    - proven: `hax.shard`, `hax.shard_with_axis_mapping` or `hax.auto_sharded` with a mapping, if no mesh is passed, and
+      no caller enters `with mesh:` or `jax.set_mesh`.
+    - proven: `hax.shard`, if no mapping is passed or in context.
+    - proven: a call of a `hax.named_jit` function with a mapping for results or arguments, and without a mesh. The call
+      raises.
     - possible: `hax.auto_sharded` without a mapping: a library may leave the mapping to its callers.
 
     ## Write instead
-    Without a context: `hax.shard(x, {"batch": "data", "embed": "model"}, mesh)`.
+    Pass both, or enter both as contexts: `hax.shard(x, {"batch": "data", "embed": "model"}, mesh)`.
 
     ## Limits
-    A mesh in the place of the mapping, `hax.shard(x, mesh)`, is SL605.
+    SL605 reports a mesh in place of the mapping: `hax.shard(x, mesh)`.
     """
 
     code = "SL601"
@@ -44,24 +45,24 @@ class ShardWithoutMapping(Rule):
         found, name = site.violation, last_name(site.syntax)
         automatic = found.said["operation"] == "auto_sharded"
         if found.kind == "mapping.none":
-            warning = "" if found.said["traced"] or automatic else " and warns"
+            warning = "" if found.said["traced"] or automatic else " (haliax warns)"
             yield site.report_violation(
-                f"`{name}` does nothing{warning}: no axis mapping is passed or in context.",
+                f"`{name}` has no effect{warning}: no axis mapping is passed or in context.",
                 why=f"without a mapping {site.release('haliax')} returns the array unchanged",
-                help="pass the mapping, or enter it with `with hax.axis_mapping(...)`",
+                help="pass the mapping, or write `with hax.axis_mapping(...):` around the call",
                 form="automatic" if automatic else "",
             )
         elif found.kind == "mapping.no-mesh":
             warns = site.allows("haliax", ">=1.4") and not found.said["traced"]
             yield site.report_violation(
-                f"`{name}` does nothing{' and at most warns' if warns else ''}: it has a mapping but no mesh.",
+                f"`{name}` has no effect{' (haliax may warn)' if warns else ''}: it has a mapping but no mesh.",
                 why=f"without a mesh {site.release('haliax')} returns the array unchanged",
-                help="enter the mesh around the call, `with mesh:`, or pass `mesh=`",
+                help="write `with mesh:` around the call, or pass `mesh=`",
             )
         else:
             yield site.report_violation(
                 "This raises ValueError: `named_jit` has a mapping but no mesh.",
-                why=f"{site.release('haliax')} places arguments and results by the mapping over the mesh in context",
-                help="enter the mesh around the call, `with mesh:`",
+                why=f"{site.release('haliax')} shards arguments and results by the mapping over the mesh in context",
+                help="write `with mesh:` around the call",
                 harm=Harm.CRASH,
             )

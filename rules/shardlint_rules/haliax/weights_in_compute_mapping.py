@@ -20,14 +20,14 @@ _WEIGHTS = regex(r"(?i)(^|_)(model|params?|weights|opt|opt_?state|optim_?state|s
 
 
 class WeightsInComputeMapping(Rule):
-    """Weights leave `named_jit` in the compute mapping, so FSDP parameters become replicated.
+    """`named_jit` returns weights in the compute mapping, and FSDP parameters become replicated.
 
-    Without `out_axis_resources` the results of `named_jit` use `axis_resources`. A compute mapping shards the batch
-    and leaves the axes replicated along which FSDP shards weights.
+    Without `out_axis_resources` the results of `named_jit` use `axis_resources`. A compute mapping shards the batch. It
+    replicates the axes that FSDP shards in the weights.
 
     ## Reports
     - `parameter-mapping-exists` (likely): `hax.named_jit(..., axis_resources=compute_mapping)` without
-      `out_axis_resources`, of a function that returns a model it initializes or updates, in a program that has a
+      `out_axis_resources`. The function returns a model that it initializes or updates, and the program has a
       `parameter_mapping` next to `compute_mapping`.
 
     ## Write instead
@@ -43,7 +43,7 @@ class WeightsInComputeMapping(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("parameter-mapping-exists",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "parameter-mapping-exists": "The mapping with `parameter` in its name is that of the weights."
+        "parameter-mapping-exists": "The mapping with `parameter` in its name is the mapping of the weights."
     }
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     triggers = (Calls(_JIT, file_says=("axis_resources", "ompute", "OMPUTE")),)
@@ -74,7 +74,7 @@ class WeightsInComputeMapping(Rule):
             f"Sharded axes of `{kept}` become replicated: `named_jit` shards its result by the compute mapping.",
             help=f"write `out_axis_resources={right}`, or `axis_resources={right}` for an initialization",
             form="parameter-mapping-exists",
-            why=f"without out_axis_resources, {site.release('haliax')} lays results out by `{name}`; the program has "
+            why=f"without out_axis_resources, {site.release('haliax')} shards results by `{name}`; the program has "
             f"`{beside}` for parameters",
         )
 

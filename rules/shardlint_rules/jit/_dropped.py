@@ -36,8 +36,8 @@ ONLY_GIVING = {
     **dict.fromkeys((f"jax.lax.{name}" for name in _LAX), "the result of the collective"),
     **dict.fromkeys(MAKING, "the new array"),
     "flax.jax_utils.replicate": "the replicated copy",
-    "flax.jax_utils.unreplicate": "the copy of one device",
-    "flax.training.common_utils.shard": "the array with a row for each device",
+    "flax.jax_utils.unreplicate": "the array of one device",
+    "flax.training.common_utils.shard": "the array with one row per device",
     "flax.linen.with_logical_constraint": "the constrained array",
     "jax.random.fold_in": "the new key",
     "optax.apply_updates": "the new parameters",
@@ -61,7 +61,7 @@ def dropped(site: Site, value: str) -> tuple[str, str] | None:
         return None
     return (
         f"This statement has no effect: {lost}, and `{value}` keeps its value.",
-        f"bind the result: {value} = {text}",
+        f"assign the result: {value} = {text}",
     )
 
 

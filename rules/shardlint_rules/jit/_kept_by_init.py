@@ -34,7 +34,7 @@ class Kept(NamedTuple):
 
 
 def kept_by_init(site: Site) -> Iterator[Kept]:
-    """The arrays that a state made by a nested `init` shares with the caller, or with the function around it."""
+    """The arrays that a state made by a nested `init` shares with the caller, or with the enclosing function."""
     init = site.syntax
     if not isinstance(init, ast.FunctionDef):
         return
@@ -73,7 +73,7 @@ def _of(site: Site, result: ast.expr, own: set[str], around: set[str]) -> Iterat
             if name.id in own and whole and _PARAMS.search(name.id):
                 yield Kept(node, name.id, "the caller")
             elif name.id in around - own and _KEY.search(name.id) and _random(site, name.id):
-                yield Kept(node, name.id, "the function around it")
+                yield Kept(node, name.id, "the enclosing function")
 
 
 def _names(site: Site, part: ast.expr) -> Iterator[tuple[ast.Name, ast.expr]]:

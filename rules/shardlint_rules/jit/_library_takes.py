@@ -74,7 +74,7 @@ def wrong_of(api: str, arguments: CallArguments, partial: bool) -> Wrong | None:
             close = difflib.get_close_matches(keyword, takes.known, 1, 0.5)
             if keyword == "sharding" and api == "jax.device_put":
                 close = ["device"]
-            help = f"write {close[0]}=" if close else f"it takes {', '.join(takes.known)}"
+            help = f"write {close[0]}=" if close else f"use a parameter of the function: {', '.join(takes.known)}"
             return Wrong(keyword, f"it has no parameter `{keyword}`", help)
     count = len(arguments.positional)
     if any(keyword in _OTHERS for keyword in arguments.keywords):
@@ -82,13 +82,17 @@ def wrong_of(api: str, arguments: CallArguments, partial: bool) -> Wrong | None:
     if arguments.open_positional or arguments.open_keywords:
         return None
     if count > len(takes.named) and not takes.any_number:
-        return Wrong("", f"it gets {count} positional arguments", f"it takes {', '.join(takes.named)}")
+        return Wrong(
+            "",
+            f"it gets {count} positional arguments",
+            f"pass only these arguments by position: {', '.join(takes.named)}",
+        )
     missing = [name for name in takes.named[count : takes.required] if name not in arguments.keywords]
     if missing and not partial:
         return Wrong(
             "",
             f"`{missing[0]}` is missing",
-            "pass the tree after the function; a parenthesis may be misplaced"
+            "pass the tree after the function. A parenthesis may be misplaced."
             if api == "jax.tree.map"
             else f"pass {missing[0]}",
         )

@@ -55,7 +55,7 @@ def mesh_meant(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext]
     found = _names(site, [scope for scope in site.scope.outward() if scope.kind == "module"])
     found = _with_axes(site, found, specs)
     if len(found) == 1 and not _enter_it(site, found[0], entered) and (line := _another(site, found[0], specs)):
-        return Meant(None, f"{line} makes another mesh than the module's `{found[0]}`")
+        return Meant(None, f"{line} creates a mesh that may differ from `{found[0]}` of the module")
     name = found[0] if len(found) == 1 else None
     return _checked(site, name, entered, _either(found) if found else NO_MESH)
 
@@ -134,10 +134,10 @@ def _checked(site: Site, name: str | None, entered: Sequence[MeshContext], why: 
             continue
         if context.mesh is None:
             return Meant(
-                None, f"a call runs under `{context.place.text()}`, which may be another mesh than `{name}`"
+                None, f"a call runs under `{context.place.text()}`, and its mesh may differ from `{name}`"
             )
         if made is not None and context.mesh.place.node is not made:
-            return Meant(None, f"a call runs under another mesh than `{name}`")
+            return Meant(None, f"a call runs under a mesh other than `{name}`")
     return Meant(name)
 
 
@@ -207,9 +207,9 @@ def _of_the_object(site: Site) -> Meant | None:
         if not found:
             return None
         if first is None or static or scope.node.name == "__init__" or _is_of_class(site, scope.node):
-            return Meant(None, f"the object keeps a mesh as `{found[0]}`")
+            return Meant(None, f"the object has a mesh in `{found[0]}`")
         if len(found) > 1 or lookup(site.file, site.syntax, first.arg)[1] is not scope:
-            return Meant(None, f"the object keeps a mesh as {' and '.join(f'`{one}`' for one in found)}")
+            return Meant(None, f"the object has meshes in {' and '.join(f'`{one}`' for one in found)}")
         return Meant(found[0])
     return None
 

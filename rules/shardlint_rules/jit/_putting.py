@@ -327,7 +327,7 @@ def also_eager(site: Site) -> str:
     eager = _eager_call(site, site.file, site.region, _DEPTH)
     if eager is None:
         return ""
-    return f"{site.where(eager)} calls the function outside jit, where device_put is right"
+    return f"{site.where(eager)} calls the function outside jit, where device_put works"
 
 
 def _eager_call(site: Site, file: FileFacts, region: Region, depth: int) -> Place | None:

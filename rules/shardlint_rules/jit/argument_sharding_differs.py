@@ -9,14 +9,14 @@ from shardlint.rules_api.site import Site
 
 
 class ArgumentShardingDiffers(Rule):
-    """An argument is sharded differently from what the called function declares for it.
+    """The sharding of an argument differs from the `in_shardings` or `in_specs` of the called function.
 
     `jit` does not move a committed array to the sharding in `in_shardings`: the call raises `ValueError`. It moves only
     numpy arrays and uncommitted arrays. `shard_map` compares an array on a mesh with Explicit axes with `in_specs`.
 
     ## Reports
-    - proven: a call of a jit with `in_shardings` that passes an array committed to another sharding.
-    - proven: a call of a `shard_map` that passes an array on a mesh with Explicit axes, sharded differently from its
+    - proven: a committed array is passed to a jitted function, and its sharding differs from `in_shardings`.
+    - proven: an array on a mesh with Explicit axes is passed to a `shard_map`, and its sharding differs from
       `in_specs`.
 
     ## Write instead
@@ -24,8 +24,8 @@ class ArgumentShardingDiffers(Rule):
     `out_shardings`.
 
     ## Limits
-    Reported only if literals in the code give the shapes and shardings, also through calls. SL307 reports a
-    `make_mesh` without `axis_types`, whose axes became Explicit.
+    Reported only if literals in the code give the shapes and shardings, also through calls. SL307 reports a `make_mesh`
+    call without `axis_types`: its axes became Explicit in a release.
     """
 
     code = "SL213"
@@ -45,8 +45,8 @@ class ArgumentShardingDiffers(Rule):
         have = f"on `{said['have']}`" if said["have"].startswith("device") else f"`{said['have']}`"
         placed = "it is" if said["line"] in ("0", "None") else f"line {said['line']} places it as"
         yield site.report_violation(
-            f"This call raises ValueError: {array} has another sharding than its {declared} declare.",
-            help="place the argument with `jax.device_put` before the call; "
-            "to place what a function returns, use `out_shardings`",
+            f"This call raises ValueError: the sharding of {array} differs from its {declared}.",
+            help="call `jax.device_put` on the argument before this call. "
+            "If a jitted function returns the array, give that function `out_shardings`.",
             why=f"{placed} {have}, and {declared} declare `{said['wanted']}`",
         )

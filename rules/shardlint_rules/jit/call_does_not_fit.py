@@ -18,19 +18,19 @@ _KNOWN = "<0.13"
 
 
 class CallDoesNotFit(Rule):
-    """The arguments of a call do not fit the parameters of a function for meshes, shardings or placement.
+    """A call of a mesh, sharding or placement function has a missing, extra or unknown argument.
 
-    The call raises TypeError, usually in a script or branch that nobody ran since the signature changed.
+    The call raises TypeError. Usually the signature changed, and the script or branch was not run since.
 
     ## Reports
-    - proven: a call of a project function without a required argument, or with too many positional ones. The function
-      name mentions mesh, shard, spec, partition, jit or a similar word.
+    - proven: a call of a project function without a required argument, or with too many positional arguments. The name
+      of the function contains mesh, shard, spec, partition, jit or a similar word.
     - proven: a call of `device_put`, `with_sharding_constraint`, `jax.jit`, `Mesh`, `tree.map` or a similar function
-      without a required argument, or with a keyword that no release takes: `device_put(x, sharding=s)`.
+      without a required argument, or with a keyword that no release accepts: `device_put(x, sharding=s)`.
 
     ## Limits
     Not reported: methods, decorated functions, calls with `*` or `**`, and functions with several definitions. SL903
-    reports parameters that a release renamed.
+    reports renamed parameters.
     """
 
     code = "SL236"

@@ -25,15 +25,15 @@ _ASKING = ("platform", "default_backend", "cpu", "CPU")
 class ConstraintSkipped(Rule):
     """A wrapper skips a sharding constraint on CPU, for traced arrays, or because a logical axis has no rule.
 
-    The array stays unsharded and nothing raises. If the constraint is skipped on CPU, CPU tests cannot show a wrong
-    spec, the real collectives or the real memory use.
+    The array stays unsharded and nothing raises. If the constraint is skipped on CPU, tests on CPU do not check the
+    spec, the collectives or the memory use.
 
     ## Reports
-    - `platform` (likely): a branch on `jax.devices()[0].platform == "cpu"` or `jax.default_backend()` that skips a
-      sharding constraint. The mesh may use other devices than `jax.devices()[0]`.
+    - `platform` (likely): a test of `jax.devices()[0].platform` or `jax.default_backend()` that skips a sharding
+      constraint on CPU. The mesh may use other devices than `jax.devices()[0]`.
     - `tracer` (likely): `if isinstance(x, jax.core.Tracer): return x` before the only constraint of a function.
-    - `no-constraint` (likely): `with_logical_constraint(fallback=RulesFallback.NO_CONSTRAINT)`. It drops the
-      constraint if one of the names has no rule.
+    - `no-constraint` (likely): `with_logical_constraint(fallback=RulesFallback.NO_CONSTRAINT)`. It drops the constraint
+      of all dimensions if one of the names has no rule.
 
     ## Write instead
     Call `with_sharding_constraint(x, NamedSharding(mesh, spec))` whenever there is a mesh. It works on CPU too.
@@ -51,7 +51,7 @@ class ConstraintSkipped(Rule):
     triggers = (Calls(*_CONSTRAINTS, file_says=(*_ASKING, "NO_CONSTRAINT", "Tracer")),)
     forms = ("call",)
     fixes = "none"
-    by_hand = "what should happen without a mesh is for the author to decide"
+    by_hand = "decide what the function does without a mesh"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a test, at the first constraint that it skips."""
@@ -76,7 +76,7 @@ class ConstraintSkipped(Rule):
         return site.finding(
             test,
             f"Under `jit` the constraint on line {site.call.lineno} never runs: every traced array is a Tracer.",
-            help="remove the test: the constraint is for traced code",
+            help="remove the test for a Tracer",
             form="tracer",
             why="tracers skip this constraint, and the function has no other",
         )
@@ -85,9 +85,9 @@ class ConstraintSkipped(Rule):
         return site.finding(
             test,
             f"The constraint on line {site.call.lineno} never runs on CPU, nor on simulated devices in tests.",
-            help="remove the platform from the condition, or ask for a mesh: constraints work on every platform",
+            help="remove the platform from the condition, or test for a mesh. Constraints work on every platform.",
             form="platform",
-            why="the condition reads the platform of the process, not that of the mesh",
+            why="the condition reads the default platform, not the platform of the mesh",
         )
 
     def _fallback(self, site: Site) -> Iterator[Finding]:

@@ -18,22 +18,22 @@ _PLACING = tuple(name for name in PLACING if name != "jax.reshard")
 
 
 class ConstraintToOwnSharding(Rule):
-    """Traced code reads the sharding of a tracer, which has none.
+    """Traced code reads `.sharding` of a tracer. Tracers have no sharding.
 
-    In traced code `x.sharding` raises `AttributeError`. `hasattr(x, "sharding")` returns False and `getattr` its
-    default, so a constraint behind such a guard never runs.
+    In traced code `x.sharding` raises `AttributeError`. `hasattr(x, "sharding")` returns False, and
+    `getattr(x, "sharding", None)` returns None. A constraint behind such a test never runs.
 
     ## Reports
     - `known-calls-traced` (likely): `with_sharding_constraint(y, x.sharding)`, `hasattr(x, "sharding")` or
-      `getattr(x, "sharding", None)` in traced code. In every known call `x` is a tracer: an argument, a part of one,
-      or a parameter of a helper.
+      `getattr(x, "sharding", None)` in traced code. In every call in the project `x` is a tracer: an argument, part of
+      an argument, or a parameter of a helper.
 
     ## Write instead
-    Read the sharding outside of the traced function and pass it in.
+    Read the sharding outside of the traced function and pass it as an argument.
 
     ## Limits
     Not reported: arrays from a closure or `self` (they are constants with a sharding), static arguments, arguments of
-    `filter_jit`, and code that tests whether it is traced.
+    `filter_jit`, and code that checks for a tracer, such as `isinstance(x, jax.core.Tracer)`.
     """
 
     code = "SL208"
@@ -41,7 +41,7 @@ class ConstraintToOwnSharding(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("known-calls-traced",)
-    assumptions: ClassVar[Mapping[str, str]] = {"known-calls-traced": "Unseen calls of the function are traced too."}
+    assumptions: ClassVar[Mapping[str, str]] = {"known-calls-traced": "Calls outside the project are traced too."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (
         Calls(*_PLACING, file_says=(".sharding",)),
@@ -65,11 +65,11 @@ class ConstraintToOwnSharding(Rule):
         yield site.finding(
             site.call if guard else site.argument(PLACING[site.api]) or site.call,
             f"This is always {always}: {tracer}" if guard else f"This raises AttributeError: {tracer}",
-            help="read the sharding outside of the traced function and pass it in",
+            help="read the sharding outside of the traced function and pass it as an argument",
             harm=Harm.SILENT if guard else Harm.CRASH,
             certainty=Certainty.POSSIBLE,
             form="known-calls-traced",
-            why=f"in every visible call `{site.text(asked)}` comes from {why}",
+            why=f"in every call in the project `{site.text(asked)}` comes from {why}",
         )
 
 

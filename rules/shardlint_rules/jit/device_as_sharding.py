@@ -34,23 +34,23 @@ _TAKING = {
 class DeviceAsSharding(Rule):
     """A device, a string or an uncalled function is passed as a sharding.
 
-    Only `device_put` and `eqx.filter_shard` take a device. Other functions raise `TypeError` for it, and
-    `ShapeDtypeStruct` raises `ValueError`. A jit raises when it is created, a constraint when it is traced. A
-    function as a sharding always raises.
+    Only `device_put` and `eqx.filter_shard` take a device. Other functions raise `TypeError`, and `ShapeDtypeStruct`
+    raises `ValueError`. `jax.jit` raises when it wraps the function. A constraint raises when it is traced. A function
+    in place of a sharding always raises.
 
     ## Reports
     - proven: a `Device` as the sharding of `with_sharding_constraint`, a jit, a ShapeDtypeStruct or
       `make_array_from_callback`.
-    - proven: a project function that is passed without a call: `device_put(x, batch_sharding)` for
-      `batch_sharding()`. It is passed to one of the functions above, `device_put`, `NamedSharding` or `set_mesh`.
+    - proven: a project function that is passed but not called: `device_put(x, batch_sharding)` in place of
+      `batch_sharding()`. The receiver is one of the functions above, `device_put`, `NamedSharding` or `set_mesh`.
     - proven: a string as the device of `device_put`: `device_put(x, "cpu")`.
 
     ## Write instead
     Write `SingleDeviceSharding(device)`, or call `jax.device_put(x, device)` outside of jit.
 
     ## Fix
-    Wraps the device in `SingleDeviceSharding`. It is safe: the code could not run before. No fix for a constraint in
-    traced code, because it would move the whole compiled program to one device.
+    Wraps the device in `SingleDeviceSharding`. Safe, because the original call raises. A constraint in traced code gets
+    no fix: the fix would move the whole compiled program to one device.
     """
 
     code = "SL218"
@@ -86,7 +86,7 @@ class DeviceAsSharding(Rule):
         name = site.api.rpartition(".")[2]
         return site.finding(
             node,
-            f"`{name}` raises: `{text}` is a function, and it is not called.",
+            f"`{name}` raises: `{text}` is a function. Its call is missing.",
             help=f"call it: `{text}()`",
         )
 

@@ -17,8 +17,8 @@ _PER_DEVICE = ("shard_map", "pmap", "xmap", "smap")
 class DeviceInJit(Rule):
     """`device_put` to one device inside traced code has no effect.
 
-    A compiled program runs on one set of devices, so no value inside can move to a single device. Nothing is raised:
-    the value stays where it is.
+    The value stays where it is, and nothing is raised. A compiled program runs on one set of devices: no value inside
+    can move to a single device.
 
     ## Reports
     - proven: `jax.device_put(x, device)` in code traced by jit, filter_jit, scan and similar functions.
@@ -28,8 +28,9 @@ class DeviceInJit(Rule):
     Move the result after the call of the traced function: `jax.device_put(result, device)`.
 
     ## Limits
-    Not reported: bodies of `shard_map` and `pmap`, code that tests whether it is traced, and devices of a named
-    platform (`jax.devices("cpu")[0]`). SL218 reports a device in `with_sharding_constraint`, which raises.
+    Not reported: bodies of `shard_map` and `pmap`, code that checks for a tracer (`isinstance(x, jax.core.Tracer)`),
+    and devices of a named platform (`jax.devices("cpu")[0]`). SL218 reports a device in `with_sharding_constraint`:
+    that call raises.
     """
 
     code = "SL202"

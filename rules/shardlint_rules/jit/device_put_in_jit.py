@@ -39,16 +39,20 @@ _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "
 class DevicePutInJit(Rule):
     """`device_put` with a sharding inside traced code has no effect.
 
-    Inside a trace there is no array to move. On a mesh with Auto axes the call adds no operation to the compiled
-    program. A committed value keeps its sharding, an uncommitted one ends up replicated.
+    On a mesh with Auto axes the call adds no operation to the compiled program. A committed value keeps its sharding.
+    An uncommitted value ends up replicated.
+
+    In a `shard_map` body the effect is crash. From jax 0.8, `device_put` raises ValueError there for a value that
+    varies across devices. With `check_vma=False`, and on jax 0.6, it has no effect there.
 
     ## Reports
     - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and similar functions.
-      The traced function may come from another file, a dict or list, a project decorator or `f.defvjp`.
-    - proven: `jax.tree.map`, `map` or `functools.partial` with `device_put`, and `device_put(x, *where)` with a
-      literal tuple, in traced code.
-    - `known-calls-traced` (likely): `jax.device_put(x, sharding)` in a function whose known calls are traced, if
-      unknown code may call it outside jit.
+      The traced function may come from another file, a dict or list, a decorator that the project defines, or
+      `f.defvjp`.
+    - proven: `device_put` passed to `jax.tree.map`, `map` or `functools.partial`, in traced code.
+    - proven: `device_put(*args)` in traced code, if `args` is a literal tuple.
+    - `known-calls-traced` (likely): `jax.device_put(x, sharding)` in a function that the project calls only from traced
+      code. Code outside the project may still call it outside jit.
     - `spec` (likely): `device_put(x, P("data"))` in traced code, if every mesh of the project has Auto axes.
     - `annotated` (possible): `device_put(x, target)` in traced code, if `target` is annotated as a sharding.
     - `named-sharding` (possible): `device_put(x, target)` in traced code, if only the name of `target` suggests a
@@ -57,25 +61,22 @@ class DevicePutInJit(Rule):
     - `maybe-traced` (possible): `device_put(x, sharding)` in a function that is probably traced.
 
     ## Write instead
-    `jax.lax.with_sharding_constraint`. In Equinox code `eqx.filter_shard`, which also takes Modules.
+    Write `jax.lax.with_sharding_constraint`. Equinox code can use `eqx.filter_shard`, which also takes Modules.
 
     ## Fix
-    Replaces the call by the constraint. Unsafe: the array is now sharded, so memory and communication change. Numbers
+    Replaces the call with the constraint. Unsafe: the array is now sharded, so memory and communication change. Numbers
     and numpy arrays get `with_sharding_constraint`, because `filter_shard` ignores them. No fix:
 
     - in a `shard_map`
-    - for a sharding that may be None and is not tested
-    - for an argument of a function that also runs outside traced code, or that unknown code may call.
+    - for a sharding that may be None, if the code does not test it
+    - for an argument of a function that also runs outside traced code, or that code outside the project may call.
 
     ## Limits
     Not reported:
 
-    - `device_put` under `jax.set_mesh` with Explicit axes, which reshards
-    - memory kinds, which `device_put` changes in traced code too
-    - code that tests whether it is traced.
-
-    In a `shard_map` body the harm is crash: from jax 0.8 on `device_put` raises ValueError for a value that varies
-    across devices. With `check_vma=False`, and on jax 0.6, it has no effect there.
+    - `device_put` under `jax.set_mesh` with Explicit axes: it reshards the array
+    - a `device_put` that changes the memory kind: it works in traced code too
+    - code that checks for a tracer, such as `isinstance(x, jax.core.Tracer)`.
     """
 
     code = "SL201"
@@ -86,8 +87,8 @@ class DevicePutInJit(Rule):
     bound = True
     likely = ("known-calls-traced", "spec")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "known-calls-traced": "Unseen calls of the function are traced too.",
-        "spec": "A mesh that the project does not make has Auto axes too.",
+        "known-calls-traced": "Calls outside the project are traced too.",
+        "spec": "Meshes created outside the project have Auto axes too.",
     }
     behind = ("SL214",)
 
@@ -142,10 +143,10 @@ class DevicePutInJit(Rule):
         """The evidence that the call is traced, and that its target is a sharding."""
         text = site.shown(target)
         reasons = {
-            "known-calls-traced": "the visible calls of this function are traced",
+            "known-calls-traced": "the project calls this function only from traced code",
             "spec": f"`{text}` is a spec, and every mesh of the project has Auto axes",
             "annotated": f"`{text}` is annotated as {annotated_as(site, target)}",
-            "named-sharding": f"the name `{text}` says that it is a sharding",
+            "named-sharding": f"the name `{text}` suggests a sharding",
         }
         return reasons.get(form, "")
 
@@ -256,7 +257,7 @@ class DevicePutInJit(Rule):
             if site.form != "call":
                 return (
                     None,
-                    f"the partial at line {site.call.lineno} binds `{more[0]}`, which only device_put takes",
+                    f"the partial at line {site.call.lineno} binds `{more[0]}`, and only device_put takes it",
                 )
             written = self._rewritten(site, spelling, target)
             edits = [site.replace(site.call, written)]
@@ -296,7 +297,7 @@ def _in_sight(site: Site) -> str:
     """The reason not to rewrite what a caller passes."""
     function = site.scope.function()
     name = getattr(function.node, "name", "the function") if function is not None else "the function"
-    return f"unseen code may call `{name}` outside jit, where device_put is right"
+    return f"code outside the project may call `{name}` outside jit, where device_put works"
 
 
 def _short(text: str) -> str:

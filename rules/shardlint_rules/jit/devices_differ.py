@@ -10,11 +10,10 @@ from shardlint.rules_api.site import Site
 
 
 class DevicesDiffer(Rule):
-    """An operation gets arrays, or an array and a mesh in context, that are on different devices.
+    """An operation combines arrays on different devices, or an array and a mesh in context with different devices.
 
-    `device_put` with a device or a sharding commits an array: jax does not move it again. An operation on arrays that
-    are committed to different devices raises ValueError. It also raises if `jax.set_mesh` sets a mesh of other
-    devices.
+    The operation raises ValueError if its arrays are committed to different devices. It also raises if `jax.set_mesh`
+    sets a mesh of other devices. `device_put` with a device or a sharding commits an array: jax does not move it again.
 
     ## Reports
     - proven: an operation, or the call of a jitted function, on arrays that are committed to different devices.
@@ -27,10 +26,10 @@ class DevicesDiffer(Rule):
       one device.
 
     ## Write instead
-    Call `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or call no `device_put` to one device.
+    Call `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or remove the `device_put` to one device.
 
     ## Limits
-    The order of the devices in a mesh from `jax.make_mesh` counts as unknown.
+    shardlint does not know the device order of a mesh from `jax.make_mesh`.
     """
 
     code = "SL251"

@@ -46,36 +46,36 @@ _MANAGERS = (
     "jax.experimental.mesh_utils.use_mesh",
 )
 
-_NO_PLACE = "several names below may need the placed array"
-_ITSELF = "the function may have another purpose"
+_NO_PLACE = "shardlint does not know which name below should hold the placed array"
+_ITSELF = "the function may be called for another effect"
 _AS_IT_WAS = "code below may need the old value"
 _COLLECTED = "the list has no name"
-_NOT_ENTERED = "it is unknown which statements belong in the block"
+_NOT_ENTERED = "shardlint does not know which statements belong in the `with` block"
 
 
 class DiscardedPlacement(Rule):
-    """The result of a placement or constraint is thrown away.
+    """The result of a placement or constraint is discarded.
 
-    Arrays are immutable: each of these calls returns a new array. If the result is dropped, the array keeps its
-    placement and nothing is raised. In traced code a dropped constraint leaves no operation in the compiled program.
+    Arrays are immutable: each of these calls returns a new array. If the result is discarded, the array keeps its
+    placement and nothing is raised. In traced code a discarded constraint adds no operation to the compiled program.
 
     ## Reports
     - proven: `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` or `einshard` as a
-      statement, or bound to a name that nothing reads. Also inside a tree that nothing reads.
-    - proven: a mesh context manager called as a statement (`use_mesh(mesh)`), which enters nothing.
+      statement. Also if its result is assigned to a name, or put into a tree, that nothing reads.
+    - proven: a mesh context manager called as a statement (`use_mesh(mesh)`): no mesh is set.
     - proven: a collective (`jax.lax.pmean(grads, "batch")`), `replicate`, `unreplicate`,
       `jax.make_array_from_process_local_data` or `optax.apply_updates` as a statement.
     - proven: `if n is None: jax.local_device_count()`, which leaves `n` None.
-    - proven: a project function as a statement, if it only returns another array.
+    - proven: a call of a project function as a statement, if the function only returns a new array.
     - `computed` (likely): `x.at[i].set(y)` or a `jax.tree.map` as a statement, if nothing in it has a side effect.
     - `synced` (likely): `grads = sync(grads)`, `pmean` or a similar function, if nothing reads the name afterwards.
 
     ## Write instead
-    Bind the result to the name that is used afterwards.
+    Assign the result to the name that the following code reads.
 
     ## Fix
-    Binds the result to the placed variable, if the code below reads it. Unsafe: the array is now sharded, so memory and
-    communication change.
+    Assigns the result to the placed variable, if the code below reads the variable. Unsafe: the array is now sharded,
+    so memory and communication change.
 
     ## Limits
     Not reported:
@@ -83,7 +83,7 @@ class DiscardedPlacement(Rule):
     - `jax.set_mesh(mesh)`, which works as a statement
     - `device_put(x)` without a target
     - tests, benchmarks and calls in a `try`
-    - code at the top level of a notebook
+    - code at the top level of a notebook cell
     - names that begin with an underscore.
     """
 
@@ -160,9 +160,9 @@ class DiscardedPlacement(Rule):
             site.call.func,
             f"This call has no effect: `{value}` keeps its placement.",
             label="result dropped",
-            help=f"bind the result: {value} = {site.text(site.call.func)}({value}, ...)"
+            help=f"assign the result: {value} = {site.text(site.call.func)}({value}, ...)"
             if whole
-            else "bind the list, and use its entries",
+            else "assign the list to a name, and use its entries",
             fix=None if kept else self._fix(site, first),
             kept=kept,
             why=_why(site),
@@ -173,7 +173,7 @@ class DiscardedPlacement(Rule):
             site.call.func,
             f"This call has no effect: no later line reads the placed array `{name}`.",
             why=_why(site),
-            help=f"use `{name}` below, or bind the result to the name that is used",
+            help=f"use `{name}` below, or assign the result to the name that the code below reads",
             kept=_NO_PLACE,
         )
 
@@ -202,7 +202,7 @@ class DiscardedPlacement(Rule):
             f"This call has no effect: `{value}` keeps its placement.",
             label="result dropped",
             why=f"it only returns the result of `{by}`{at}",
-            help=f"bind the result: {value} = {site.text(site.call.func)}(...)",
+            help=f"assign the result: {value} = {site.text(site.call.func)}(...)",
             kept=_ITSELF,
         )
 
@@ -217,7 +217,7 @@ class DiscardedPlacement(Rule):
             call.func,
             f"This statement has no effect: it returns a new array, and `{value}` keeps its value.",
             label="result dropped",
-            help=f"bind the result: {value} = ...",
+            help=f"assign the result: {value} = ...",
             kept=_AS_IT_WAS,
             certainty=Certainty.POSSIBLE,
             form="computed",
@@ -247,7 +247,7 @@ class DiscardedPlacement(Rule):
         yield site.finding(
             name,
             f"The placement at line {site.call.lineno} has no effect: nothing reads `{name.id}`.",
-            why="arrays are immutable: the code below uses the array as it was",
+            why="arrays are immutable: the code below uses the array with its old placement",
             help=f"use `{name.id}` below",
             kept=_NO_PLACE,
         )
@@ -260,9 +260,9 @@ class DiscardedPlacement(Rule):
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
         yield site.finding(
             call.func,
-            f"The result of this call is lost: nothing reads `{name}` after it.",
-            why=f"arrays are immutable, and the function ends or rebinds `{name}` first",
-            help="call the function on the array that is used below, and use the result",
+            f"The result of this call is lost: nothing reads `{name}` after the call.",
+            why=f"the function ends or reassigns `{name}` before any read",
+            help="call the function on the array that the code below reads, and use the result",
             certainty=Certainty.POSSIBLE,
             form="synced",
         )
@@ -291,7 +291,7 @@ class DiscardedPlacement(Rule):
         return site.finding(
             site.call.func,
             f"`{last_name(site.call.func)}` as a statement has no effect: it is a context manager.",
-            why=f"only `with` runs `{entered}` in it",
+            why=f"only a `with` statement runs its `{entered}`",
             help=f"write `with {site.text()}:`",
             kept=_NOT_ENTERED,
         )
@@ -312,7 +312,7 @@ def _not_bound(site: Site, first: ast.expr) -> str:
     """Why the result cannot be bound to what was given; empty where it can."""
     names = _variables(first)
     if not names or len({one.id for one in names}) < len(names):
-        return f"`{site.shown(first)}` is no name"
+        return f"`{site.shown(first)}` is not a variable"
     for name in names:
         bindings, owner = lookup(site.file, name, name.id)
         if not bindings or owner is not site.scope:
@@ -370,8 +370,8 @@ def _subject(site: Site) -> str:
 
 def _why(site: Site) -> str:
     if site.region.proven:
-        return "a dropped constraint leaves no operation in the compiled program"
-    return "arrays are immutable: it returns a new one"
+        return "a discarded constraint adds no operation to the compiled program"
+    return "arrays are immutable: the call returns a new array"
 
 
 def _only_runs(site: Site) -> bool:

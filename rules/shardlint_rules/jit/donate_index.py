@@ -27,13 +27,13 @@ from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
 
 
 class DonateIndex(Rule):
-    """`donate_argnums` or `donate_argnames` names a static argument, or one that the function does not have.
+    """`donate_argnums` or `donate_argnames` names a static argument, or an argument that the function does not have.
 
-    Wrapping the function raises ValueError. Positions count positional arguments, static ones included. Keyword-only
-    arguments, arguments that `functools.partial` fills, and the self of a bound method do not count.
+    Wrapping the function raises ValueError. Positions count positional arguments, including static arguments. Positions
+    do not count keyword-only arguments, arguments bound by `functools.partial`, or the `self` of a bound method.
 
-    Two mistakes raise nothing and donate nothing, so the old state stays in memory: a negative position, and a
-    keyword argument of `pmap` (`jax.jit` does donate those).
+    Two mistakes raise nothing and donate nothing: a negative position, and a keyword argument of `pmap`. The old state
+    then stays in memory. `jax.jit` donates keyword arguments.
 
     ## Reports
     - proven: a position in `donate_argnums`, or a name in `donate_argnames`, that the function of a `jax.jit` or
@@ -41,16 +41,17 @@ class DonateIndex(Rule):
     - proven: an argument that is both donated and static, for `jax.jit`, `pjit` and `pmap`.
     - proven: a negative position for `pmap`, and before jax 0.12 for `jax.jit` and `pjit` too.
     - proven: a call of a pmapped function that passes a donated argument by keyword.
-    - `counts-bound-arguments` (likely): a position that counts arguments bound by `functools.partial` or a method.
-      Every known call rebinds another argument than the donated one.
+    - `counts-bound-arguments` (likely): a position that wrongly counts arguments bound by `functools.partial` or a
+      method. No call in the project assigns its result to the donated argument.
 
     ## Fix
-    Drops static arguments from the donated ones, which is safe. Counts a negative position from the front, or passes
-    a keyword argument by position, which is unsafe: the argument is donated from then on. Other wrong positions and
-    names have no fix.
+    Safe: the fix removes static arguments from the donated arguments. Unsafe: the fix counts a negative position from
+    the front, or passes a keyword argument by position. The argument is then donated. Other wrong positions and names
+    have no fix.
 
     ## Limits
-    Functions with `*args` take any position and those with `**kwargs` any name. `pmap` does not check positions.
+    Not reported: any position for a function with `*args`, and any name for a function with `**kwargs`. `pmap` does not
+    check positions.
     """
 
     code = "SL222"
@@ -63,7 +64,7 @@ class DonateIndex(Rule):
     fixes = "both"
     likely = ("counts-bound-arguments",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "counts-bound-arguments": "The argument that the call rebinds is to be donated."
+        "counts-bound-arguments": "You want to donate the argument that the call reassigns."
     }
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -111,7 +112,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     if not both:
         return None
     shown = ", ".join(repr(one) for one in sorted(both, key=str))
-    return f"{shown} is donated and static", "donate the others: a static argument is no array", both
+    return f"{shown} is donated and static", "donate only the others: a static argument is not an array", both
 
 
 def _static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:
@@ -147,7 +148,7 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
         keyword,
         f"Nothing is donated for {shown}: {_api(function)} does not count positions from the end.",
         why=f"on {site.release('jax')} a negative position matches no argument",
-        help="count from the front",
+        help="count the position from the first argument",
         fix=_counted(site, keyword, functions),
         harm=Harm.COST,
     )
@@ -168,7 +169,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         at = "" if here else f"; the call is at {seen.file.path.name}:{seen.call.lineno}"
         yield site.finding(
             given[0] if here else site.call.func,
-            f"pmap does not donate {shown}: it donates positional arguments only.",
+            f"pmap does not donate {shown}: it donates only positional arguments.",
             why=f"without donation the old and the new arrays are in memory together{at}",
             help=f"pass {shown} by position" + (f"; no automatic fix:  {kept}" if kept else ""),
             fix=_given_by_position(site, seen) if here and not kept else None,
@@ -194,7 +195,7 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
         harm=Harm.COST,
         certainty=Certainty.POSSIBLE,
         form="counts-bound-arguments",
-        why=f"{where} rebinds `{found.meant}`, not `{found.donated}`",
+        why=f"{where} assigns its result to `{found.meant}`, not to `{found.donated}`",
     )
 
 
@@ -228,7 +229,7 @@ def _read_again(seen: SeenCall, node: ast.expr) -> str:
     loops = (one for one in file.ancestors(call) if isinstance(one, ast.For | ast.AsyncFor | ast.While))
     again = next(loops, None)
     if again is not None and not {binding.node for binding in every} & set(walk(again)):
-        return f"the next turn of the loop passes `{node.id}` again"
+        return f"the next iteration of the loop passes `{node.id}` again"
     inside = set(walk(call))
     for other in file.mentions_in(scope, node.id):
         if other in inside or not isinstance(other, ast.Name) or not isinstance(other.ctx, ast.Load):

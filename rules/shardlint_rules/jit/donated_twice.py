@@ -40,30 +40,31 @@ from shardlint_rules.jit.donated import (
 class DonatedTwice(Rule):
     """A donated buffer is passed twice to the same call.
 
-    One buffer cannot become two outputs, nor become an output while another argument still reads it. XLA raises
-    `INVALID_ARGUMENT: Attempt to donate the same buffer twice`, or
-    `to use a buffer that was previously donated in the same call`. On jax 0.10.2 the process dies if the array is
-    sharded.
+    XLA raises `INVALID_ARGUMENT: Attempt to donate the same buffer twice`, or
+    `to use a buffer that was previously donated in the same call`. On jax 0.10.2 the process crashes if the array is
+    sharded. One buffer cannot become two outputs. It also cannot become an output while another argument still reads
+    it.
 
     ## Reports
-    - proven: a call of a `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` function with one buffer twice, at least once
-      donated: `step(x, x)`. Aliases count: `step(params, ema)` after `ema = params`, `step(x, jnp.asarray(x))`, tied
-      leaves (`{"embed": w, "head": w}`).
+    - proven: a call of a `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` function that passes one buffer twice and
+      donates it at least once: `step(x, x)`. Aliases count: `step(params, ema)` after `ema = params`,
+      `step(x, jnp.asarray(x))`, tied leaves (`{"embed": w, "head": w}`).
     - proven: a donated object with one value in two fields (`State(params=params, average=params)`), also if a helper
       creates it.
-    - possible: a call with one buffer twice, if jax may copy an argument first, or may find no output for the buffer.
-    - `aliased-in-init` (likely): an `init` of an optimizer that puts the parameters themselves into the state, or the
-      random key of the enclosing function. Steps that donate the state then raise or delete the key.
+    - possible: a call that passes one buffer twice, if jax may copy an argument first, or if no output may fit the
+      buffer.
+    - `aliased-in-init` (likely): an optimizer `init` whose state holds the parameters without a copy, or the random key
+      of the enclosing function. A step that donates the state then raises, or deletes the key.
 
     ## Write instead
     Write `jnp.copy(x)`, or `jax.tree.map(jnp.copy, params)` for a tree. `jnp.asarray` and `device_put` may return the
     same buffer.
 
     ## Fix
-    Writes `jnp.copy(x)` for the second argument, if it certainly is one array. It is unsafe: the copy takes memory.
+    Writes `jnp.copy(x)` for the second argument, if that argument is certainly an array. Unsafe: the copy needs memory.
 
     ## Limits
-    Not reported: numpy arrays, buffers that no output can reuse, and arguments that the function does not use.
+    Not reported: numpy arrays, buffers that no output can reuse, and unused arguments.
     """
 
     code = "SL221"
@@ -83,8 +84,8 @@ class DonatedTwice(Rule):
     def report_twice(self, site: Site) -> Finding:
         """A call that donates one array in two arguments."""
         return site.report_violation(
-            "The call raises: it donates the arrays of {first} and {second}, which are the same.",
-            help="copy one of them where the object is made: `jax.tree.map(jnp.copy, tree)`",
+            "The call raises: it donates {first} and {second}, and both contain the same arrays.",
+            help="copy one of them when you create the object: `jax.tree.map(jnp.copy, tree)`",
             words=site.violation.quoted,
         )
 
@@ -100,12 +101,12 @@ class DonatedTwice(Rule):
                 first, second = (written(file, node) for node in twice.nodes)
                 same = f"`{second}` is passed twice" if first == second else f"`{second}` is the buffer of `{first}`"
                 if twice.nodes[0] is twice.nodes[1]:
-                    same = f"`{second}` holds one buffer twice"
+                    same = f"`{second}` contains one buffer twice"
                 where = "" if here else f"; the call is at {place(site, file, twice.nodes[1])}"
                 yield site.finding(
                     twice.nodes[1] if here else asked(site),
                     f"The call raises: {same}, and {_reason(twice)}.",
-                    why=f"a donated buffer becomes one output{where}",
+                    why=f"a donated buffer can become only one output{where}",
                     help=f"copy one of them: `jnp.copy({second})`, or `jax.tree.map(jnp.copy, {second})` for a tree",
                     fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,
@@ -117,7 +118,7 @@ class DonatedTwice(Rule):
         for kept in kept_by_init(site) if site.wants("aliased-in-init") else ():
             params = kept.of == "the caller"
             raises = (
-                f"A step that donates the parameters and this state raises: both hold `{kept.name}`."
+                f"A step that donates the parameters and this state raises: both contain `{kept.name}`."
                 if params
                 else f"A step that donates this state deletes `{kept.name}`, and the next `init` raises."
             )
@@ -129,7 +130,7 @@ class DonatedTwice(Rule):
                 else f"copy the array: `jnp.copy({kept.name})`",
                 certainty=Certainty.POSSIBLE,
                 form="aliased-in-init",
-                why=f"the state holds `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
+                why=f"the state contains `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
             )
 
     @detector("keyword")
@@ -144,7 +145,7 @@ class DonatedTwice(Rule):
             yield site.finding(
                 own,
                 f"The call at {place(site, file, call.call)} raises: `{own.arg}` and `{other.arg}` share one buffer.",
-                why=f"{name_of(call.api)} donates the object, and a buffer becomes one output",
+                why=f"{name_of(call.api)} donates the object, and a buffer can become only one output",
                 help=f"copy the array: `{own.arg}=jax.tree.map(jnp.copy, {value})`",
             )
 
@@ -188,5 +189,5 @@ def _fix(site: Site, twice: Twice) -> Fix | None:
         Safety.UNSAFE,
         f"write: {text}",
         [site.replace(node, text), *imports],
-        "the copy takes memory",
+        "the copy needs memory",
     )

@@ -22,29 +22,27 @@ from shardlint_rules.jit.results import returned_by
 class DonationNotUsed(Rule):
     """No output can reuse a donated buffer.
 
-    XLA reuses a donated buffer only for an output of the same shape, type and sharding. Otherwise the donation frees
-    nothing. On one device jax warns "Some donated buffers were not usable". On a mesh with Auto axes it often does
-    not warn.
+    XLA reuses a donated buffer only for an output of the same shape, type and sharding. Otherwise the donation frees no
+    memory. On one device jax warns "Some donated buffers were not usable". On a mesh with Auto axes it often does not
+    warn.
 
     ## Reports
-    - proven: donation of an argument of which the function returns only slices, if a call passes it with a known
-      shape.
-    - proven: a call whose donated arguments fit no result, although an argument that is not donated fits one.
-    - `weights` (likely): donated weights or state that the function does not use, or that have another shape than
-      every result. Such results are sums, means, comparisons, slices or the output of a model.
+    - proven: a donated argument, if the function returns only slices of it and a call passes it with a known shape.
+    - proven: a call, if no donated argument has the shape of a result but another argument does.
+    - `weights` (likely): donated weights or state that the function does not use, or whose shape differs from every
+      result. Such results are sums, means, comparisons, slices or the output of a model.
     - `more-than-results` (likely): more donated arguments than results. `jax.tree.map(f, caches, slices)` returns one
       array for each cache, so no result is left for the slices.
-    - `by-name` (likely): donated data, a random key or a learning rate, recognized by name, if the function returns no
-      new one. Also if a project decorator takes `donate_argnums`.
-    - `shape` (possible): any other donated argument, if every result has another shape. `shardlint verify` checks it
-      in the compiled program.
+    - `by-name` (likely): donated data, a donated random key or a donated learning rate, recognized by name, if the
+      function does not return an update of it. Also if a decorator that the project defines takes `donate_argnums`.
+    - `shape` (possible): any other donated argument, if its shape differs from every result. `shardlint verify` checks
+      it in the compiled program.
 
     ## Write instead
     Write `del x` when the array is no longer needed, or donate an argument that has the shape of a result.
 
     ## Limits
-    Not reported: unused arguments with `keep_unused=True`, and `eqx.filter_jit(donate="all")`, which donates whatever
-    it can.
+    Not reported: unused arguments with `keep_unused=True`, and `eqx.filter_jit(donate="all")`.
     """
 
     code = "SL223"
@@ -54,7 +52,7 @@ class DonationNotUsed(Rule):
     likely = ("more-than-results", "by-name", "weights")
     assumptions: ClassVar[Mapping[str, str]] = {
         "more-than-results": "Each donated argument has at least one array.",
-        "weights": "The argument has an array of another shape than every result.",
+        "weights": "The argument has an array whose shape differs from every result.",
     }
     triggers = (
         Calls(*JITS, PMAP, file_says=DONATE_SETTINGS),
@@ -66,8 +64,8 @@ class DonationNotUsed(Rule):
     def report_unused(self, site: Site) -> Finding:
         """A call whose donated arguments fit no result, although another argument does."""
         return site.report_violation(
-            "Donating {donated} frees no memory: {meant}, which is not donated, has the shape of a result.",
-            help="donate the argument that the function returns updated",
+            "Donating {donated} frees no memory: {meant} has the shape of a result, and is not donated.",
+            help="donate the argument whose update the function returns",
             words=site.violation.quoted,
         )
 
@@ -102,7 +100,7 @@ class DonationNotUsed(Rule):
         yield site.finding(
             keyword,
             f"Donating {shown} frees no memory: no result can reuse the buffer.",
-            help="remove the argument from the donated ones; write `del` where the caller no longer needs it",
+            help="do not donate the argument. Write `del` after the last use in the caller.",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "weights" if weights is not None else "shape",
             why=f"{lost[0][1]}"
@@ -119,7 +117,7 @@ class DonationNotUsed(Rule):
             keyword,
             f"Donating {shown} frees no memory: no result reuses the buffer.",
             label=whats,
-            help="donate arguments that the function returns updated: the parameters, the optimizer state",
+            help="donate arguments whose update the function returns: the parameters, the optimizer state",
             certainty=Certainty.POSSIBLE,
             form="by-name",
             why=f"the function returns no new {shown}",
@@ -143,7 +141,7 @@ class DonationNotUsed(Rule):
         yield site.finding(
             donation_of(keyword, rest[-1], _place(function, rest[-1])),
             f"More buffers are donated than the results can reuse: {shown}.",
-            help="donate as many arguments as there are results of their shape",
+            help="donate at most one argument for each result of the same shape",
             certainty=Certainty.POSSIBLE,
             form="more-than-results",
             why=f"{len(donated)} arguments are donated, and the function returns {' and '.join(results) or 'no array'}",

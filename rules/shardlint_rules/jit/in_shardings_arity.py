@@ -27,38 +27,37 @@ from shardlint_rules.jit._structure import is_tree, kind_of, returned_by, trees_
 from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, tree_of, value_of
 from shardlint_rules.jit.trees import container
 
-_INPUTS = "give one entry per argument, or one sharding for all"
-_OUTPUTS = "give one entry per result, or one sharding for all"
+_INPUTS = "pass one entry per argument, or one sharding for all arguments"
+_OUTPUTS = "pass one entry per result, or one sharding for all results"
 
 
 class InShardingsArity(Rule):
-    """`in_shardings` or `out_shardings` has another structure than the arguments or results of the function.
+    """The structure of `in_shardings` or `out_shardings` differs from the arguments or results of the function.
 
-    The call raises ValueError. A tuple for `in_shardings` has one entry per positional argument of the call. Static
-    arguments have no entry. `out_shardings` has the structure of the results. A single sharding applies to all of
-    them.
+    The call raises ValueError. A tuple as `in_shardings` has one entry per positional argument of the call. Static
+    arguments have no entry. `out_shardings` has the structure of the results. A single sharding applies to all of them.
 
     ## Reports
-    - proven: a tuple or list as `in_shardings` of `jax.jit` or `pjit`, if its length fits no call, or does not fit
-      one of the known calls.
+    - proven: a tuple or list as `in_shardings` of `jax.jit` or `pjit`, if its length is wrong for every call, or for
+      one call in the project.
     - proven: a dict as `in_shardings`.
     - proven: a tuple or list as `out_shardings`, if its length or type differs from every `return` of the function.
-    - proven: specs of the wrong structure that are passed to a project function which creates the jit.
+    - proven: specs of the wrong structure, passed to a project function that creates the jit.
     - proven: the result of `nnx.get_named_sharding` as `in_shardings` or `out_shardings` of `nnx.jit`.
     - `tree` (likely): a tree of shardings from `jax.tree.map` or flax as `in_shardings` of a function with one
       argument.
 
     ## Write instead
-    If the only argument is a tuple or a dict, put its shardings in a tuple of one: `in_shardings=((a, b),)`,
+    If the only argument is a tuple or a dict, put its shardings in a tuple with one entry: `in_shardings=((a, b),)`,
     `in_shardings=({"tokens": a},)`.
 
     ## Fix
-    Puts a dict for a function of one argument in a tuple of one. It is safe, because every call raised. For the form
-    `tree` it is unsafe: a tuple that already has one entry would no longer fit.
+    Puts a dict for a function of one argument in a tuple with one entry. Safe, because every call raises. Unsafe for
+    the form `tree`: a tuple that already has one entry would no longer fit.
 
     ## Limits
-    Arguments that `functools.partial` or a bound method fills have no entry. A function with `*args`, or one that is
-    defined elsewhere, is compared only with its calls. The keys of a dict of shardings are not compared.
+    Arguments bound by `functools.partial` or a bound method have no entry. For a function with `*args`, or defined
+    outside the project, only the calls are checked. The keys of a dict of shardings are not checked.
     """
 
     code = "SL210"
@@ -67,7 +66,7 @@ class InShardingsArity(Rule):
     assumes = True
     harm = Harm.CRASH
     likely = ("tree",)
-    assumptions: ClassVar[Mapping[str, str]] = {"tree": "The tree holds more than one sharding."}
+    assumptions: ClassVar[Mapping[str, str]] = {"tree": "The tree contains more than one sharding."}
     triggers = (
         Calls(*JITS, file_says=SHARDING_SETTINGS),
         Calls("jax.sharding.PartitionSpec"),
@@ -108,7 +107,7 @@ class InShardingsArity(Rule):
             f"This call of `nnx.jit` raises ValueError: its `{parameter}` contain Variables.",
             help="use `jax.jit` on a function that returns the state, or `nnx.StateSharding`",
             certainty=Certainty.PROVEN,
-            why="`nnx.get_named_sharding` gives the shardings inside of Variables, which `nnx.jit` does not take",
+            why="`nnx.get_named_sharding` returns shardings in Variables, and `nnx.jit` accepts none there",
         )
 
     def _handed(self, site: Site, one: Handed) -> Iterator[Finding]:
@@ -147,7 +146,7 @@ class InShardingsArity(Rule):
                 f"Every call raises ValueError: {several(given, 'entry')}, and {named(functions[0])} takes "
                 f"{_takes(wrong[0])}.",
                 why="in_shardings has one entry per positional argument",
-                help=f"{_INPUTS}; for one argument that is a tuple write `in_shardings=((...),)`",
+                help=f"{_INPUTS}; if the only argument is a tuple, write `in_shardings=((...),)`",
             )
             return
         if any(one is not None and one.with_static(given) for one in found):
@@ -166,7 +165,7 @@ class InShardingsArity(Rule):
                     f"This call raises ValueError: {several(dynamic, 'argument')}, and in_shardings has "
                     f"{several(given, 'entry')}.",
                     why=f"in_shardings at line {keyword.value.lineno} has one entry per positional argument, "
-                    "and a default counts only if it is passed",
+                    "and an argument with a default counts only if the call passes it",
                     help=_INPUTS,
                 )
 
@@ -193,7 +192,7 @@ class InShardingsArity(Rule):
             form="" if found.surely else "tree",
             why=f"{called} takes one argument"
             if one
-            else "jax matches the entries with positional arguments",
+            else "jax matches each entry with a positional argument",
         )
 
     def _wrapped(self, site: Site, keyword: ast.keyword, surely: bool) -> Fix:
@@ -204,7 +203,7 @@ class InShardingsArity(Rule):
             Safety.SAFE if surely else Safety.UNSAFE,
             f"write in_shardings=({short},)",
             [Edit(start, start, "("), Edit(end, end, ",)")],
-            "" if surely else "a tree that already is a tuple of one would no longer fit",
+            "" if surely else "a tuple that already has one entry would no longer fit",
         )
 
     def _outputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:

@@ -16,17 +16,17 @@ from shardlint_rules.jit.sharded import count_of, counts, named
 class InShardingsCountsStatic(Rule):
     """`in_shardings` has entries for static arguments.
 
-    Static arguments have no entry in `in_shardings`, although `donate_argnums` and `static_argnums` count them. Every
-    call raises ValueError. No error is raised if a default makes the lengths match. Each sharding then applies to the
-    next argument.
+    Every call raises ValueError. Static arguments have no entry in `in_shardings`, although `donate_argnums` and
+    `static_argnums` count them. If a call omits an argument with a default, the lengths may match and nothing is
+    raised. Each sharding then applies to the next argument.
 
     ## Reports
-    - proven: a tuple or list as `in_shardings` of `jax.jit` or `pjit` whose length fits the function only if static
+    - proven: a tuple or list as `in_shardings` of `jax.jit` or `pjit` whose length matches the function only if static
       arguments count.
 
     ## Fix
-    Drops the entries of static arguments. It is safe if these entries are None and the others are equal or named after
-    their arguments (`params_sharding` for `params`). Otherwise it is unsafe. No fix if an entry is named after another
+    Removes the entries of static arguments. Safe if these entries are None, and the other entries are equal or named
+    after their arguments (`params_sharding` for `params`). Otherwise unsafe. No fix if an entry is named after another
     argument.
     """
 
@@ -60,7 +60,7 @@ class InShardingsCountsStatic(Rule):
             f"Every call of {named(functions[0])} raises ValueError: in_shardings has no entries for static arguments.",
             why=f"{len(dropped)} of {given} entries {'is' if len(dropped) == 1 else 'are'} for "
             f"{_static(functions[0], dropped)}",
-            help="drop the entries of static arguments" + (f"; no automatic fix:  {kept}" if kept else ""),
+            help="remove the entries of static arguments" + (f"; no automatic fix:  {kept}" if kept else ""),
             fix=fix,
         )
 
@@ -95,7 +95,7 @@ def _fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted) -> t
     message = f"write: in_shardings={' '.join(text.split())}"
     edits = [site.replace(value, text)]
     if any(site.value(value.elts[position]) != Constant(None) for position in dropped):
-        why = "the dropped entry is a sharding, perhaps intended for another argument"
+        why = "the removed entry is a sharding, perhaps intended for another argument"
         return site.fix(Safety.UNSAFE, message, edits, why), ""
     same = len({site.text(element) for _, element in kept}) <= 1
     if same or all(_words(name) & _words(site.text(element)) for name, element in kept):

@@ -13,21 +13,21 @@ from shardlint_rules.jit.sharded import by_position, calls, may_be_none, value_o
 class InShardingsWithKeywords(Rule):
     """A function with `in_shardings` is called with keyword arguments.
 
-    jax matches `in_shardings` with positional arguments only. It raises ValueError for any keyword argument, even a
-    static one: "pjit does not support kwargs when in_shardings is specified".
+    The call raises ValueError for any keyword argument, even a static one: "pjit does not support kwargs when
+    in_shardings is specified". jax matches `in_shardings` only with positional arguments.
 
     ## Reports
-    - proven: a call with a keyword argument of a function that `jax.jit` or `pjit` wraps with `in_shardings`. A call
-      in another file is reported at the wrapper.
+    - proven: a call with a keyword argument of a function that `jax.jit` or `pjit` wraps with `in_shardings`. A call in
+      another file is reported at the `jax.jit`.
     - possible: a call with a keyword argument, if `in_shardings` may be None.
 
     ## Fix
-    Passes the arguments by position, if the definition is known and no parameter is skipped. It is unsafe: it relies
-    on the present order of the parameters.
+    Passes the arguments by position, if the definition is known and no parameter is skipped. Unsafe: the call then
+    depends on the order of the parameters.
 
     ## Limits
-    `in_shardings=None` allows keywords; `in_shardings=(None, None)` does not. Calls with `**kwargs`, which may be
-    empty, are not reported.
+    `in_shardings=None` allows keywords. `in_shardings=(None, None)` does not. Calls with `**kwargs` are not reported:
+    `kwargs` may be empty.
     """
 
     code = "SL211"
@@ -59,7 +59,7 @@ class InShardingsWithKeywords(Rule):
                 f"The call raises ValueError for the keyword {names}: in_shardings covers only positional arguments.",
                 why=why,
                 help=f"pass {names} by position",
-                fix=by_position(site, seen, given, "it relies on the order of the parameters")
+                fix=by_position(site, seen, given, "the call then depends on the order of the parameters")
                 if here and nothing is False
                 else None,
                 certainty=Certainty.PROVEN if nothing is False else Certainty.POSSIBLE,

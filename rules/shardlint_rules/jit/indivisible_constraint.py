@@ -25,27 +25,28 @@ _WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")
 
 
 class IndivisibleConstraint(Rule):
-    """The mesh axes that shard a dimension do not divide its size.
+    """A spec shards a dimension over mesh axes that do not divide its size.
 
     Inside jit a constraint on such a dimension raises nothing. An intermediate array is padded on every device, and a
     result is replicated. (jax 0.12 raises `IndivisibleError` for some sizes, such as 2 and 6 over 4.)
     `device_put`, and a constraint outside jit, always raise.
 
     ## Reports
-    - proven: a placement or constraint that splits a dimension which the axes do not divide, if the shape and the
-      mesh sizes follow from the code. Shapes are followed through project functions and `vmap`, which adds a leading
-      dimension.
-    - proven: `out_shardings` that split a dimension of a result which the axes do not divide.
-    - `in-calls` (likely): a placement or constraint of an argument that has an indivisible size in a known call.
-    - `odd-size` (likely): a placement or constraint that splits an odd size over a mesh axis with all devices.
-    - `shard-size` (likely): an array created with the size of one shard
-      (`experts_per_device = experts // size`), if its sharding splits this dimension again.
+    - proven: a placement or constraint that shards a dimension, if the axes do not divide its size. The code must show
+      the shape and the mesh sizes. shardlint follows shapes through project functions and through `vmap`. `vmap` adds a
+      leading dimension.
+    - proven: `out_shardings` that shard a dimension of a result, if the axes do not divide its size.
+    - `in-calls` (likely): a placement or constraint of an argument, if a call in the project passes an indivisible
+      size.
+    - `odd-size` (likely): a placement or constraint that shards an odd size over a mesh axis of all devices.
+    - `shard-size` (likely): an array created with the size of one shard (`experts_per_device = experts // size`), if
+      its sharding shards this dimension again.
 
     ## Write instead
-    A size that the axes divide, or a spec for another dimension: `P(None, "data")`.
+    Use a size that the axes divide, or shard another dimension: `P(None, "data")`.
 
     ## Limits
-    Not reported: sizes that the code does not show, and constraints on Explicit axes, which raise.
+    Not reported: sizes that the code does not show, and constraints on Explicit axes: those raise.
     """
 
     code = "SL216"
@@ -55,7 +56,7 @@ class IndivisibleConstraint(Rule):
     assumes = True
     likely = ("in-calls", "shard-size", "odd-size")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "in-calls": "The sizes of the visible calls are those of the real run.",
+        "in-calls": "The real run uses the sizes of the calls in the project.",
         "odd-size": "The program runs on an even number of devices.",
         "shard-size": "The name `..._per_device` means the size of one shard.",
     }
@@ -98,7 +99,7 @@ class IndivisibleConstraint(Rule):
             target,
             f"{self._effect(site)}: {_not_divisible(axis, size, split, names)}.",
             why=f"on {site.release('jax')}, the array is `{site.shown(array)}`{self._outside(site)}",
-            help=f"pad the dimension to a multiple of {split}, or split another one",
+            help=f"pad the dimension to a multiple of {split}, or shard another dimension",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
 
@@ -109,12 +110,12 @@ class IndivisibleConstraint(Rule):
         raises = site.violation.kind == "spec.indivisible" or bool(said.get("raises"))
         array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
         odd = site.violation.kind == "spec.odd"
-        suffix = "split over all devices" if odd else f"not divisible by {said['parts']}"
+        suffix = "sharded over all devices" if odd else f"not divisible by {said['parts']}"
         effect = "This raises ValueError" if raises else "The array is padded or replicated"
         count = "the number of devices" if odd else said["parts"]
         return site.report_violation(
             f"{effect}: dimension {said['dimension']} of {array} has size {said['size']}, {suffix} (`{said['axes']}`).",
-            help=f"pad the dimension to a multiple of {count}, or split another one",
+            help=f"pad the dimension to a multiple of {count}, or shard another dimension",
             why=f"on {site.release('jax')}, the array is `{said['shape']}`",
             harm=Harm.CRASH if raises else Harm.SILENT,
             form="odd-size" if odd else "",
@@ -128,8 +129,8 @@ class IndivisibleConstraint(Rule):
         for size, axis, division in divided_already(site):
             yield site.finding(
                 size,
-                f"The array is too small: `{site.text(size)}` is already one shard, and the spec splits it again over "
-                f"{site.text(axis)}.",
+                f"The array is too small: `{site.text(size)}` is the size of one shard, and the spec shards it again "
+                f"over {site.text(axis)}.",
                 help=f"pass the global size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
                 certainty=Certainty.POSSIBLE,
                 form="shard-size",
@@ -176,7 +177,7 @@ class IndivisibleConstraint(Rule):
             why=f"vmap adds this dimension in front of `{text}`" if stacked else f"the array is `{text}`",
             help="begin the spec with None for the dimension that vmap adds"
             if stacked
-            else f"make the dimension a multiple of {split}, or split another one",
+            else f"make the dimension a multiple of {split}, or shard another dimension",
             harm=Harm.CRASH,
         )
 

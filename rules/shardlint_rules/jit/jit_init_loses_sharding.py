@@ -32,33 +32,33 @@ _PLACING = ("out_shardings", "out_axis_resources", "device", "backend")
 
 
 class JitInitLosesSharding(Rule):
-    """`zeros_like` inside jit drops the sharding of its argument.
+    """`zeros_like` inside jit does not keep the sharding of its argument.
 
-    The zeros depend on shapes only, so the compiled program reads no array and sees no sharding. Optimizer moments,
-    twice the size of the model, end up on the first device (replicated under `jax.set_mesh` with Auto axes). On a mesh
-    with Explicit axes and without `jax.set_mesh` this happens since jax 0.12. Older releases raise.
+    Optimizer moments, twice the size of the model, end up on the first device. Under `jax.set_mesh` with Auto axes they
+    are replicated. The zeros depend only on shapes: the compiled program reads no array and no sharding. On a mesh with
+    Explicit axes and without `jax.set_mesh`, this happens since jax 0.12. Older releases raise.
 
     ## Reports
     - proven: `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with sharded arrays and without
-      `out_shardings`. Also a jit of a function that only calls these, and `TrainState.create`, whose moments are
-      replicated.
+      `out_shardings`. Also a jit of a function that only calls these. Also `TrainState.create` in a jit: its moments
+      are replicated.
     - proven: `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with arrays on a mesh with Explicit
       axes, if no mesh is in context.
     - `mesh-parameter` (likely): `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with arrays on a mesh
-      that the function gets as a parameter.
-    - `used-with-sharded` (likely): a jit without arguments and without `out_shardings` that creates zeros, such as a
-      cache, that another jitted function uses together with sharded arrays of the same size or smaller.
+      that is a parameter of the enclosing function.
+    - `used-with-sharded` (likely): a jit without arguments and `out_shardings` that creates zeros, such as a cache.
+      Another jitted function takes the zeros together with sharded arrays of the same size or smaller.
 
     ## Write instead
-    Call it outside jit, where `zeros_like` keeps the sharding, or pass `out_shardings` to the jit.
+    Call the function outside jit: there `zeros_like` keeps the sharding. Or pass `out_shardings` to the jit.
 
     ## Fix
-    Removes the jit, if the jit and its call are one expression. It is unsafe: without jit the state is created array
-    by array, and small counters stay on one device.
+    Removes the jit, if the jit and its call are one expression. Unsafe: without jit the state is created array by
+    array, and small counters stay on one device.
 
     ## Limits
-    Not reported: arrays on a mesh with Explicit axes under `jax.set_mesh`, which keep their sharding, optimizers
-    without moments (plain `sgd`), and results that are placed at once.
+    Not reported: optimizers without moments (plain `sgd`), and results that the next operation places. Under
+    `jax.set_mesh` with Explicit axes the arrays keep their sharding, and nothing is reported.
     """
 
     code = "SL204"
@@ -67,8 +67,8 @@ class JitInitLosesSharding(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     likely = ("mesh-parameter", "used-with-sharded")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "mesh-parameter": "The mesh of the caller has Auto axes.",
-        "used-with-sharded": "An array that is as large as those that are split should be split too.",
+        "mesh-parameter": "The mesh that the caller passes has Auto axes.",
+        "used-with-sharded": "An array as large as the sharded arrays should be sharded too.",
     }
     assumes = True
     project_says = PLACED_WORDS
@@ -103,9 +103,9 @@ class JitInitLosesSharding(Rule):
             return self._report_apart(site)
         said = site.violation.said
         return site.report_violation(
-            f"`{said['array']}` is created unsharded on one device: the jit gives it no sharding.",
+            f"`{said['array']}` is created unsharded on one device: the jit has no `out_shardings`.",
             help="pass `out_shardings` to jit",
-            why=f"a jitted function takes it with arrays that are split over `{said['axes']}` and no larger",
+            why=f"a jitted function takes it together with arrays of at most its size, sharded over `{said['axes']}`",
             harm=Harm.COST,
             form="used-with-sharded",
         )
@@ -130,7 +130,8 @@ class JitInitLosesSharding(Rule):
             why="only the shapes of the arguments are used"
             + ("" if fresh == BESIDE else "; under jax.set_mesh it is replicated")
             + ("; no mesh of this project has Explicit axes" if form else ""),
-            help="call it outside jit, where `zeros_like` keeps the sharding, or pass `out_shardings` to jit",
+            help="call the function outside jit: there `zeros_like` keeps the sharding. "
+            "Or pass `out_shardings` to jit.",
             fix=self._fix(site, known[0]),
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
@@ -140,7 +141,7 @@ class JitInitLosesSharding(Rule):
         """The finding of what a jit makes like arrays over Explicit axes, without a mesh in context."""
         said = site.violation.said
         text = site.shown()
-        help = "call it outside jit, enter `jax.set_mesh(mesh)` around the call, or pass `out_shardings` to jit"
+        help = "call the function outside jit, call it under `jax.set_mesh(mesh)`, or pass `out_shardings` to jit"
         why = f"only the shape of `{said['array']}` is used, and no mesh is in context"
         if site.violation.kind == "made.apart":
             message = f"`{text}` ends up on one device: it depends on no array."
@@ -166,7 +167,7 @@ class JitInitLosesSharding(Rule):
             Safety.UNSAFE,
             f"write: {text}({', '.join(site.text(part) for part in call.args)})",
             [site.replace(site.call, text)],
-            "the arrays are created one by one, and counters stay on one device",
+            "the arrays are created one by one, and small counters stay on one device",
             drops=[part.id for part in walk(site.call.func) if isinstance(part, ast.Name)],
         )
 

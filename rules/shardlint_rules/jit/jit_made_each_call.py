@@ -52,14 +52,14 @@ _STEPS = regex(
 
 
 class JitMadeEachCall(Rule):
-    """A jitted function is created anew each time it is called.
+    """A new jitted function is created for each call, so each call compiles again.
 
-    jax caches compiled programs by function object. A new object is traced and compiled again: a step of milliseconds
-    takes seconds, on every device and process.
+    A step of milliseconds takes seconds. jax caches compiled programs by function object, and traces and compiles a new
+    object again.
 
     ## Reports
     Each form is a `jax.jit`, `pjit` or `pmap` of a lambda, nested function, partial, bound method or other transform
-    (`jax.jit(jax.grad(f))`). One function creates it and calls it.
+    (`jax.jit(jax.grad(f))`). The same function creates and calls the jit.
 
     - `in-a-loop` (likely): a jit created in a loop, or in a function that is called in a loop.
     - `each-call` (likely): a jit that is created and called in one expression, in a function that may run often. A
@@ -69,11 +69,12 @@ class JitMadeEachCall(Rule):
       variables of that function.
 
     ## Write instead
-    Create it once: above the loop, at module level or in `__init__`. Pass what it closes over as arguments.
+    Create the jit once: above the loop, at module level or in `__init__`. Pass the variables of the closure as
+    arguments.
 
     ## Limits
-    Not reported: tests, jitted functions that are cached in an attribute or table, and functions that depend on what
-    the loop creates. `eqx.filter_jit` of a bound method or a filtered transform is cached, and not reported either.
+    Not reported: tests, jitted functions stored in an attribute or dict, and functions that depend on objects created
+    in the loop. `eqx.filter_jit` of a bound method or a filtered transform is cached, and is not reported.
     """
 
     code = "SL234"
@@ -115,7 +116,7 @@ class JitMadeEachCall(Rule):
         elif step:
             form, why = "each-step", looped or f"the name `{scope.name}` suggests that it runs at each step"
         elif _called_often(site, created) and not _closes_over(site, wrapped, wrapped):
-            form, why = "each-call", f"nothing says that `{scope.name}` runs only once"
+            form, why = "each-call", f"`{scope.name}` may run more than once"
         else:
             return
         yield self._finding(site, what, f"at each call of `{scope.name}`", why, form)
@@ -124,8 +125,8 @@ class JitMadeEachCall(Rule):
         where = "above the loop" if "iteration" in when else "at module level"
         return site.finding(
             site.syntax,
-            f"{what[0].upper()}{what[1:]} is recompiled {when}, which jits a new function object.",
-            help=f"jit it once, {where}, and pass what changes as arguments",
+            f"{what[0].upper()}{what[1:]} is recompiled {when}: jit gets a new function object.",
+            help=f"jit it once, {where}, and pass changing values as arguments",
             certainty=Certainty.POSSIBLE,
             form=form,
             why=f"{why}; {site.release('jax')} caches compiled programs by function object",

@@ -57,8 +57,8 @@ _DEPTH = 4
 class LostThroughHost(Rule):
     """A sharded array is copied to the host and back, and ends up on one device.
 
-    A numpy array has no sharding. The result needs the memory of the full array on one device. A step compiled for
-    sharded weights is compiled again for unsharded ones. Nothing raises.
+    The result needs the memory of the full array on one device: a numpy array has no sharding. A step that was compiled
+    for sharded weights compiles again for unsharded weights. Nothing raises.
 
     ## Reports
     - `placed` (likely): a numpy copy of a sharded array that becomes a jax array again: `jnp.asarray(np.asarray(x))`,
@@ -66,12 +66,12 @@ class LostThroughHost(Rule):
       stores the copy.
 
     ## Write instead
-    Compute on the devices: `x.astype(dtype)`, `jnp.copy(x)`. For a copy that is stored on the host write
+    Compute on the devices: `x.astype(dtype)`, `jnp.copy(x)`. If you need the copy on the host, move it back with
     `jax.device_put(copy, shardings)`.
 
     ## Limits
-    Not reported: functions whose name says that they gather, arrays that the surrounding code or a caller places
-    again, and copies that numpy joins or computes with.
+    Not reported: functions with a name such as `gather`, arrays that the surrounding code or a caller places again, and
+    copies that numpy changes or concatenates.
     """
 
     code = "SL243"
@@ -80,7 +80,7 @@ class LostThroughHost(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("placed",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "placed": "The sharding splits the array, and no other code places it again."
+        "placed": "The sharding shards the array, and no other code places the copy again."
     }
     triggers = (
         Calls(*_BACK, file_says=_COPYING),
@@ -121,7 +121,7 @@ class LostThroughHost(Rule):
         yield site.finding(
             site.call,
             f"`{shown}` ends up on {where}: the numpy copy has no sharding.",
-            help="place the array again by `jax.device_put` with its old sharding, or do not copy it to the host",
+            help="call `jax.device_put` with the old sharding, or do not copy the array to the host",
             certainty=Certainty.POSSIBLE,
             form="placed",
             why="the array that is copied may be sharded; jax puts a numpy array on the default device",

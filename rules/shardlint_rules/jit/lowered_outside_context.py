@@ -24,19 +24,19 @@ _RULES = ("axis_rules", "axis_mapping")
 class LoweredOutsideContext(Rule):
     """A jitted function is lowered outside the mesh context or axis rules under which it is called.
 
-    The mesh and rules in context are part of the trace, so the lowered program differs from the one that runs. Bare
-    specs raise, logical constraints are dropped, and memory and cost are not those of the real step.
+    The lowered program differs from the program that runs: tracing reads the mesh and rules in context. Bare specs
+    raise. Logical constraints are dropped. The reported memory and cost are wrong for the real step.
 
     ## Reports
-    - `lowered` (likely): `step.lower(...)` outside every `with` of a mesh or axis rules, if every call of `step` in
-      the same function is inside one.
+    - `lowered` (likely): `step.lower(...)` outside every mesh or axis rules context, if every call of `step` in the
+      same function is inside such a context.
 
     ## Write instead
-    Lower in the same `with` as the calls.
+    Call `lower` in the same `with` block as the calls.
 
     ## Limits
-    Not reported: files that call `set_mesh` as a statement, and functions whose shardings name their mesh and whose
-    body reads no mesh from the context.
+    Not reported: files that call `set_mesh` as a statement, and functions that read neither a mesh nor axis rules from
+    the context.
     """
 
     code = "SL233"
@@ -74,9 +74,9 @@ class LoweredOutsideContext(Rule):
             return
         yield site.finding(
             site.call,
-            f"The program lowered from `{written}` differs from the one that runs: the mesh context is missing.",
+            f"The program lowered from `{written}` differs from the program that runs: the mesh context is missing.",
             label="outside the `with`",
-            help=f"lower under `{first}` too",
+            help=f"call `lower` under `{first}` too",
             form="lowered",
             why=f"line {calls[0].lineno} calls `{written}` under `{first}`, and tracing reads that context",
         )

@@ -17,10 +17,10 @@ _SIGNATURE = ("shape", "dtype")
 
 
 class LoweredWithoutSharding(Rule):
-    """A function is lowered with a sharding for one argument and without one for another.
+    """A function is lowered with a sharding for one argument and no sharding for another.
 
-    The compiler chooses the missing sharding: that of another argument in the same operation, or else replicated.
-    Calling the compiled function with an array of a different sharding raises ValueError.
+    Calling the compiled function raises ValueError if the sharding of the array differs from the choice of the
+    compiler. The compiler takes the sharding of another argument in the same operation, or replicates.
 
     ## Reports
     - `unsharded-argument` (likely): `jitted.lower(...)` with a `jax.ShapeDtypeStruct(shape, dtype)` without
@@ -39,7 +39,7 @@ class LoweredWithoutSharding(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("unsharded-argument",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "unsharded-argument": "The call passes an array with a sharding that the compiler did not choose."
+        "unsharded-argument": "The sharding of the passed array differs from the choice of the compiler."
     }
     triggers = (Methods("lower"),)
     project_says = ("ShapeDtypeStruct",)
@@ -65,11 +65,12 @@ class LoweredWithoutSharding(Rule):
             place = structs[0].place
             yield site.finding(
                 place.node if place.file is site.file else node,
-                f"A call with a sharded `{site.shown(node)}` can raise ValueError: it was lowered without a sharding.",
+                f"A call with a sharded `{site.shown(node)}` can raise ValueError: "
+                "the argument was lowered without a sharding.",
                 label="no sharding",
-                help="add `sharding=` with the sharding of the array that the call passes",
+                help="add `sharding=` with the sharding of the array that you pass to the compiled function",
                 form="unsharded-argument",
-                why=f"line {site.call.lineno} lowers the function, whose other arguments have shardings",
+                why=f"line {site.call.lineno} lowers the function with shardings for other arguments",
             )
 
 

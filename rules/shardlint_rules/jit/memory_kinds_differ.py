@@ -18,11 +18,11 @@ class MemoryKindsDiffer(Rule):
     - proven: an operation on an array in `pinned_host` memory and another one in `device` memory.
 
     ## Write instead
-    Call `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves the array inside
-    jit.
+    Call `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. This `device_put` works inside
+    jit too.
 
     ## Limits
-    The memory of an array is known only from `device_put` and `with_memory_kind`.
+    shardlint knows the memory kind of an array only from `device_put` and `with_memory_kind`.
     """
 
     code = "SL252"
@@ -37,6 +37,6 @@ class MemoryKindsDiffer(Rule):
         said = site.violation.said
         yield site.report_violation(
             f"This raises ValueError: one operand is in `{said['left']}` memory, another in `{said['right']}` memory.",
-            help='move the array first, with `jax.device_put(x, sharding.with_memory_kind("device"))`',
+            help='move the array first: `jax.device_put(x, sharding.with_memory_kind("device"))`',
             why=f"the memory kind is chosen at line {said['made']}",
         )

@@ -53,7 +53,7 @@ def why_none(site: Site, function: Jitted, name: str) -> str | None:
     if all(_another_shape(site, file, name, result, 0) for result in results):
         return "no result has the shape and dtype of this argument"
     if only_run(site.program.evaluator, inner, name):
-        return "a model is run on it, and only what that computes is returned"
+        return "a model takes it, and the function returns only results of the model"
     return None
 
 

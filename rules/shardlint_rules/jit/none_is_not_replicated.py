@@ -17,15 +17,14 @@ _SPLITS = regex(r"(?i)(?:^|_)(?:scatter|shard(?:ed)?|and|or|not)(?:_|$)")
 
 
 class NoneIsNotReplicated(Rule):
-    """`out_shardings=None` leaves the choice to the compiler; it does not replicate.
+    """`out_shardings=None` does not replicate the result: the compiler chooses its sharding.
 
-    In a PartitionSpec `None` means that a dimension is not split. As a sharding, `None` means that the compiler
-    chooses: the result takes the sharding of the argument. With several processes `jax.device_get` of such a result
-    raises.
+    Usually the result keeps the sharding of the argument. With several processes `jax.device_get` of such a result
+    raises. Only inside a PartitionSpec does `None` mean that a dimension is not sharded.
 
     ## Reports
-    - `gather` (likely): a jit with `in_shardings` and `out_shardings=None`, if its name or that of the enclosing
-      function says gather or replicate.
+    - `gather` (likely): a jit with `in_shardings` and `out_shardings=None`, if the name of the jit or of the enclosing
+      function contains gather or replicate.
 
     ## Write instead
         Write `out_shardings=NamedSharding(mesh, P())`.
@@ -51,7 +50,7 @@ class NoneIsNotReplicated(Rule):
         return site.finding(
             node,
             f"`{name}` gathers nothing: with `out_shardings=None` the result stays sharded like its argument.",
-            why=f"the name `{name}` says that it gathers; with several processes jax.device_get of the result raises",
+            why=f"the name `{name}` suggests a gather; with several processes jax.device_get of the result raises",
             help="write `out_shardings=NamedSharding(mesh, P())`",
             form="gather",
         )

@@ -19,19 +19,18 @@ class OptimizerBeforeSharding(Rule):
     """The optimizer state is created before the parameters are sharded.
 
     The moments, twice the size of the model, are created on one device. The first training step moves them to the
-    devices of the gradients, and the step compiles twice. If the parameters were committed to a device, the step
-    raises `Received incompatible devices`.
+    devices of the gradients. The step compiles twice. If the parameters were committed to one device, the step raises
+    `Received incompatible devices`.
 
     ## Reports
-    - proven: `state = optimizer.init(params)` above `params = jax.device_put(params, sharding)`, if nothing places
+    - proven: `state = optimizer.init(params)` before `params = jax.device_put(params, sharding)`, if nothing places
       `state`.
 
     ## Write instead
     Call `optimizer.init(params)` after the placement.
 
     ## Limits
-    Not reported: optimizers without moments, and a state that is passed to a function which does not also take the
-    parameters.
+    Not reported: optimizers without moments, and a state that the code passes to a function without the parameters.
     """
 
     code = "SL205"

@@ -26,18 +26,18 @@ _LINE = rf"\w+(?:\s*:[^=\n]*)? = [\w.]*(?:{'|'.join(_CONVERTING)})\w*\("
 
 
 class OverwrittenBeforePlacement(Rule):
-    """The placement of one array overwrites another array that was just computed.
+    """A placed array overwrites another array that nothing has read yet.
 
-    The computed value is lost, and the program goes on with the other array. Their shapes and shardings are often the
-    same, so nothing raises.
+    The first value is lost, and the program continues with the placed array. Often both have the same shape and
+    sharding, and nothing raises.
 
     ## Reports
-    - `overwritten` (likely): `x = device_put(y, sharding)` if the same block computed `x` before and nothing has read
-      it. Also sharding constraints, conversions between host-local and global arrays, collectives, `replicate`,
+    - `overwritten` (likely): `x = device_put(y, sharding)` if the same block computed `x` before and nothing read that
+      value. Also sharding constraints, conversions between host-local and global arrays, collectives, `replicate`,
       `np.array_split`, and helpers with similar names.
 
     ## Write instead
-    Pass the computed value to the call, or give its result another name.
+    Pass the computed value to the call, or assign the result of the call to another name.
 
     ## Limits
     Not reported if both statements have the same right-hand side. An `assert` does not count as a read.

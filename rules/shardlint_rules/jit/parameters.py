@@ -27,11 +27,11 @@ def lost(function: Jitted, parameters: Parameters, entries: Sequence[int | str])
     shown = ", ".join(repr(one) for one in wrong)
     if isinstance(wrong[0], str):
         near = get_close_matches(wrong[0], [*parameters.positional, *parameters.keyword_only], 1)
-        advice = f"did you mean {near[0]!r}?" if near else "name an argument of the function"
+        advice = f"did you mean {near[0]!r}?" if near else "write the name of an argument of the function"
         return f"{named(function)} takes no argument {shown}", advice
     count = len(parameters.positional)
     takes = f"{count} positional argument{'s' if count != 1 else ''}"
-    advice = "count from 0, without keyword-only arguments and those that a partial fills"
+    advice = "count from 0, without keyword-only arguments and arguments bound by a partial"
     if isinstance(function.inner, Function) and function.inner.bound:
         advice = "do not count self: the method is bound"
     return f"no position {shown}: {named(function)} takes {takes}", advice

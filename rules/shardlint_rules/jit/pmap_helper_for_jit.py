@@ -17,8 +17,8 @@ _MESHES = ("NamedSharding", "in_shardings", "out_shardings", "make_mesh", "set_m
 class PmapHelperForJit(Rule):
     """A helper for `pmap` prepares arrays in a program that has no `pmap`.
 
-    These helpers add a leading device axis. `pmap` removes it, `jit` computes with it. Each weight becomes one array
-    of all copies, and nothing raises if the shapes broadcast.
+    Each weight becomes one array of all copies, and nothing raises if the shapes broadcast. These helpers add a leading
+    device axis. `pmap` removes this axis, and `jit` computes with it.
 
     ## Reports
     - `no-pmap` (likely): `flax.jax_utils.replicate(state)`, `common_utils.shard(batch)`, `shard_prng_key` or
@@ -54,7 +54,7 @@ class PmapHelperForJit(Rule):
         state = site.api in _REPLICATES
         yield site.finding(
             site.call,
-            f"`{name}` adds a leading device axis, and `jit` computes with it: no `pmap` removes it.",
+            f"`{name}` adds a leading device axis, and `jit` computes with it: no `pmap` removes the axis.",
             help="write jax.device_put(..., NamedSharding(mesh, " + ("P()))" if state else 'P("data")))'),
             form="no-pmap",
             why="the program uses jit over a mesh and mentions no pmap",

@@ -29,15 +29,15 @@ _ORDER = (
 class PositionalJitShardings(Rule):
     """`jax.jit` gets shardings or other settings by position.
 
-    Since jax 0.7 `jax.jit` takes one positional argument, and the call raises TypeError. Before, the second position
-    was `in_shardings` and the third `out_shardings`.
+    Since jax 0.7 the call raises TypeError: `jax.jit` takes one positional argument. Before, the second position was
+    `in_shardings` and the third `out_shardings`.
 
     ## Reports
     - proven: a call of `jax.jit` with more than one positional argument.
 
     ## Fix
-    Safe: each argument gets the name of its position. No fix for a call with `**kwargs`, or if a number or
-    string is in the place of the shardings: it may be meant for `static_argnums`.
+    Safe: the fix passes each argument by keyword. No fix for a call with `**kwargs`. No fix if a number or string is at
+    the position of the shardings: it may be meant for `static_argnums`.
     """
 
     code = "SL228"
@@ -62,7 +62,7 @@ class PositionalJitShardings(Rule):
             extra[0],
             f"On {site.release('jax')} this raises TypeError: `jax.jit` takes one positional argument.",
             label="passed by position",
-            help="pass everything but the function by keyword",
+            help="pass all arguments except the function by keyword",
             fix=_fix(site, extra, " ".join(written.split())),
         )
 

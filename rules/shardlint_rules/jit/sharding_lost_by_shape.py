@@ -21,20 +21,20 @@ _WHERE = ("device", "out_sharding", "sharding")
 class ShardingLostByShape(Rule):
     """An array created from the shape of a sharded array is not sharded.
 
-    A shape has no sharding: the new array is on the first device (replicated under `jax.set_mesh`). Accumulators and
-    moments created this way need the memory of the full array on one device.
+    The new array is on the first device: a shape has no sharding. Under `jax.set_mesh` it is replicated. Accumulators
+    and moments created this way need the memory of the full array on one device.
 
     ## Reports
     - proven: `jnp.zeros(x.shape)`, `ones`, `empty` or `full` outside of jit, if the code proves that `x` is sharded.
       Also per leaf: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`.
     - `sharded-parameter` (likely): `jnp.zeros(x.shape)` or a similar function, if callers pass `x` with a sharding that
-      may split it. Also for parameters of an NNX module whose variables name axes, in a program that sets a mesh.
+      may shard it. Also for parameters of an NNX module whose variables name axes, if the program sets a mesh.
 
     ## Write instead
-    `jnp.zeros_like(x)`, `ones_like` and `full_like` keep the sharding of `x`.
+    Write `jnp.zeros_like(x)`, `ones_like` or `full_like`: they keep the sharding of `x`.
 
     ## Fix
-    Writes the `_like` function. It is safe: the numbers and the dtype are the same.
+    Writes the `_like` function. Safe: values and dtype stay the same.
 
     ## Limits
     Not reported: traced code, and arrays that are placed, created with `device=`, compared or printed.
@@ -46,7 +46,7 @@ class ShardingLostByShape(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
     likely = ("sharded-parameter",)
-    assumptions: ClassVar[Mapping[str, str]] = {"sharded-parameter": "The sharding that is passed in splits the array."}
+    assumptions: ClassVar[Mapping[str, str]] = {"sharded-parameter": "The sharding that callers pass shards the array."}
     triggers = (Calls(*SHAPED, file_says=_CALLED, function_says=_WHOLE),)
     forms = ("call",)
     closed = ("positional", "keywords")
@@ -74,11 +74,11 @@ class ShardingLostByShape(Rule):
         yield site.finding(
             site.call,
             f"The new array is on one device, while `{text}` is sharded: a shape has no sharding.",
-            help=f"write {site.api.rpartition('.')[2]}_like({text}), which keeps the sharding",
+            help=f"write {site.api.rpartition('.')[2]}_like({text}): it keeps the sharding",
             fix=self._fix(site, text) if certain else None,
             certainty=Certainty.PROVEN if certain else Certainty.POSSIBLE,
             form="" if certain else "sharded-parameter",
-            why="" if certain else f"the sharding of `{text}` may split it",
+            why="" if certain else f"the sharding of `{text}` may shard it",
         )
 
     def _fix(self, site: Site, array: str) -> Fix | None:

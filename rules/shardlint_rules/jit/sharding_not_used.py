@@ -53,24 +53,24 @@ _HOST_LOADERS = (
 class ShardingNotUsed(Rule):
     """A function takes a mesh, shardings or rules and never reads them.
 
-    Its caller believes that the arrays are placed. They stay on the default device or replicated, and nothing raises.
+    The arrays stay on the default device or replicated, and nothing raises. The caller expects placed arrays.
 
     ## Reports
-    - proven: a function that never reads its `mesh`, `shardings`, `specs`, `rules` or a similar parameter, and calls a
-      function with an optional parameter of the same name. The call leaves that parameter at None.
-    - proven: a function that never reads its `sharding` and returns what `numpy.load`, `pickle.load` or
-      `flax.serialization` loads.
+    - proven: a function that never reads its `mesh`, `shardings`, `specs`, `rules` or a similar parameter. It calls a
+      function with an optional parameter of the same name, and does not pass that parameter.
+    - proven: a function that never reads its `sharding` and returns the result of `numpy.load`, `pickle.load` or
+      `flax.serialization`.
     - `unplaced` (likely): a function or class that never reads its `sharding`, and calls `jax.device_put(x)` without
       a sharding or returns `jnp.asarray(x)`.
     - `created` (likely): a function that never reads its `mesh`, though a caller passes one, and returns
       `jnp.zeros(shape)` or a similar new array.
 
     ## Write instead
-    Pass the parameter on, or place the arrays with it.
+    Pass the parameter to the called function, or place the arrays with it.
 
     ## Limits
-    Not reported: functions without a body, overrides of a method of a base class, functions that are passed as
-    values, `del sharding`, and functions that read `locals()`.
+    Not reported: functions without a body, overrides of a method of a base class, functions that are passed as values,
+    functions with `del sharding`, and functions that read `locals()`.
     """
 
     code = "SL231"
@@ -78,7 +78,7 @@ class ShardingNotUsed(Rule):
     harm = Harm.SILENT
     likely = ("unplaced", "created")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "unplaced": "The sharding parameter is meant for these arrays.",
+        "unplaced": "You want to place these arrays with the sharding parameter.",
         "created": "No caller places the returned arrays.",
     }
     triggers = (Takes(*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES),)
@@ -97,11 +97,12 @@ class ShardingNotUsed(Rule):
             for call in site.file.walked(scope).calls:
                 callee = _takes(site, call, name)
                 if callee is not None:
+                    function, argument = scope.name, name
                     yield site.finding(
                         call,
-                        f"`{scope.name}` ignores its `{name}`: `{last_name(call.func)}` runs without it.",
-                        why=f"`{callee}` takes `{name}` too, with None as its default",
-                        help=f"pass {name}={name}",
+                        f"`{function}` ignores its `{argument}`: `{last_name(call.func)}` runs without it.",
+                        why=f"`{callee}` takes `{argument}` too, with None as its default",
+                        help=f"pass `{argument}={argument}` to `{callee}`",
                     )
                     return
         overrides = _signature_is_fixed(site, scope)

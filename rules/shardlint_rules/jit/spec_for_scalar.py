@@ -27,14 +27,15 @@ _RANK = ("ndim", "shape", "size", "isscalar", "is_scalar", "rank")
 
 
 class SpecForScalar(Rule):
-    """One spec with a mesh axis is applied to a tree that contains a scalar.
+    """A spec with a mesh axis is applied to every leaf of a tree, and one leaf is a scalar.
 
     jax raises `ValueError: ... is only valid for values of rank at least 1`. The step count of an optimizer is such a
     scalar: `optax.adam` has one, `optax.sgd` does not.
 
     ## Reports
     - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` of a tree with a scalar leaf and one
-      sharding that names an axis. Also in `tree.map`, and for a parameter that gets such a tree in a known call.
+      sharding that names an axis. Also in `tree.map`. Also for a parameter, if a call in the project passes such a
+      tree.
     - proven: `out_shardings` of a jit with one sharding that names an axis, if a result has a scalar leaf.
 
     ## Write instead
@@ -82,7 +83,7 @@ class SpecForScalar(Rule):
         return site.report_violation(
             f"This spec raises ValueError: leaf `{said['array']}` is a scalar.",
             help=_HELP,
-            why=f"one spec is given for all leaves, {_WHY}",
+            why=f"one spec applies to all leaves, {_WHY}",
         )
 
 

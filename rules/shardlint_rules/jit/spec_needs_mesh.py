@@ -39,9 +39,9 @@ _HELP = "pass a `NamedSharding`, or call it under `jax.set_mesh(mesh)`"
 class SpecNeedsMesh(Rule):
     """A bare `PartitionSpec` is used where no mesh is in context.
 
-    A spec names mesh axes but holds no mesh. Without one the call raises
-    `RuntimeError: ... requires a non-empty mesh in context` or `ValueError: Please set a mesh via jax.set_mesh`, even
-    for `P()`. These contexts supply the mesh:
+    The call raises `RuntimeError: ... requires a non-empty mesh in context` or
+    `ValueError: Please set a mesh via jax.set_mesh`, even for `P()`. A spec names mesh axes but contains no mesh. These
+    contexts supply the mesh:
 
     | call | `with mesh:` | `jax.set_mesh` |
     |---|---|---|
@@ -54,21 +54,21 @@ class SpecNeedsMesh(Rule):
     ## Reports
     - proven: a `PartitionSpec` in a constraint, in `device_put` or in the shardings of a jit, if every call path is
       known and none enters a context that supplies the mesh. For a jit the calls of the jitted function count.
-    - `local-mesh` (likely): a bare spec in a function that makes its own mesh and may have unknown callers. No code
-      that runs with it sets a mesh.
-    - `outside-mesh-context` (likely): a call of a function with a bare spec, outside of the `with` in which the calling
-      function enters its mesh.
+    - `local-mesh` (likely): a bare spec in a function that creates its own mesh. No file of the program sets a mesh.
+      Code outside the project may call the function.
+    - `outside-mesh-context` (likely): a call of a function with a bare spec, outside the `with` block of the mesh in
+      the calling function.
 
     ## Write instead
-    A `NamedSharding(mesh, spec)`, or the call inside `with jax.set_mesh(mesh):`.
+    Pass a `NamedSharding(mesh, spec)`, or make the call inside `with jax.set_mesh(mesh):`.
 
     ## Fix
-    Writes the `NamedSharding` with the mesh variable of the innermost scope, if there is exactly one. It is unsafe:
-    you may want another mesh of the context.
+    Writes the `NamedSharding` with the mesh variable of the innermost scope, if there is exactly one. Unsafe: the
+    context may have another mesh.
 
     ## Limits
-    Not reported as proven: functions that unknown code may call, code that tests for a mesh first, a mesh set by a
-    helper or fixture, and bodies of `shard_map`.
+    Not reported as proven: functions that code outside the project may call, code that tests for a mesh first, a mesh
+    set by a helper or fixture, and bodies of `shard_map`.
     """
 
     code = "SL214"
@@ -76,7 +76,7 @@ class SpecNeedsMesh(Rule):
     harm = Harm.CRASH
     likely = ("local-mesh", "outside-mesh-context")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "local-mesh": "No unseen caller sets a mesh.",
+        "local-mesh": "No caller outside the project sets a mesh.",
         "outside-mesh-context": "No caller of that function has entered a mesh.",
     }
     triggers = (Violates("mesh.missing"), SHARDED_JITS, Calls(_PUT, *CONSTRAINTS))
@@ -117,8 +117,8 @@ class SpecNeedsMesh(Rule):
         elif not all(one.kind in _NO_USE.get(site.api, ()) and _is_surely_mesh(one) for one in context.contexts):
             return
         elif site.api == _PJIT:
-            missing, why = "pjit reads only the mesh of `with mesh:`", "sets the mesh another way"
-            help = "pass a `NamedSharding`, or use `jax.jit`, which reads the mesh of `jax.set_mesh`"
+            missing, why = "pjit reads only the mesh of `with mesh:`", "sets the mesh in another context"
+            help = "pass a `NamedSharding`, or use `jax.jit`: it reads the mesh of `jax.set_mesh`"
         else:
             missing, why = _UNREAD, "enters the mesh"
         name, error = site.api.rpartition(".")[2], _name_error(site.api)
@@ -146,10 +146,10 @@ class SpecNeedsMesh(Rule):
         name = last_name(found.call.node.func) if isinstance(found.call.node, ast.Call) else "the call"
         return site.finding(
             found.call.node if here else nodes[0],
-            f"`{name}` raises {error} unless its caller has entered a mesh: a bare spec in it has no mesh.",
+            f"`{name}` raises {error} unless its caller has entered a mesh: a bare spec in it contains no mesh.",
             label=f"after the `with` of line {line}" if here and found.ended else "",
-            why=f"{site.where(found.call)} is outside the `with` at line {line}, in which the same function enters "
-            "its mesh",
+            why=f"{site.where(found.call)} is outside the `with` at line {line}, where the same function "
+            "enters its mesh",
             help="move the call into the `with`, or use a NamedSharding in the called function",
             fix=self._fix(site, nodes, site.context.contexts)[0],
             certainty=Certainty.POSSIBLE,
@@ -163,11 +163,11 @@ class SpecNeedsMesh(Rule):
         if any(site.anywhere(word) for word in _SERVING):
             return None
         if site.api in (_JIT, _PUT):
-            why = "no code that runs with this calls jax.set_mesh"
+            why = "no file of the program calls jax.set_mesh"
             if not all(one.kind == "with mesh" for one in context.contexts):
                 return None
         else:
-            why = "no code that runs with this enters a mesh"
+            why = "no file of the program enters a mesh"
             if site.api == _PJIT or any(site.anywhere(word) for word in _BY_HAND):
                 return None
             if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
@@ -178,7 +178,7 @@ class SpecNeedsMesh(Rule):
         name, error = site.api.rpartition(".")[2], _name_error(site.api)
         return site.finding(
             nodes[0],
-            f"`{name}` raises {error} unless a caller has set a mesh: a bare spec has none.",
+            f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains none.",
             help=_HELP,
             fix=self._fix(site, nodes, site.context.contexts)[0],
             certainty=Certainty.POSSIBLE,
@@ -196,10 +196,10 @@ class SpecNeedsMesh(Rule):
             return None, f"; no automatic fix:  {mesh.why}" if mesh.why else ""
         found = with_mesh(site, nodes, mesh.name)
         if found is None:
-            return None, "; no automatic fix:  the tree holds more than specs"
+            return None, "; no automatic fix:  the tree contains more than specs"
         written, imports = found
         edits = [site.replace(node, text) for node, text in written.items()]
-        why = "it names one mesh, which the context could change"
+        why = "the context may have another mesh"
         return site.fix(Safety.UNSAFE, f"write {written[nodes[0]]}", [*edits, *imports], why), ""
 
 

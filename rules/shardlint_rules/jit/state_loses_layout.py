@@ -10,22 +10,21 @@ from shardlint.rules_api.site import Site
 
 
 class StateLosesLayout(Rule):
-    """A training step returns a sharded state replicated, or a state from host memory in device memory.
+    """A training step returns a sharded state as replicated, or moves a state from host to device memory.
 
-    Nothing raises. From the second step on each device holds the whole state, or the state stays in device memory.
-    jax compiles the step twice.
+    From the second step each device holds the full state, or the state stays in device memory. jax compiles the step
+    twice. Nothing raises.
 
     ## Reports
-    - proven: `state = step(state)` in a loop, if `step` gets a sharded array and returns it replicated.
-    - proven: `state = step(state)` in a loop, if `step` gets an array in `pinned_host` memory and returns it in
-      device memory.
+    - proven: `state = step(state)` in a loop, if `step` takes a sharded array and returns it as replicated.
+    - proven: `state = step(state)` in a loop, if `step` takes an array in `pinned_host` memory and returns it in device
+      memory.
 
     ## Write instead
     Pass `out_shardings` with the shardings of the state, memory kinds included.
 
     ## Limits
-    Over Auto axes the compiler chooses the sharding of a result without `out_shardings`. Such a result is not
-    reported.
+    Not reported: results over Auto axes without `out_shardings`, because the compiler chooses their sharding.
     """
 
     code = "SL253"
@@ -40,13 +39,13 @@ class StateLosesLayout(Rule):
         said = site.violation.said
         if site.violation.kind == "carried.whole":
             yield site.report_violation(
-                f"After this step each device holds all of `{said['array']}`, which was split over `{said['axes']}`.",
-                help="give the jit `out_shardings` with the shardings that the state has",
-                why=f"the loop passes on the result; before the call it is `{said['before']}`",
+                f"After this step each device holds all of `{said['array']}`, which was sharded over `{said['axes']}`.",
+                help="pass `out_shardings` with the shardings of the state to the jit",
+                why=f"the loop passes the result to the next call; before this call it is `{said['before']}`",
             )
         else:
             yield site.report_violation(
                 f"After this step `{said['array']}` stays in device memory; it was in `pinned_host` memory.",
-                help='give the jit `out_shardings` with `memory_kind="pinned_host"` for the state',
-                why="the loop passes on the result, and the step returns it in device memory",
+                help='pass `out_shardings` with `memory_kind="pinned_host"` for the state to the jit',
+                why="the step returns it in device memory, and the loop passes it to the next call",
             )

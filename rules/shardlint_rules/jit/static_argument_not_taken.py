@@ -23,11 +23,11 @@ class StaticArgumentNotTaken(Rule):
     - proven: a position in `static_argnums` that the wrapped function does not have.
 
     ## Write instead
-    The current name of the parameter. Positions count positional arguments only: keyword-only arguments, arguments
-    that a `functools.partial` fills and the self of a bound method do not count.
+    Write the current name of the parameter. Positions count only positional arguments. They do not count keyword-only
+    arguments, arguments bound by `functools.partial`, or the `self` of a bound method.
 
     ## Limits
-    Functions with `**kwargs` take any name, and functions with `*args` any position.
+    Not reported: any name for a function with `**kwargs`, and any position for a function with `*args`.
     """
 
     code = "SL241"

@@ -40,26 +40,27 @@ class _Update:
 class UpdateNotDonated(Rule):
     """A jitted training step returns an update of its state without donating the old state.
 
-    During the call the old and the new parameters and optimizer state are in memory together, though nothing reads
-    the old ones afterwards. Models that would fit run out of memory.
+    The program may run out of memory: during the call the old and the new parameters and optimizer state are both in
+    memory. Nothing reads the old arrays after the call.
 
     ## Reports
-    Each form is a function that uses an optimizer, outside tests and benchmarks.
+    Only functions that use an optimizer are reported. Tests and benchmarks are skipped.
 
-    - `partly-donated` (likely): a step that donates one argument and not another, though its calls rebind both:
-      `params, opt_state = step(params, opt_state, batch)` with `donate_argnums=(0,)`. Also
-      `eqx.filter_jit(donate="all-except-first")` if the calls rebind the first argument.
-    - `in-a-loop` (possible): a `jax.jit`, `pjit` or `pmap` without donation, if a loop rebinds an argument to the
-      result.
-    - `once` (possible): a `jax.jit`, `pjit` or `pmap` without donation, if a call outside a loop rebinds an argument.
+    - `partly-donated` (likely): a step that donates one argument and not another, though its calls assign new values to
+      both: `params, opt_state = step(params, opt_state, batch)` with `donate_argnums=(0,)`. Also
+      `eqx.filter_jit(donate="all-except-first")` if the calls assign their result to the first argument.
+    - `in-a-loop` (possible): a `jax.jit`, `pjit` or `pmap` without donation, if a loop assigns the result to an
+      argument.
+    - `once` (possible): a `jax.jit`, `pjit` or `pmap` without donation, if a call outside a loop assigns its result to
+      an argument.
 
     ## Write instead
-    Pass `donate_argnums` with the arguments that the call rebinds. A donated array is deleted: no other name may read
-    it.
+    Pass `donate_argnums` with the arguments to which the call assigns its result. A donated array is deleted: no other
+    variable may read it.
 
     ## Limits
-    Not reported: arguments that another name keeps (`best = state`), `nnx.jit`, and `eqx.filter_jit` that donates
-    nothing.
+    Not reported: arguments that another variable still references (`best = state`), `nnx.jit`, and `eqx.filter_jit`
+    without donation.
     """
 
     code = "SL239"
@@ -68,7 +69,7 @@ class UpdateNotDonated(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("partly-donated",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "partly-donated": "No other name reads the old value after the call."
+        "partly-donated": "No other variable reads the old value after the call."
     }
     triggers = (
         Calls(*_JITS, file_says=_NEAR),
@@ -103,15 +104,15 @@ class UpdateNotDonated(Rule):
             return
         names = " and ".join(f"`{one.name}`" for one in left)
         where = site.where(left[0].place)
-        why, form = f"{where} rebinds {names} to the result", "partly-donated"
+        why, form = f"{where} assigns the result to {names}", "partly-donated"
         if keyword is None:
             form = "in-a-loop" if any(one.looped for one in left) else "once"
         else:
-            why += f", as it does `{others[0].name}`, which is donated"
+            why += f", and also to the donated `{others[0].name}`"
         yield site.finding(
             keyword or site.syntax,
-            f"Old and new {names} are both in memory during the call: the old one is not donated.",
-            help="pass an argument that is not updated first, for example the batch"
+            f"Old and new {names} are both in memory during the call: the old value is not donated.",
+            help="pass the batch, or another argument without an update, as the first argument"
             if site.api == _FILTER_JIT
             else _donation_to_write(donated | {one.position for one in left}),
             form=form,

@@ -37,32 +37,33 @@ from shardlint_rules.jit.no_output import unwrapped, why_none
 class UseAfterDonate(Rule):
     """An array is read after it was donated.
 
-    A donated buffer becomes the memory of an output, and the call deletes the array. Reading it raises
-    `RuntimeError: Array has been deleted`.
+    The read raises `RuntimeError: Array has been deleted`. The call reuses the donated buffer for an output and deletes
+    the array.
 
     ## Reports
     - proven: a read of a name, attribute or alias after `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` donated its
       buffer. Reported only if an output can reuse the buffer: the function returns an updated argument
-      (`params - rate * grads`, `state.replace(...)`), or the result is named like one (`new_state = step(state)`).
-    - proven: a read of an attribute that shares a buffer with a donated one. After `self.best = self.params` both
-      attributes share one buffer. The next `self.params = self._step(self.params)` deletes it.
+      (`params - rate * grads`, `state.replace(...)`), or the name of the result suggests an updated argument
+      (`new_state = step(state)`).
+    - proven: a read of an attribute that shares a buffer with a donated attribute. After `self.best = self.params` both
+      attributes share one buffer. The next `self.params = self._step(self.params)` deletes the buffer.
     - `donated-in-loop` (likely): a donating call in a loop that passes the same array in the next iteration.
     - `warm-up-call` (likely): a warm-up call `step(state)` discards its result, and the next call reads the deleted
       `state`.
     - `alias-in-loop` (likely): `best = state` in a loop whose next iteration donates `state`.
 
     ## Write instead
-    Copy it before the call with `jnp.copy(state)`. `before = state` and `jnp.asarray(state)` do not copy. Or do not
-    donate the argument.
+    Copy the array before the call with `jnp.copy(state)`, or do not donate the argument. `before = state` and
+    `jnp.asarray(state)` do not copy.
 
     ## Limits
     Not reported:
 
-    - `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted` and `zeros_like`, which work on a deleted array
-    - numpy arrays, and `nnx.jit`, which updates its modules in place
-    - donations in traced code, which have no effect.
+    - `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted` and `zeros_like`: they work on a deleted array
+    - numpy arrays, and `nnx.jit`, because it updates modules in place
+    - donations in traced code, because they have no effect.
 
-    If no output can reuse the buffer, nothing is deleted: SL223.
+    If no output can reuse the buffer, nothing is deleted. SL223 reports such donations.
     """
 
     code = "SL220"
@@ -71,8 +72,8 @@ class UseAfterDonate(Rule):
     harm = Harm.CRASH
     likely = ("donated-in-loop", "warm-up-call", "alias-in-loop")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "warm-up-call": "An output of the first call takes the buffer too.",
-        "alias-in-loop": "The last turn of the loop does not keep the array.",
+        "warm-up-call": "An output of the first call reuses the buffer too.",
+        "alias-in-loop": "The last iteration of the loop does not assign the alias.",
     }
     triggers = (Calls(*DONATING, file_says=("donate",)),)
 
@@ -96,7 +97,7 @@ class UseAfterDonate(Rule):
         return site.finding(
             one.node,
             f"Reading `{one.name}` at line {one.read.lineno} raises: the next call at line {line} donates its buffer.",
-            why=f"`{one.name}` is the same buffer as `{text}`, which {name_of(one.call.api)} donates",
+            why=f"`{one.name}` has the same buffer as `{text}`, and {name_of(one.call.api)} donates `{text}`",
             help=f"copy `{text}` first: `jax.tree.map(jnp.copy, {text})`",
             certainty=Certainty.PROVEN,
         )
@@ -108,9 +109,9 @@ class UseAfterDonate(Rule):
         if use.again and _others_are_rebound(site.file, use):
             # A loop that rebinds all its other donated arguments: the donation of this one is unintended.
             node = donation_of(asked(site), use.death.argument.name, use.death.argument.position)
-            help = f"do not donate it: the call at line {use.death.call.call.lineno} returns no new `{name}`"
+            help = f"do not donate `{name}`: the call at line {use.death.call.call.lineno} returns no new value for it"
         elif name != donated and not use.again:
-            why = why or f"`{name}` is a part or an alias of `{donated}`"
+            why = why or f"`{name}` is part of `{donated}` or an alias of it"
         return site.finding(
             node,
             _message(site.file, use, certainty, f"line {use.death.call.call.lineno}"),
@@ -181,9 +182,9 @@ def _form(file: FileFacts, use: Use, certainty: Certainty) -> str | None:
 
 def _why(form: str, name: str) -> str:
     if form == "warm-up-call":
-        return f"the same function takes it again here and returns the next `{name}`, so an output fits the buffer"
+        return f"the call here passes `{name}` again and returns its next value: an output can reuse the buffer"
     if form == "alias-in-loop":
-        return f"the loop stores `{name}`, and its next turn donates that buffer"
+        return f"the loop stores `{name}`, and its next iteration donates that buffer"
     return ""
 
 
@@ -226,15 +227,15 @@ def _message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str
     name, function = written(file, read_object(use.node)), written(file, use.death.call.call.func)
     if use.again:
         raises = "raises" if certainty is Certainty.PROVEN else "may raise"
-        return f"`{function}` {raises} in the next iteration: it donates `{name}`, and the loop does not rebind it."
-    when = "" if certainty is Certainty.PROVEN else " if an output takes the buffer"
+        return f"`{function}` {raises} in the next iteration: it donates `{name}`, and the loop does not reassign it."
+    when = "" if certainty is Certainty.PROVEN else " if an output reuses the buffer"
     return f"Reading `{name}` raises{when}: `{function}` donated it at {where}."
 
 
 def _advice(name: str, use: Use) -> str:
     if use.again:
-        return f"bind the result to `{name}` in the loop, or do not donate it"
-    return f"use the result of the call, or copy before it (`jnp.copy({name})`), or do not donate it"
+        return f"assign the result to `{name}` in the loop, or do not donate `{name}`"
+    return f"use the result of the call, copy the array before the call (`jnp.copy({name})`), or do not donate it"
 
 
 def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:

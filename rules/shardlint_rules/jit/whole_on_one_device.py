@@ -38,24 +38,27 @@ class _Source:
 class WholeOnOneDevice(Rule):
     """A large array is created on one device and only then sharded.
 
-    The first device needs memory for the full array and sends it to the others. The program runs out of memory there,
-    or starts slowly.
+    The first device needs memory for the full array, and sends the shards to the other devices. The program may run out
+    of memory there, or start slowly.
 
     ## Reports
-    - `joined` (likely): `device_put(x, sharding)`, or a constraint outside jit, that splits an array from `jnp.tile`,
-      `jnp.broadcast_to`, or `stack` or `concatenate` of repeated or computed parts: `jnp.stack([x] * n)`.
-    - `constant` (possible): `device_put(x, sharding)` or a constraint that splits a new `jnp.zeros`, `ones`, `full`
-      or `empty`, also in a `tree.map` of a function that creates them.
-    - `random` (possible): `device_put(x, sharding)` or a constraint that splits a new `jax.random.normal`, `uniform` or
-      a similar function, also in a `tree.map` of a function that creates them.
+    - `joined` (likely): `device_put(x, sharding)`, or a constraint outside jit, that shards the result of `jnp.tile`,
+      `jnp.broadcast_to`, `stack` or `concatenate`. For the last two the parts are repeated or computed:
+      `jnp.stack([x] * n)`.
+    - `constant` (possible): `device_put(x, sharding)` or a constraint that shards a new `jnp.zeros`, `ones`, `full` or
+      `empty`. Also in a `tree.map` of a function that creates them.
+    - `random` (possible): `device_put(x, sharding)` or a constraint that shards a new array from `jax.random.normal`,
+      `uniform` or a similar function. Also in a `tree.map` of a function that creates them.
 
     ## Write instead
-    - `jnp.zeros(shape, dtype, device=sharding)`, which creates each shard on its device
+    Create each shard on its device, or the array on the host:
+
+    - `jnp.zeros(shape, dtype, device=sharding)`
     - a function under `jax.jit(make, out_shardings=sharding)`
-    - `np.stack`, which stays on the host.
+    - `np.stack`: the result stays on the host.
 
     ## Fix
-    Writes a constant with `device=sharding`. It is safe: the array has the same values and sharding.
+    Adds `device=sharding` to the call that creates a constant. Safe: values and sharding stay the same.
 
     ## Limits
     Small arrays and tests are not reported.
@@ -88,7 +91,7 @@ class WholeOnOneDevice(Rule):
             help=_help(source.form, maker),
             fix=self._fix(site, source, sharding) if source.call is array else None,
             form=source.form,
-            why=f"line {source.call.lineno} creates it, and `{site.shown(sharding)}` splits it",
+            why=f"line {source.call.lineno} creates it, and `{site.shown(sharding)}` shards it",
         )
 
     def _fix(self, site: Site, source: _Source, sharding: ast.expr) -> Fix | None:
@@ -112,10 +115,10 @@ class WholeOnOneDevice(Rule):
 
 def _help(form: str, maker: str) -> str:
     if form == "constant":
-        return f"write {maker}(..., device=sharding), which creates each shard on its device"
+        return f"write {maker}(..., device=sharding): it creates each shard on its device"
     if form == "random":
         return "create it in a function under `jax.jit(make, out_shardings=sharding)`"
-    return "shard the parts before joining them, or join them on the host with numpy"
+    return "shard the parts before you join them, or join them on the host with numpy"
 
 
 def _is_named(site: Site, sharding: ast.expr) -> bool:

@@ -54,8 +54,8 @@ def outcome_of_inputs(site: Site, place: Place) -> Outcome:
         return _of_pair(site, place, value)
     if all(is_replicated(site, option) for option in options(value)):
         return _REPLICATES
-    message = "`{keyword}` applies to every array of every argument, weights too"
-    return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, "it raises for a scalar array")
+    message = "`{keyword}` applies to every array of every argument, including weights"
+    return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, "a scalar array raises")
 
 
 def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
@@ -69,11 +69,11 @@ def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
     elif mode in ("all", "warn"):
         message = f"`{{keyword}}` applies {first} to every array and ignores {second}"
     elif mode is not None and mode.endswith("-except-first"):
-        message = f"`{{keyword}}` is swapped: the first argument gets {second}, the others {first}"
+        message = f"`{{keyword}}` is swapped: the first argument gets {second}, the other arguments {first}"
     else:
-        message = f"`{{keyword}}` applies {first} to donated arrays and {second} to the others"
+        message = f"`{{keyword}}` applies {first} to donated arrays and {second} to all other arrays"
     donation = f'donate="{mode}"' if mode not in (None, "none") else "no `donate`" if mode else "unknown `donate`"
-    why = f"filter_jit passes the pair to an inner jit of the donated and the other arrays; here: {donation}"
+    why = f"the inner jit of filter_jit takes two arguments, the donated arrays and all other arrays; here: {donation}"
     return Outcome(message, Harm.SILENT, why=why)
 
 

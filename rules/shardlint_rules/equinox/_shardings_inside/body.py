@@ -84,13 +84,16 @@ def with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[lis
     if isinstance(asked, One):
         return [*names, f"*{star.arg}"], replace(asked, count=None)
     if len(asked.texts) < len(names):
-        raise NotRewritten(f"`*{star.arg}` at line {star.lineno} takes some of the arguments that the entries are for")
+        raise NotRewritten(f"`*{star.arg}` at line {star.lineno} takes some of the arguments with an entry")
     asked.refuse_optional()
     rest = asked.texts[len(names) :]
     if not rest:
         return names, asked
     if None in rest:
-        raise NotRewritten(f"the entry of `*{star.arg}` at line {star.lineno} is None, which filter_shard refuses")
+        raise NotRewritten(
+            f"the entry of `*{star.arg}` at line {star.lineno} is None, "
+            "and filter_shard does not accept None"
+        )
     together = ", ".join(text for text in rest if text is not None)
     together = f"({together},)" if len(rest) == 1 else f"({together})"
     trees = (*asked.trees, together) if set(rest) & set(asked.trees) else asked.trees
@@ -130,7 +133,7 @@ class Body:
         if lines:
             self._insert([*comments, *lines])
         elif comments:
-            raise NotRewritten(f"a comment beside the shardings at line {self.site.call.lineno} would be lost")
+            raise NotRewritten(f"a comment next to the shardings at line {self.site.call.lineno} would be lost")
 
     def constrain_results(self, asked: Given, comments: list[str]) -> None:
         """Constrain every returned value."""
@@ -154,7 +157,7 @@ class Body:
             else:
                 self._whole_result(asked, statement, value)
         if comments:
-            raise NotRewritten(f"a comment beside the shardings at line {self.site.call.lineno} would be lost")
+            raise NotRewritten(f"a comment next to the shardings at line {self.site.call.lineno} would be lost")
 
     def _above(self, statement: ast.Return, comments: list[str]) -> list[str]:
         """Comments above a statement; those that cannot be put there."""
@@ -257,8 +260,8 @@ class Body:
             return
         if indent is None or self.file.mentions_in(self.file.scope(self.function), "result"):
             raise NotRewritten(
-                f"`{asked.text}` may be None, and `return` at line {statement.lineno} shares its line "
-                "or `result` is taken"
+                f"`{asked.text}` may be None, and `return` at line {statement.lineno} is not on its own line, "
+                "or the function already uses the name `result`"
             )
         made = f"result = {asked.call(self.shard, 'result')}"
         self.shown.append(f"if {asked.when}: {made}")

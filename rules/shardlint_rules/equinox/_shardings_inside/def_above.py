@@ -128,8 +128,8 @@ def _only_there(site: Site, source: ast.expr) -> bool:
     for part in walk(source):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             raise NotRewritten(
-                f"`{site.text(source)}` at line {source.lineno} binds a name or waits: give its value "
-                "a name first"
+                f"`{site.text(source)}` at line {source.lineno} contains `:=` or `await`: assign its value "
+                "to a variable first"
             )
         if isinstance(part, ast.Call) and not gives_the_same(site, part) and runs_anew(site):
             return True
@@ -141,8 +141,8 @@ def _refuse_inner_names(site: Site, function: ast.Lambda) -> None:
     for name, kind in _read_from_outside(site, function):
         if kind in ("class", "comprehension", "lambda"):
             raise NotRewritten(
-                f"`{name}` at line {function.lineno} is bound inside the statement, and a function "
-                "above does not see it"
+                f"`{name}` at line {function.lineno} is assigned inside the statement, and a function "
+                "above cannot read it"
             )
 
 
@@ -180,8 +180,8 @@ def _kept(site: Site, asked: Asked) -> dict[str, str]:
         for part in walk(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(
-                    f"`{site.text(part)}` at line {part.lineno} would be called at every trace; give "
-                    "its result a name first"
+                    f"`{site.text(part)}` at line {part.lineno} would be called at every trace: assign "
+                    "its result to a variable first"
                 )
             if not isinstance(part, ast.Name) or not isinstance(part.ctx, ast.Load):
                 continue
@@ -190,8 +190,8 @@ def _kept(site: Site, asked: Asked) -> dict[str, str]:
                 continue
             if scope.kind in ("class", "comprehension", "lambda"):
                 raise NotRewritten(
-                    f"`{part.id}` at line {part.lineno} is bound inside the statement, and a function "
-                    "above does not see it"
+                    f"`{part.id}` at line {part.lineno} is assigned inside the statement, and a function "
+                    "above cannot read it"
                 )
             problem = changes(site, part, bindings, scope)
             if problem is not None:

@@ -130,7 +130,7 @@ class Each:
     def refuse_optional(self) -> None:
         """Raise `NotRewritten` where an entry may be None."""
         for text in self.optional:
-            raise OutOfReach(f"`{text}` may be None, which filter_shard refuses")
+            raise OutOfReach(f"`{text}` may be None, and filter_shard does not accept None")
 
 
 Given = One | Each | None
@@ -150,8 +150,8 @@ def under_name(site: Site, given: One | Each, name: str) -> tuple[str, One | Eac
     texts = (given.text,) if isinstance(given, One) else given.texts
     if any("\n" in (text or "") for text in texts):
         raise NotRewritten(
-            f"the shardings at line {site.call.lineno} are written over several lines: give them a "
-            "name first"
+            f"the shardings at line {site.call.lineno} are written over several lines: assign them to "
+            "a variable first"
         )
     if isinstance(given, One):
         if not given.when:
@@ -201,7 +201,7 @@ def _optional(site: Site, node: ast.expr) -> One:
     found = [option for option in options(site.value(node)) if option != Constant(None)]
     counts = {_count(site, node, option) if isinstance(option, Items) else None for option in found}
     if len(counts) > 1:
-        raise NotRewritten(f"how many entries `{site.text(node)}` at line {node.lineno} has is not known")
+        raise NotRewritten(f"the number of entries of `{site.text(node)}` at line {node.lineno} is not known")
     count = next(iter(counts), None)
     surely = all(
         is_sharding(option) or is_spec(option) or option == Constant(None)
@@ -224,14 +224,14 @@ def _optional(site: Site, node: ast.expr) -> One:
             return One(said(node.orelse), surely, node, _not(said(test), test), said(test), count, parted)
     if isinstance(node, ast.Name | ast.Attribute | ast.Call):
         return One.optional(in_body(site, node), surely, node, count, _parted(site, node))
-    raise NotRewritten(f"`{site.text(node)}` at line {node.lineno} may be None, which filter_shard refuses")
+    raise NotRewritten(f"`{site.text(node)}` at line {node.lineno} may be None, and filter_shard does not accept None")
 
 
 def _count(site: Site, node: ast.expr, value: Items, inputs: bool = False) -> int | None:
     """How many entries a tuple of shardings has, which filter_shard takes as it is."""
     taken = value.kind == "tuple" or (inputs and value.kind == "list")
     if value.open and (not taken or Constant(None) in leaves(value)):
-        raise NotRewritten(f"how many entries `{site.text(node)}` at line {node.lineno} has is not known")
+        raise NotRewritten(f"the number of entries of `{site.text(node)}` at line {node.lineno} is not known")
     return len(value.items) if taken and not value.open else None
 
 
@@ -277,8 +277,8 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
         if _may_be_none(site, element):
             if not isinstance(element, ast.Name | ast.Attribute) or isinstance(node, ast.Name):
                 raise NotRewritten(
-                    f"`{site.text(element)}` at line {element.lineno} may be None, which filter_shard "
-                    "refuses"
+                    f"`{site.text(element)}` at line {element.lineno} may be None, "
+                    "and filter_shard does not accept None"
                 )
             optional.append(in_body(site, element))
         inner = _unwrapped(element)
@@ -310,7 +310,7 @@ def _refuse_parts(site: Site, node: ast.expr) -> None:
     inside = [part for part in walk(node) if isinstance(part, ast.Name | ast.Attribute)]
     if any(last_name(part) == "if_array" for part in inside):
         raise NotRewritten(
-            f"`{site.text(node)}` at line {node.lineno} holds if_array, which filter_shard does not take"
+            f"`{site.text(node)}` at line {node.lineno} contains if_array, and filter_shard does not accept if_array"
         )
 
 
@@ -391,9 +391,9 @@ def refuse_explicit(site: Site, value: Value) -> None:
             continue
         if site.shardings.axis_types(mesh) == "explicit" or mesh.axis_types == "mixed":
             raise NotRewritten(
-                f"the mesh made at {site.where(mesh.place)} has Explicit axes, where filter_shard "
-                "raises: write jax.jit, "
-                "where only arrays go in and out, or make the mesh with axis_types=(AxisType.Auto, ...)"
+                f"the mesh made at {site.where(mesh.place)} has Explicit axes, and filter_shard "
+                "raises there: write jax.jit if all arguments and results are arrays, "
+                "or create the mesh with axis_types=(AxisType.Auto, ...)"
             )
 
 

@@ -25,11 +25,11 @@ def in_lambda(
         if isinstance(asked, Each):
             asked.refuse_optional()
         if asked is not None and asked.parted is not None:
-            raise OutOfReach(f"a tree of shardings of the lambda at line {function.lineno} holds None")
+            raise OutOfReach(f"a tree of shardings of the lambda at line {function.lineno} contains None")
     names, inputs = with_star(names, function.args.vararg, inputs)
     if any(name.startswith("*") for name in names):
         raise OutOfReach(
-            f"`{names[-1]}` at line {function.lineno} takes some of the arguments that the entries are for"
+            f"`{names[-1]}` at line {function.lineno} takes some of the arguments with an entry"
         )
     shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
     made: dict[int, list[tuple[int, str]]] = {}
@@ -71,7 +71,7 @@ def _uses(site: Site, function: ast.Lambda, name: str) -> list[ast.Name]:
     for part in walk(function.body):
         if isinstance(part, ast.Name) and part.id == name:
             if isinstance(part.ctx, ast.Store):
-                raise NotRewritten(f"line {part.lineno} binds `{name}` again in the lambda")
+                raise NotRewritten(f"line {part.lineno} assigns `{name}` again in the lambda")
             if lookup(site.file, part, name)[1] is scope:
                 found.append(part)
     return found
@@ -85,7 +85,7 @@ def _result(function: ast.Lambda, asked: Given) -> str | None:
     assert isinstance(asked, Each)
     if None in asked.texts or len(asked.texts) < 2:
         raise NotRewritten(
-            f"the lambda at line {function.lineno} does not show which value is for which entry of "
+            f"the lambda at line {function.lineno} does not show which value belongs to which entry of "
             "out_shardings"
         )
     return f"({', '.join(text for text in asked.texts if text is not None)})"

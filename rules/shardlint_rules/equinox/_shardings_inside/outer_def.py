@@ -31,11 +31,11 @@ def around_call(site: Site, target: WithoutBody, asked: Asked, rest: Cut) -> tup
     name = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if not isinstance(statement, ast.Assign) or statement.value is not target.by or site.form != "call":
         raise OutOfReach(
-            f"line {site.call.lineno} gives no name to what it makes of `{target.text}`"
+            f"line {site.call.lineno} does not assign the jit of `{target.text}` to a variable"
         )
     if not isinstance(name, ast.Name) or len(statement.targets) > 1 or target.by is not site.call:
         raise OutOfReach(
-            f"line {site.call.lineno} gives no name to what it makes of `{target.text}`"
+            f"line {site.call.lineno} does not assign the jit of `{target.text}` to a variable"
         )
     indent = indent_of(site, statement)
     assert target.node is not None
@@ -130,7 +130,7 @@ def _signature(site: Site, target: WithoutBody, asked: Asked) -> str:
         raise NotRewritten(f"`{target.text}` takes more than positional arguments")
     if parameters.required < len(parameters.positional) and not isinstance(asked.inputs, Each):
         raise OutOfReach(
-            f"`{target.text}` has parameters with defaults, which the entries at line {site.call.lineno} leave out"
+            f"`{target.text}` has parameters with defaults, and the entries at line {site.call.lineno} omit them"
         )
     return ", ".join(_given(target, asked))
 
@@ -189,13 +189,13 @@ def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> 
         for part in walk(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(
-                    f"`{site.text(part)}` at line {part.lineno} would be called at every trace; give "
-                    "its result a name first"
+                    f"`{site.text(part)}` at line {part.lineno} would be called at every trace: assign "
+                    "its result to a variable first"
                 )
             if isinstance(part, ast.Name) and part.id in (*names, "args", "kwargs"):
                 raise NotRewritten(f"`{part.id}` at line {part.lineno} is also the name of a parameter")
             if isinstance(part, ast.Name) and _rebound(site.file.home(node), part.id):
-                raise NotRewritten(f"`{part.id}` at line {part.lineno} is bound more than once")
+                raise NotRewritten(f"`{part.id}` at line {part.lineno} is assigned more than once")
 
 
 def _rebound(scope: Scope, name: str) -> bool:

@@ -38,7 +38,7 @@ from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
 from shardlint_rules.equinox.same_in_body import obstacle
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, one_argument, wrappings
 
-_WHY = "the arrays are now sharded, which changes the compiled program"
+_WHY = "the arrays are now sharded, and the compiled program changes"
 
 
 # A mesh made without axis types, over which the constraints raise until it says that its axes are Auto.
@@ -75,7 +75,7 @@ def _written(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
     forgotten = [*imports, *(edit for one in inside if _moved(one) for edit in one.forgotten(site))]
     if inputs is None and outputs is None:
         edits = [*rest.edits, *forgotten]
-        return site.fix(Safety.SAFE, "drop the keyword: None asks for nothing", edits, drops=rest.drops)
+        return site.fix(Safety.SAFE, "remove the keyword: None has no effect", edits, drops=rest.drops)
     comments = {name: _comments(rest, keyword) for name, keyword in direct.items()}
     asked = Asked(inputs, outputs, comments["in_shardings"], comments["out_shardings"])
     if inputs is None:
@@ -93,7 +93,7 @@ def _out_of_dict(site: Site) -> Fix:
     found = taken_out(site)
     comments = [comment for one in found.rest.comments.values() for comment in one]
     if comments:
-        raise NotRewritten(f"a comment beside the shardings at line {site.call.lineno} would be lost")
+        raise NotRewritten(f"a comment next to the shardings at line {site.call.lineno} would be lost")
     edits = imported(found.inputs, found.outputs)
     return _below(site, found.lines, Asked(found.inputs, found.outputs, [], []), found.rest, edits)
 
@@ -107,8 +107,8 @@ def _below(site: Site, lines: list[str], asked: Asked, rest: Cut, forgotten: lis
         target = written(site, wrapping)
         if isinstance(target, WithoutBody) or site.file.home(definition).kind == "class":
             raise NotRewritten(
-                f"the body of `{definition.name}` at line {definition.lineno} has no place to read "
-                "its shardings from"
+                f"the body of `{definition.name}` at line {definition.lineno} has no place "
+                "for the statement that reads the shardings"
             )
         first = definition.decorator_list[0]
         more, shown, _ = _one(site, target, asked, rest, 1)
@@ -156,7 +156,7 @@ def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> 
     try:
         found = wrappings(site)
         if not found:
-            raise NotRewritten(f"no function of this file is wrapped with what line {site.call.lineno} makes")
+            raise NotRewritten(f"this file wraps no function with the result of line {site.call.lineno}")
         return _in_place(site, found, asked, rest, forgotten)
     except OutOfReach as reason:
         if _wrapped(site) is None and site.form != "call" and not isinstance(site.file.parent(site.call), ast.Return):
@@ -206,8 +206,8 @@ def _one(
     if isinstance(target, WithoutBody):
         if count > 1:
             raise NotRewritten(
-                f"line {site.call.lineno} wraps `{target.text}`, which another transform made, and "
-                "other functions"
+                f"line {site.call.lineno} wraps `{target.text}`, the result of another transform, "
+                "and other functions"
             )
         made = around_decorated if target.decorated is not None else around_call
         edits, shown = made(site, target, asked, rest)
@@ -220,7 +220,7 @@ def _one(
             raise (OutOfReach if around else NotRewritten)(problem)
     if isinstance(target.function, ast.Lambda):
         if asked.above_inputs or asked.above_outputs:
-            raise NotRewritten(f"a comment beside the shardings at line {site.call.lineno} would be lost")
+            raise NotRewritten(f"a comment next to the shardings at line {site.call.lineno} would be lost")
         edits, shown = in_lambda(
             site, target.function, target.names, target.spare, asked.inputs, asked.outputs
         )

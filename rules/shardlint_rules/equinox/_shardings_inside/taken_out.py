@@ -55,7 +55,9 @@ def taken_out(site: Site) -> TakenOut:
     direct = {name: one for name in SHARDING_SETTINGS if (one := site.keyword(name)) is not None}
     entries = held[keyword]
     if set(direct) & set(entries) or sum(1 for one in opened if held[one]) > 1 or site.form != "call":
-        raise NotRewritten(f"line {site.call.lineno} gives shardings beside `**{text}`, which may hold them too")
+        raise NotRewritten(
+            f"line {site.call.lineno} passes shardings next to `**{text}`, and the dict may contain shardings too"
+        )
     check_place(site)
     if not direct and open_to(site, site.file, keyword.value):
         unknown = Entry(Unknown(), False, Place(site.file, keyword))

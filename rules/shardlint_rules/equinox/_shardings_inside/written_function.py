@@ -76,11 +76,11 @@ def written(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
 
 def _body(node: Definition | ast.Lambda, every: list[str], spare: int, site: Site) -> Written:
     if isinstance(node, ast.AsyncFunctionDef):
-        raise NotRewritten(f"`{node.name}` at line {node.lineno} is async, which jit does not trace")
+        raise NotRewritten(f"`{node.name}` at line {node.lineno} is async, and jit does not trace async functions")
     if isinstance(node, ast.FunctionDef) and any(
         not isinstance(found, ast.Return) for found in site.file.walked(site.file.scope(node)).returns
     ):
-        raise NotRewritten(f"`{node.name}` at line {node.lineno} is a generator, which jit does not trace")
+        raise NotRewritten(f"`{node.name}` at line {node.lineno} is a generator, and jit does not trace generators")
     static = _static(site, every)
     kept = [name for name in every if name not in static]
     return Written(node, kept, sum(name not in static for name in every[len(every) - spare :]))
@@ -123,7 +123,7 @@ def _between(site: Site, node: Definition, by: ast.AST) -> WithoutBody | None:
     if not transform:
         return None
     if not isinstance(node, ast.FunctionDef) or site.file.home(node).kind == "class" or place:
-        raise NotRewritten(f"a decorator of `{node.name}` at line {node.lineno} transforms it before filter_jit does")
+        raise NotRewritten(f"a decorator of `{node.name}` at line {node.lineno} runs before filter_jit")
     parameters = parameters_of(site.program.evaluator.function(site.file, node), site.program.evaluator)
     assert parameters is not None
     return WithoutBody(node.name, parameters, by, decorated=node)
@@ -184,11 +184,11 @@ def _transformed(site: Site, wrapping: Wrapping, value: Transformed, text: str) 
     parameters = parameters_of(value, site.program.evaluator)
     inner = value.inner
     if value.api.name not in _SAME_ARGUMENTS or parameters is None or isinstance(inner, Transformed):
-        raise OutOfReach(f"`{text}` at line {site.call.lineno} is a function that another transform made")
+        raise OutOfReach(f"`{text}` at line {site.call.lineno} is the result of another transform")
     if isinstance(inner, Function) and inner.bound:
         raise OutOfReach(
-            f"`{text}` at line {site.call.lineno} is made of a method, whose self a function around "
-            "it would hold"
+            f"`{text}` at line {site.call.lineno} comes from a method, and a wrapper would close "
+            "over its `self`"
         )
     assert isinstance(wrapping.function, ast.expr)
     return WithoutBody(text, parameters, wrapping.by, node=wrapping.function)
