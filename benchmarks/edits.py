@@ -28,7 +28,7 @@ class Edited:
 
     @property
     def p95(self) -> float:
-        """What all but one in twenty stay below."""
+        """Return what all but one in twenty stay below."""
         return sorted(self.seconds)[int(0.95 * len(self.seconds)) - (len(self.seconds) < 20)]
 
 

@@ -80,7 +80,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def p90(seconds: list[float]) -> float:
-    """What all but one in ten stay below."""
+    """Return what all but one in ten stay below."""
     return sorted(seconds)[int(0.9 * len(seconds))]
 
 

@@ -46,7 +46,7 @@ class Release:
         return ROOT / ".matrix" / f"jax-{self.jax.removesuffix('.*')}{flax}"
 
     def requirements(self) -> list[str]:
-        """What pip is asked for."""
+        """Return what pip is asked for."""
         return [f"jax=={self.jax}", f"jaxlib=={self.jax}", *self.others, "optax"]
 
 

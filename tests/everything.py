@@ -34,7 +34,7 @@ class Told(NamedTuple):
 
 
 def told(files: Iterable[Path], codes: tuple[str, ...]) -> list[Told]:
-    """What rules find in files."""
+    """Return what rules find in files."""
     report = check(list(files), Options(certainty=Certainty.POSSIBLE, select=codes))
     assert not report.failed
     return [
@@ -60,5 +60,5 @@ def apart() -> Path:
 
 @cache
 def all_told() -> list[Told]:
-    """What all find in all."""
+    """Return what all find in all."""
     return told([apart()], ("all",))

@@ -23,7 +23,7 @@ class OwnNames:
 
     @property
     def waking(self) -> tuple[str, ...]:
-        """What of it decides which rules are asked, and where: equal where they are asked alike."""
+        """Return what of it decides which rules are asked, and where: equal where they are asked alike."""
         return (*(["axis-names"] if self.axes else []), *sorted(self.banned))
 
 

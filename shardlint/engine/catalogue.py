@@ -51,7 +51,7 @@ class Card:
         return self.loaded
 
     def woken_by(self, own: OwnNames) -> tuple[Wake, ...]:
-        """What triggers it in a project whose settings say this."""
+        """Return what triggers it in a project whose settings say this."""
         if self.known.by_settings:
             return self.wakes if own == NO_OWN_NAMES else tuple(_wakes(self.rule, self.rule.woken_by(own)))
         return self.wakes if not self.known.setting or self.known.setting in own.waking else ()
@@ -163,6 +163,6 @@ def _card(told: list[Any], whens: list[When]) -> Card:
 
 
 def wanted(card: Card, least: Certainty) -> bool:
-    """Whether any finding of a rule may be sure enough."""
+    """Return whether any finding of a rule may be sure enough."""
     return card.known.ceiling.meets(least)
 

@@ -109,11 +109,13 @@ class Around:
     """Whether another file that maps functions imports the file."""
 
     def may_meet(self, when: When) -> bool:
-        """Whether what must hold for a word beside its own file may: what is cheaper to say than what the file says."""
+        """Return whether what must hold for a word beside its own file may: what is cheaper to say than what the file
+        says.
+        """
         return not (self.is_test and not when.in_tests)
 
     def meets(self, when: When) -> bool:
-        """Whether what must hold for a word beside its own file does."""
+        """Return whether what must hold for a word beside its own file does."""
         if not self.may_meet(when):
             return False
         if when.module and not self.imports(when.module):
@@ -149,7 +151,8 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
 
 
 def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
-    """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
+    """Return what a file must be about for a word of it to be meant; nothing for a word that means the same everywhere.
+    """
     if isinstance(trigger, Withs):
         return (name,)
     if (isinstance(trigger, Statements) and trigger.or_scripts) or (isinstance(trigger, Lines) and trigger.anywhere):
@@ -162,7 +165,7 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a word is one that people name all sorts of things by."""
+    """Return whether a word is one that people name all sorts of things by."""
     if word in ("jit", "pjit"):
         return False
     return word in _COMMON or ("_" not in word and sum(letter.isupper() for letter in word) < 2)
@@ -174,7 +177,7 @@ def _both(first: Iterable[bytes], second: Iterable[bytes]) -> set[bytes]:
 
 
 def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
-    """What stands in a file besides a word when the name is used there; None where that says nothing."""
+    """Return what stands in a file besides a word when the name is used there; None where that says nothing."""
     if isinstance(trigger, Imports):
         return {text.encode() for text in trigger.file_says} or None
     if isinstance(trigger, _ON_ANYTHING):
@@ -236,7 +239,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
 
 
 def _beside(trigger: Trigger) -> tuple[str, ...]:
-    """What must stand in the function of a mention; nothing where that says nothing."""
+    """Return what must stand in the function of a mention; nothing where that says nothing."""
     if not isinstance(trigger, Calls | Methods | Attributes | Keywords):
         return ()
     return (NOWHERE,) if trigger.at_module_level else tuple(sorted(set(trigger.function_says)))

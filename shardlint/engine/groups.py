@@ -43,7 +43,7 @@ class Told(NamedTuple):
     spots: tuple[Spot, ...]
 
     def mentions(self, names: Iterable[str], own_lines: bool) -> bool:
-        """Whether it tells people of lines: of files, by name, or of its own."""
+        """Return whether it tells people of lines: of files, by name, or of its own."""
         finding = self.finding
         fix = finding.fix
         said = [finding.label, finding.message, finding.help, finding.why, *(finding.obstacles or ())]
@@ -112,7 +112,7 @@ class Before:
 
     @property
     def holds(self) -> bool:
-        """Whether all that was found still is, in a file that is the same."""
+        """True if all that was found still is, in a file that is the same."""
         groups = (group for part in self.record.parts.values() for group in part.groups.values())
         return not self.dead & self.record.used and not any(
             told.mentions(self.named, False) for group in groups for told in group.told
@@ -221,7 +221,7 @@ class Look:
         self._followed: Mapping[str, frozenset[Followed]] = {}
 
     def _is_usable(self, record: Record) -> bool:
-        """Whether anything that was found may still be so: each finding rests on the outline of its own file."""
+        """Return whether anything that was found may still be so: each finding rests on the outline of its own file."""
         same = self.kept and record.texts.get(OUTLINE) == self._texts[OUTLINE]
         return same and record.least == self.index.least.value
 
@@ -267,7 +267,7 @@ class Look:
             one.fresh = found
 
     def _asked(self, words: Iterable[Word]) -> Iterable[tuple[str, Sequence[tuple[int, Asked]]]]:
-        """What is asked, by parts: the text alone says that. A part of which all holds is not asked about."""
+        """Return what is asked, by parts: the text alone says that. A part of which all holds is not asked about."""
         words = tuple(words)
         self._words = _digest_of(words) if self.kept else ""
         before = self._before.record if self._before is not None else None
@@ -352,12 +352,12 @@ class Look:
         )
 
     def _known(self, name: str, said: str) -> PartRecord | None:
-        """What is known of a part, where it is as it was and the same rules ask of it."""
+        """Return what is known of a part, where it is as it was and the same rules ask of it."""
         known = self._before.record.parts.get(name) if self._before is not None else None
         return known if known is not None and known.asked == said and name in self._same else None
 
     def _holds(self, group: Group) -> bool:
-        """Whether what was found still is."""
+        """Return whether what was found still is."""
         if group.needed & self._dead:
             return False
         before = self._before
@@ -409,7 +409,7 @@ class Look:
             yield finding
 
     def record(self) -> tuple[tuple[Need, ...], Record]:
-        """What all of it rests on, and what is to be kept; after `findings`."""
+        """Return what all of it rests on, and what is to be kept; after `findings`."""
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
         for room in rooms:
             room.kept |= room.fresh
@@ -449,7 +449,7 @@ def _is_asked(place: Asked) -> bool:
 
 
 def _said(inside: Sequence[tuple[int, Asked]]) -> str:
-    """What is asked of a part, as a digest."""
+    """Return what is asked of a part, as a digest."""
     told = [
         (
             along,

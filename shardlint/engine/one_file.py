@@ -74,7 +74,7 @@ class _Scope:
 
     @cached_property
     def program(self) -> Program:
-        """What is asked of the project beside its texts."""
+        """Return what is asked of the project beside its texts."""
         from shardlint.model import Program
 
         return Program(self.project.root, own=self.settings.own_names, project=self.project)
@@ -182,7 +182,7 @@ class Checker:
         return os.path.join(self._real[folder], name)
 
     def answers(self) -> dict[ScopeKey, Answers]:
-        """What searches through the projects of the checked files have found, by other processes too."""
+        """Return what searches through the projects of the checked files have found, by other processes too."""
         found: dict[ScopeKey, Answers] = {
             key: scope.project.answers for key, scope in self._scopes.items()
         }
@@ -427,14 +427,14 @@ def _around(scope: _Scope, path: Path, own: Texts) -> Around:
 
 
 def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
-    """Whether another rule, which says more of a place, is as sure of something there."""
+    """Return whether another rule, which says more of a place, is as sure of something there."""
     before = finding.rule.behind if isinstance(finding.rule, type) else ()
     others = (found.get((code, finding.start, finding.end)) for code in before)
     return any(other is not None and other.certainty.meets(finding.certainty) for other in others)
 
 
 def _surest(findings: Iterable[Finding], faults: Collection[str]) -> list[Finding]:
-    """What rules found, without those that failed: at each place what is surest."""
+    """Return what rules found, without those that failed: at each place what is surest."""
     found: dict[tuple[str, int, int], Finding] = {}
     for finding in findings:
         place = finding.rule.code, finding.start, finding.end

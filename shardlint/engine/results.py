@@ -90,7 +90,7 @@ class Run:
 
     @property
     def undone(self) -> bool:
-        """Whether something that was asked for was not done: a run without findings is no success then."""
+        """True if something that was asked for was not done: a run without findings is no success then."""
         nothing = not self.files and not self.excluded
         return bool(self.missing) or self.failed or self.incomplete or nothing
 

@@ -66,7 +66,7 @@ class Interpreter(Calls, Statements):
         return self.modules.frame(file)
 
     def value(self, node: ast.expr) -> Value:
-        """What an expression comes to."""
+        """Return what an expression comes to."""
         self.work -= 1
         if self.work < 0:
             raise OutOfWork

@@ -72,7 +72,7 @@ def divide_size(one: Size, two: Size) -> Size:
 
 
 def surely_differ(one: Size, two: Size) -> bool:
-    """Whether two sizes that are not 0 cannot be equal."""
+    """Return whether two sizes that are not 0 cannot be equal."""
     if isinstance(one, Symbol) and isinstance(two, Symbol):
         return one.name == two.name and one.factor != two.factor
     return isinstance(one, int) and isinstance(two, int) and one != two
@@ -109,17 +109,17 @@ class Mesh:
 
     @property
     def explicit(self) -> bool:
-        """Whether all its axes are Explicit."""
+        """True if all its axes are Explicit."""
         return bool(self.types) and all(one == "explicit" for one in self.types)
 
     @property
     def automatic(self) -> bool:
-        """Whether all its axes are Auto."""
+        """True if all its axes are Auto."""
         return all(one == "auto" for one in self.types)
 
     @property
     def is_mixed(self) -> bool:
-        """Whether only some of its axes are Explicit."""
+        """True if only some of its axes are Explicit."""
         return "explicit" in self.types and not self.explicit
 
     @property
@@ -192,12 +192,12 @@ class Statistic:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it is wrong unless it is divided or added up again."""
+        """True if it is wrong unless it is divided or added up again."""
         return self.kind in _WRONG
 
     @property
     def is_carried(self) -> bool:
-        """Whether all that is computed of it has this mark."""
+        """True if all that is computed of it has this mark."""
         return self.kind in _WRONG or self.kind == "part"
 
 
@@ -305,12 +305,12 @@ class Layout:
 
     @property
     def has_rows(self) -> bool:
-        """Whether its first dimension has one entry for each device."""
+        """True if its first dimension has one entry for each device."""
         return self.rows is not None and self.rows.kind != "taken"
 
     @property
     def is_key(self) -> bool:
-        """Whether it holds keys of random numbers."""
+        """True if it holds keys of random numbers."""
         return self.dtype in ("key", RAW_KEY)
 
     @property
@@ -320,12 +320,12 @@ class Layout:
 
     @property
     def is_new(self) -> bool:
-        """Whether a jit that still runs makes it of nothing."""
+        """True if a jit that still runs makes it of nothing."""
         return self.built in (True, "filled")
 
     @property
     def explicit(self) -> bool:
-        """Whether it is on a mesh with Explicit axes, so that its spec is part of its type."""
+        """True if it is on a mesh with Explicit axes, so that its spec is part of its type."""
         return self.mesh is not None and self.mesh.explicit
 
     @property

@@ -262,7 +262,7 @@ class RunState(ABC):
                 self.violations.setdefault(key, replace(found, certain=certain))
 
     def _written(self, holder: Container, before: Value, value: Value) -> Value:
-        """What a part of an object is after it was written: both, where the writing may not have happened."""
+        """Return what a part of an object is after it was written: both, where the writing may not have happened."""
         if holder.region is self.region or before is MISSING:
             return value
         return join(before, value)
@@ -274,7 +274,7 @@ class RunState(ABC):
 
     @abstractmethod
     def value(self, node: ast.expr) -> Value:
-        """What an expression comes to."""
+        """Return what an expression comes to."""
 
     @abstractmethod
     def block(self, statements: list[ast.stmt]) -> Flow:
@@ -290,7 +290,7 @@ class RunState(ABC):
 
     @abstractmethod
     def lookup(self, name: str) -> Value:
-        """What a name is here."""
+        """Return what a name is here."""
 
     @abstractmethod
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> FunctionValue:

@@ -154,7 +154,7 @@ class Instance(Container):
         return Instance(self.of, attributes, self.open)
 
     def is_like(self, other: Instance) -> bool:
-        """Whether it differs from another one at most in its attributes."""
+        """Return whether it differs from another one at most in its attributes."""
         return type(self) is type(other)
 
     def libraries(self) -> frozenset[str]:
@@ -162,7 +162,7 @@ class Instance(Container):
         return self.of.libraries() if self.of is not None else frozenset()
 
     def parts(self) -> dict[str, Value]:
-        """What jax sees of it as a tree."""
+        """Return what jax sees of it as a tree."""
         return self.attributes
 
     def with_tree(self, parts: dict[str, Value]) -> Instance:
@@ -175,7 +175,7 @@ class Instance(Container):
 
     @property
     def operand(self) -> Value:
-        """What it counts as in arithmetic."""
+        """Return what it counts as in arithmetic."""
         return self
 
     def forget(self) -> None:
@@ -193,7 +193,7 @@ class State(DictValue):
 
 
 def operand(value: Value) -> Value:
-    """What a value counts as in arithmetic: a Variable of flax.nnx as its array."""
+    """Return what a value counts as in arithmetic: a Variable of flax.nnx as its array."""
     return value.operand if isinstance(value, Instance) else value
 
 
@@ -330,7 +330,7 @@ class Lazy:
         self._known = known
 
     def value(self) -> Value:
-        """What it is."""
+        """Return what it is."""
         if self not in self._known:
             self._known.begin(self, Unknown("imports in a circle"))
             return self._known.make(self, self._load)
@@ -387,7 +387,7 @@ def function_of(value: Value) -> FunctionValue | None:
 
 
 def is_function(value: Value) -> bool:
-    """Whether something is a function, which is no array wherever it stands in a tree."""
+    """Return whether something is a function, which is no array wherever it stands in a tree."""
     return isinstance(value, FunctionValue | Native | Partial | Method)
 
 
@@ -419,7 +419,7 @@ class Call:
         return Unknown("a star argument") if self.open else default
 
     def has(self, position: int, name: str) -> bool:
-        """Whether an argument is there, and is not None."""
+        """Return whether an argument is there, and is not None."""
         return self.get(position, name, None) is not None
 
     @property
@@ -474,7 +474,7 @@ def rebuilt(tree: Value, parts: Iterable[Value]) -> Value:
 
 
 def _is_open(tree: Value) -> bool:
-    """Whether a list or dict may hold more than its parts: as a whole it is a leaf of which nothing is known."""
+    """Return whether a list or dict may hold more than its parts: as a whole it is a leaf of which nothing is known."""
     return isinstance(tree, ListValue | DictValue) and tree.open
 
 
@@ -494,7 +494,7 @@ _TREES = frozenset(
 
 
 def is_tree(value: Instance) -> bool:
-    """Whether jax looks into an object: a NamedTuple, a Module of Equinox, a struct of flax."""
+    """Return whether jax looks into an object: a NamedTuple, a Module of Equinox, a struct of flax."""
     if value.of is None or value.registered:
         return value.transparent
     made_of = value.libraries()
@@ -594,7 +594,7 @@ def map_spread(
 
 
 def join(one: Value, two: Value) -> Value:
-    """What is known of a value that is one of two."""
+    """Return what is known of a value that is one of two."""
     if one is two:
         return one
     one, two = one.value() if isinstance(one, Lazy) else one, two.value() if isinstance(two, Lazy) else two

@@ -37,7 +37,7 @@ class Element:
 
     @property
     def splits(self) -> bool:
-        """Whether it takes more than one device (a star does, wherever there is more than one)."""
+        """True if it takes more than one device (a star does, wherever there is more than one)."""
         return self.starred or self.count > 1
 
 
@@ -50,7 +50,7 @@ class Expression:
 
     @property
     def elided(self) -> bool:
-        """Whether the left side has an ellipsis."""
+        """True if the left side has an ellipsis."""
         return any(element.ellipsis for element in self.left)
 
     @property

@@ -20,7 +20,7 @@ _BOTH = ("jax.numpy", "numpy")
 
 
 def _base(call: Call, array: Layout, *chosen: Layout) -> Layout:
-    """What the result has of the array, and of those that choose parts of it, but for shape and spec."""
+    """Return what the result has of the array, and of those that choose parts of it, but for shape and spec."""
     return replace(meet(call, [array, *chosen]), dtype=array.dtype, summed=array.summed, reduced=frozenset())
 
 

@@ -40,7 +40,7 @@ class Gone:
         return found
 
     def any_of(self, needed: Iterable[Need]) -> bool:
-        """Whether any of some needs may have another answer now."""
+        """Return whether any of some needs may have another answer now."""
         return bool(self.numbers(Bits(needed)))
 
 
@@ -95,7 +95,7 @@ def again(
 
 
 def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
-    """What changed of a file; all of it, where its code was not parsed or is not."""
+    """Return what changed of a file; all of it, where its code was not parsed or is not."""
     now = after.facts(path) if before is not None else None
     if before is None or now is None:
         return Edited(None, None)
@@ -107,7 +107,7 @@ def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
 
 
 def _moves_lines(before: FileFacts | None, after: Project, path: Path) -> bool:
-    """Whether any line of a file may be elsewhere: not after an edit of one line."""
+    """Return whether any line of a file may be elsewhere: not after an edit of one line."""
     now = after.facts(path) if before is not None else None
     if before is None or now is None:
         return True
@@ -126,7 +126,7 @@ def _text(facts: FileFacts) -> Text:
 
 
 def _holds(question: Question, data: bytes | None) -> bool:
-    """Whether a search finds a text now; not where there is none any more."""
+    """Return whether a search finds a text now; not where there is none any more."""
     return data is not None and holds(question, data)
 
 

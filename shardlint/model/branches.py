@@ -47,7 +47,7 @@ class Condition:
     constant: object = None
 
     def met(self, value: Value) -> bool | None:
-        """Whether a value meets it; None where the text does not tell."""
+        """Return whether a value meets it; None where the text does not tell."""
         found = {self._of(option) for option in options(value)}
         answer = found.pop() if len(found) == 1 else None
         return None if answer is None else answer is self.wanted
@@ -63,7 +63,7 @@ class Condition:
 
 
 def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Condition, ...]:
-    """What the tests around a node, and those before it that leave, want of the function's parameters."""
+    """Return what the tests around a node, and those before it that leave, want of the function's parameters."""
     if not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
         return ()
     found: list[Condition] = []
@@ -73,7 +73,7 @@ def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Conditi
 
 
 def is_ruled_out(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> bool:
-    """Whether a test on the way to a node fails by an array's shape, or by what a call gives: `if x.ndim == 3:`.
+    """Return whether a test on the way to a node fails by an array's shape, or by what a call gives: `if x.ndim == 3:`.
 
     A test of neither is no answer: a flag of a module may be set anew.
     """
@@ -108,7 +108,7 @@ def _asked(file: FileFacts, function: Scope, test: ast.expr, wanted: bool) -> It
 
 
 def _is_parameter(file: FileFacts, function: Scope, use: ast.Name) -> bool:
-    """Whether a name is a parameter of the function, as it was given."""
+    """Return whether a name is a parameter of the function, as it was given."""
     return file.remembered("parameter of", use, lambda: _taken_by(file, use)) is function
 
 
@@ -121,7 +121,7 @@ def _taken_by(file: FileFacts, use: ast.Name) -> Scope | None:
 def comes_to(
     evaluator: Evaluator, file: FileFacts, function: Scope, asked: tuple[Condition, ...], call: Place
 ) -> bool | None:
-    """Whether a call of a function meets conditions of its parameters; None where it is told of some to be None.
+    """Return whether a call of a function meets conditions of its parameters; None where it is told of some to be None.
 
     What is not told counts as met otherwise: a mesh that is handed in may well be one.
     """

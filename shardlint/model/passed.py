@@ -32,7 +32,7 @@ def transform_of(value: Value) -> tuple[api.Transform | None, Api | None]:
 
 
 def is_function_argument(call: ast.Call, node: ast.AST, transform: api.Transform) -> bool:
-    """Whether an argument of a transform's call is the function that it transforms."""
+    """Return whether an argument of a transform's call is the function that it transforms."""
     for where in transform.functions:
         if isinstance(where, int):
             if where < len(call.args) and call.args[where] is node:
@@ -53,7 +53,8 @@ class Becomes:
 
 
 def becomes(evaluator: Evaluator, function: Value, call: Place, argument: ast.AST) -> Iterator[Becomes]:
-    """What an argument of a call becomes in a function or class of the project; nothing where that is not told."""
+    """Return what an argument of a call becomes in a function or class of the project; nothing where that is not told.
+    """
     while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
     init: Function | None = None
@@ -94,7 +95,8 @@ def kept_as(evaluator: Evaluator, function: Value, call: Place, argument: ast.AS
 
 
 def _is_of(evaluator: Evaluator, function: Value, call: Place, name: str) -> bool:
-    """Whether a call is one of a library's class method, also by a class of the project that is derived from it."""
+    """Return whether a call is one of a library's class method, also by a class of the project that is derived from it.
+    """
     if isinstance(function, Api):
         return function.name == name
     owner, _, method = name.rpartition(".")

@@ -61,7 +61,7 @@ class Region:
 
     @property
     def proven(self) -> bool:
-        """Whether the code is certain to be traced."""
+        """True if the code is certain to be traced."""
         return self.traced == "always"
 
     def describe(self, here: FileFacts) -> str:
@@ -229,5 +229,5 @@ def _given_at(end: End) -> list[Place]:
 
 
 def _as_its_caller(end: End) -> bool:
-    """Whether an end runs as the function does that it is in."""
+    """Return whether an end runs as the function does that it is in."""
     return end.kind != "escaped" and not any(wrapper.effect in _TELLING for wrapper in end.wrappers)

@@ -28,7 +28,9 @@ _TRACING = ("jax.grad", "jax.value_and_grad", "jax.vmap", "jax.lax.", "jax.shard
 
 
 def tracer_in_sight(program: Program, place: Place, depth: int = 0) -> str:
-    """What makes an expression a tracer, in words, or an empty string: "an argument of `step`, traced by jax.jit"."""
+    """Return what makes an expression a tracer, in words, or an empty string: "an argument of `step`, traced by
+    jax.jit".
+    """
     node = place.node
     if depth > _DEPTH:
         return ""

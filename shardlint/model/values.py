@@ -241,14 +241,14 @@ class Environment:
         self.known.clear()
 
     def get(self, name: str) -> Value | None:
-        """What a parameter is; None for any other name."""
+        """Return what a parameter is; None for any other name."""
         found = self.values.get(name)
         if found is not None:
             self.asked += 1
         return found
 
     def bound(self, name: str, kind: str, node: ast.AST) -> Value | None:
-        """What a binding gives its name, if that is a parameter, or the target of a loop or comprehension."""
+        """Return what a binding gives its name, if that is a parameter, or the target of a loop or comprehension."""
         found = self.elements.get(node)
         if found is not None:
             self.asked += 1
@@ -283,7 +283,7 @@ class CallArguments:
         return None
 
     def may_have(self, name: str, signature: tuple[str, ...]) -> bool:
-        """Whether the argument is there or could be hidden in a star argument."""
+        """Return whether the argument is there or could be hidden in a star argument."""
         hidden = self.open_keywords or (self.open_positional and name in signature)
         return hidden or self.get(name, signature) is not None
 
@@ -297,16 +297,16 @@ class Values(Protocol):
         """Say that the answer being made may be another where a call in sight is looked at."""
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
-        """What an expression is."""
+        """Return what an expression is."""
 
     def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
         """The arguments of a call as written."""
 
     def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
-        """What a binding gives its name."""
+        """Return what a binding gives its name."""
 
     def environment(self, place: Place) -> Environment | None:
-        """What the parameters around an expression are."""
+        """Return what the parameters around an expression are."""
 
 
 def assumed(value: Value, *reasons: Value) -> Value:

@@ -122,7 +122,7 @@ def _rests_on(unit: Unit, other: Unit) -> bool:
 
 
 def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
-    """What a unit is about, and the diff of it alone."""
+    """Return what a unit is about, and the diff of it alone."""
     for about in dict.fromkeys(_about(attempt, made) for made in unit.made):
         yield printable(about)
     why = dict.fromkeys(_why(unit, one) for one in unit.made if one.finding.fix and one.finding.fix.why)
@@ -143,7 +143,7 @@ def _why(unit: Unit, made: AppliedFix) -> str:
 
 
 def _leaves_an_import(alone: FixedFile, made: Sequence[AppliedFix]) -> bool:
-    """Whether a module-level import is unused after some fixes of a file."""
+    """Return whether a module-level import is unused after some fixes of a file."""
     names = {name for one in made if one.finding.fix is not None for name in one.finding.fix.drops}
     try:
         return bool(names) and bool(dropped(read_facts(alone.after, alone.path.resolve()), names))

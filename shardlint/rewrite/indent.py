@@ -11,7 +11,8 @@ UNIT = "    "
 
 
 def indent_unit(file: FileFacts, lead: str = "") -> str:
-    """What a file indents a block behind `lead` by: a tab behind tabs, else as the first one of the module is."""
+    """Return what a file indents a block behind `lead` by: a tab behind tabs, else as the first one of the module is.
+    """
     if "\t" in lead:
         return "\t"
     for outer in file.tree.body:

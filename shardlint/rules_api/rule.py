@@ -56,7 +56,7 @@ class Harm(enum.StrEnum):
 
     @property
     def mild(self) -> bool:
-        """Whether the program is right today."""
+        """True if the program is right today."""
         return self in (Harm.COST, Harm.REMOVED)
 
 
@@ -462,7 +462,7 @@ class Rule:
             cls.assumptions = {CONDITIONAL: "The branch runs, and options keep their defaults.", **cls.assumptions}
 
     def woken_by(self, own: OwnNames) -> tuple[Trigger, ...]:
-        """What triggers it in a project whose settings say this."""
+        """Return what triggers it in a project whose settings say this."""
         return self.triggers if not self.setting or self.setting in own.waking else ()
 
     @classmethod
@@ -477,7 +477,9 @@ class Rule:
 
     @classmethod
     def stability(cls) -> Literal["preview", "stable", "deprecated"]:
-        """What is promised of the rule (docs/reference.md): a preview reports only what is possible, and when asked."""
+        """Return what is promised of the rule (docs/reference.md): a preview reports only what is possible, and when
+        asked.
+        """
         if cls.deprecated:
             return "deprecated"
         return "stable" if cls.certainty is Certainty.PROVEN or cls.likely else "preview"

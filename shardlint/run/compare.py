@@ -53,12 +53,12 @@ def _sizes(events: Sequence[Events], count: int) -> Iterator[str]:
 
 
 def _said(events: Sequence[Events]) -> list[dict[str, Any] | None]:
-    """What each process raised at its end; None where it did not."""
+    """Return what each process raised at its end; None where it did not."""
     return [next((one for one in each.of("ended") if one["said"]), None) for each in events]
 
 
 def _gave_up(told: dict[str, Any]) -> bool:
-    """Whether what was raised says that another process did not come, or went: it is no cause by itself."""
+    """Return whether what was raised says that another process did not come, or went: it is no cause by itself."""
     return _WAITED.search(told["said"].splitlines()[0]) is not None
 
 

@@ -35,7 +35,7 @@ _LARGEST = 512 * 2**20
 
 
 def wanted(name: str) -> bool:
-    """Whether a file of this name is read; most that the compiler writes (object files, allocation tables)
+    """Return whether a file of this name is read; most that the compiler writes (object files, allocation tables)
     are not.
     """
     return ".spmd-partitioner." in name or name.endswith(

@@ -134,7 +134,7 @@ def from_one_device(
 
 
 def _maker(leaves: Sequence[Array], taker: Compiled, run: Run) -> tuple[Compiled | None, list[Array]]:
-    """Who made the most arrays of these types on one device, before `taker`, in its process; and which."""
+    """Return who made the most arrays of these types on one device, before `taker`, in its process; and which."""
     best: tuple[int, bool] = (0, False)
     maker: Compiled | None = None
     taken: list[Array] = []

@@ -27,7 +27,9 @@ def different(each: Sequence[Compiled]) -> list[Compiled]:
 
 
 def _row_each(leaf: Array, one: Compiled) -> bool:
-    """Whether each device has a row of its own: what it keeps for itself, as an error that is fed back, is split so."""
+    """Return whether each device has a row of its own: what it keeps for itself, as an error that is fed back, is split
+    so.
+    """
     if not leaf.axes or leaf.shape[0] != one.partitions:
         return False
     return bool(leaf.axes[0]) and not any(leaf.axes[1:])

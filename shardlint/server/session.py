@@ -101,7 +101,7 @@ class Session:
         self._last = ""
 
     def document(self, uri: str) -> Buffer | None:
-        """What a document is, or is a part of."""
+        """Return what a document is, or is a part of."""
         if uri in self.buffers:
             return self.buffers[uri]
         return next((one for one in self.buffers.values() if uri in dict(one.documents)), None)
@@ -123,14 +123,14 @@ class Session:
             kept.forget()
 
     def wishes_for(self, path: Path) -> Wishes:
-        """What is asked for a file: by the nearest folder that asks for anything."""
+        """Return what is asked for a file: by the nearest folder that asks for anything."""
         for folder in path.parents:
             if folder in self.wishes:
                 return self.wishes[folder]
         return self.wishes.get(DEFAULT, Wishes())
 
     def kept(self, path: Path) -> Kept:
-        """What is known under the options for a file."""
+        """Return what is known under the options for a file."""
         options = self.wishes_for(path).options
         key = options.select, options.ignore, options.certainty
         if key not in self._kept:
@@ -181,12 +181,12 @@ class Session:
                 self._show(shown)
 
     def old(self) -> bool:
-        """Whether the disk should be looked at again."""
+        """Return whether the disk should be looked at again."""
         used = map(self._usable, list(self.buffers.values()))
         return any(kept.old for kept in used if kept is not None)
 
     def examined(self, buffer: Buffer) -> Shown:
-        """What is to be shown of a buffer."""
+        """Return what is to be shown of a buffer."""
         try:
             kept = self.kept(buffer.path)
             if kept.excluded(buffer.path):

@@ -29,7 +29,7 @@ Marks = dict[str, list[lsp.Diagnostic]]
 
 
 def diagnostics(shown: Shown, encoding: Encoding) -> Marks:
-    """What an editor marks."""
+    """Return what an editor marks."""
     source = shown.buffer.source
     found: Marks = {}
     for finding in shown.findings:
@@ -107,7 +107,9 @@ def _page(code: str) -> lsp.CodeDescription | None:
 
 
 def hover(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
-    """What `explain` says of a line, of its expressions those at a character; and the rules of what is found there."""
+    """Return what `explain` says of a line, of its expressions those at a character; and the rules of what is found
+    there.
+    """
     parts = list(_rules(session.shown.get(buffer.uri), at))
     facts, program = _known(session, buffer)
     if facts is not None and program is not None:

@@ -32,7 +32,7 @@ def code_of(data: bytes) -> bytes:
 
 
 def _nests(line: bytes) -> bool:
-    """Whether an f-string may hold its own quotes, as from Python 3.12 on, so that a `#` may be in it or not."""
+    """Return whether an f-string may hold its own quotes, as from Python 3.12 on, so that a `#` may be in it or not."""
     if b"#" not in line or b"{" not in line:
         return False
     quotes = set(_F_STRING.findall(line))

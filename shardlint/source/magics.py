@@ -68,7 +68,7 @@ def as_written(text: str) -> str:
 
 
 def indent_of(code: str) -> str:
-    """What the first line of a cell is indented by: IPython takes it away from all lines that begin with it."""
+    """Return what the first line of a cell is indented by: IPython takes it away from all lines that begin with it."""
     first = next((line for line in lines_of(code) if line.strip()), "")
     return first[: len(first) - len(first.lstrip(" \t"))]
 
@@ -135,7 +135,7 @@ class _Open:
 
     @property
     def closed(self) -> bool:
-        """Whether a statement may begin on the next line."""
+        """True if a statement may begin on the next line."""
         return not self.quote and not self.depth and not self.backslash
 
     def read(self, line: str) -> None:

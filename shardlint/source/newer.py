@@ -10,7 +10,7 @@ _SIZE, _LINE, _DEPTH, _STACK = 300_000, 2_000, 200, 256 * 2**20
 
 
 def newer(source: Source) -> str:
-    """Whether a newer Python could parse it: libcst knows later grammars than the running one.
+    """Return whether a newer Python could parse it: libcst knows later grammars than the running one.
 
     libcst overruns its stack, and ends the process, on nesting that Python refuses politely: it is asked only about
     what people write, on a stack that holds more than that.

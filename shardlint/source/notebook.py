@@ -46,7 +46,7 @@ class Cell:
 
     @cached_property
     def indent(self) -> str:
-        """What its first line is indented by, which IPython takes away from all that begin with it."""
+        """Return what its first line is indented by, which IPython takes away from all that begin with it."""
         return indent_of(self.code)
 
     @cached_property

@@ -81,7 +81,7 @@ def _texts(text: bytes) -> list[bytes]:
 
 @lru_cache(maxsize=64)
 def _of_lines(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
-    """What else the file says, what its names do, what the line says, and the pattern of the line."""
+    """Return what else the file says, what its names do, what the line says, and the pattern of the line."""
     near, names, saying, pattern = text[len(LINE) :].split(b"\0", 3)
     if near and _kind(near.replace(b"|", b"")) is None:
         near = ANY_OF + near.replace(b"|", b"\x03")  # words
@@ -99,7 +99,9 @@ def _read_of(module: bytes) -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=16)
 def _chains(name: bytes) -> re.Pattern[bytes]:
-    """What is read of a name that is no part of a longer one: begun by letters, it is searched for ten times faster."""
+    """Return what is read of a name that is no part of a longer one: begun by letters, it is searched for ten times
+    faster.
+    """
     return re.compile(name + rb"(?<![\w.]" + name + rb")\.([A-Za-z_][\w.]*)")
 
 
@@ -143,7 +145,7 @@ class Screen:
         }
 
     def left_of(self, whole: Screen) -> dict[str, Any]:
-        """What a screen for some of the rules of another has that the other has not, as plain data."""
+        """Return what a screen for some of the rules of another has that the other has not, as plain data."""
         other = {word: asked for word, asked in self.words.items() if whole.words.get(word) != asked}
         return {"gone": sorted(whole.words.keys() - self.words.keys()), "other": Screen(other).dump()}
 
@@ -236,7 +238,9 @@ class Texts(dict[bytes, bool]):
         return text in self.data
 
     def names_another(self, text: bytes) -> bool:
-        """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
+        """Return whether a file takes a name from a module that does not have it; may be said of a file that takes
+        none.
+        """
         known, data, words = _known_names(text), self.data, self.words
         for module, (last, names) in known.items():
             if last not in words or module + b"." not in data:
@@ -252,15 +256,15 @@ class Texts(dict[bytes, bool]):
         return False
 
     def calling(self, text: bytes) -> bool:
-        """Whether a line begins by calling something whose name holds what is asked for."""
+        """Return whether a line begins by calling something whose name holds what is asked for."""
         return text[len(CALLING) :].lower() in self._called
 
     def taking(self, text: bytes) -> bool:
-        """Whether a function takes a parameter; may be said where the header holds the word elsewhere."""
+        """Return whether a function takes a parameter; may be said where the header holds the word elsewhere."""
         return text[len(TAKING) :] in self._taken
 
     def line(self, text: bytes) -> bool:
-        """Whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
+        """Return whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
         near, names, saying, pattern = _of_lines(text)
         if saying and not any(map(self.__getitem__, saying)):
             return False
@@ -269,7 +273,7 @@ class Texts(dict[bytes, bool]):
         return self.begins(pattern, saying)
 
     def begins(self, pattern: bytes, saying: tuple[bytes, ...]) -> bool:
-        """Whether a line that holds one of some texts begins as a pattern says."""
+        """Return whether a line that holds one of some texts begins as a pattern says."""
         key = pattern, saying
         if key not in self._begins:
             known = self._edit.still_begins(pattern, saying) if self._edit is not None else None
@@ -279,7 +283,7 @@ class Texts(dict[bytes, bool]):
         return self._begins[key]
 
     def names_like(self, text: bytes) -> bool:
-        """Whether an identifier, in small letters, is as a pattern says."""
+        """Return whether an identifier, in small letters, is as a pattern says."""
         return re.search(text[len(NAMES_LIKE) :], self._identifiers.lower()) is not None
 
     @cached_property
@@ -288,7 +292,7 @@ class Texts(dict[bytes, bool]):
         return b" ".join(self.words)
 
     def named(self, text: bytes) -> bool:
-        """Whether a word stands after a dot or where a name is imported; may be said of a line of prose."""
+        """Return whether a word stands after a dot or where a name is imported; may be said of a line of prose."""
         library, _, word = text[len(NAMED) :].rpartition(b" ")
         if library in _CALLED_SO:
             if word in self._members(library):
@@ -305,7 +309,7 @@ class Texts(dict[bytes, bool]):
         return words_of(b" ".join(_IMPORTED.findall(self.data)))
 
     def _members(self, library: bytes) -> set[bytes]:
-        """What is read of a library, by the names that people give it and that the file does."""
+        """Return what is read of a library, by the names that people give it and that the file does."""
         if library not in self._known_members:
             called = {*_CALLED_SO[library], *re.findall(rb"import " + library + rb" as (\w+)", self.data)}
             read = {chain for name in called & self.words for chain in _chains(name).findall(self.data)}
@@ -314,20 +318,20 @@ class Texts(dict[bytes, bool]):
         return self._known_members[library]
 
     def each(self, text: bytes) -> bool:
-        """Whether of each group of texts one stands there."""
+        """Return whether of each group of texts one stands there."""
         return all(map(self.__getitem__, _groups(text)))
 
     def any_of(self, text: bytes) -> bool:
-        """Whether one of a group of texts stands there."""
+        """Return whether one of a group of texts stands there."""
         return any(map(self.__getitem__, _texts(text)))
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
-        """Whether a file is about a library and holds one of the texts, if there are any."""
+        """Return whether a file is about a library and holds one of the texts, if there are any."""
         about = self._about_any if library == ANY else library not in _MENTIONS or self.mention(library)
         return about and (not near or any(map(self.__getitem__, near)))
 
     def mention(self, library: str) -> bool:
-        """Whether a file names a library or a part of it.
+        """Return whether a file names a library or a part of it.
 
         `update` is in every third file, and is Flax's in few: one that names neither Flax nor a part of it has none.
         (`device_put` may be handed on by a module of the project; it means the same thing everywhere.)
@@ -348,7 +352,7 @@ class Edit:
         self._had, self._has = map(Texts, around_edit(before.data, now))
 
     def still(self, text: bytes, kind: Kind) -> bool | None:
-        """Whether a text is there, where that is known from before."""
+        """Return whether a text is there, where that is known from before."""
         found = self._found.get(text)
         if found is None or text.startswith(_OVER_LINES):
             return None

@@ -230,7 +230,7 @@ def _cut(tables: Tables, source: Source, path: Path) -> Iterator[tuple[Scope, Pa
 
 
 def _stands_alone(scope: Scope) -> bool:
-    """Whether a definition does nothing but bind its name in the module."""
+    """Return whether a definition does nothing but bind its name in the module."""
     node = scope.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.col_offset or node.decorator_list:
         return False
@@ -269,7 +269,7 @@ def lines_of(names: Container[str], parts: Sequence[Part], count: int) -> LineSe
 
 
 def texts(text: str, parts: Iterable[Part]) -> dict[str, str]:
-    """What stands in each part, by its name."""
+    """Return what stands in each part, by its name."""
     lines = iter(text.split("\n"))
     outline: list[str] = []
     found: dict[str, str] = {}

@@ -151,7 +151,7 @@ class Program:
 
     @property
     def memory_bytes(self) -> int:
-        """What one call needs on a device. The compiler's own "peak" is used of TPUs only, whose temporaries
+        """Return what one call needs on a device. The compiler's own "peak" is used of TPUs only, whose temporaries
         share space: on CPU it is less than its parts.
         """
         if self.peak_bytes:

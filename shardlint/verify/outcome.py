@@ -44,5 +44,5 @@ class Outcome:
         self.seconds = end["seconds"]
 
     def all(self, key: str) -> list[Any]:
-        """What every message has under `key`."""
+        """Return what every message has under `key`."""
         return [message[key] for message in self.messages if key in message]

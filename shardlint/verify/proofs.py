@@ -38,7 +38,7 @@ class Entry:
     message: str | None = None
 
     def holds(self, releases: Mapping[str, str]) -> bool:
-        """Whether the installed releases are those the entry is about. A package that is missing
+        """Return whether the installed releases are those the entry is about. A package that is missing
         matches nothing.
         """
         from packaging.specifiers import SpecifierSet
@@ -188,7 +188,7 @@ def _typed(data: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
 
 
 def join(code: str, level: str, bad: Result, good: Result) -> Result:
-    """What a proof shows at one level: it holds if both programs did as declared, and is skipped if
+    """Return what a proof shows at one level: it holds if both programs did as declared, and is skipped if
     either could not tell.
     """
     both = (bad, good)

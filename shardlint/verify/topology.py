@@ -38,7 +38,7 @@ class Topology:
 
     @property
     def wanted(self) -> str:
-        """What jax calls it."""
+        """Return what jax calls it."""
         if self.platform == "tpu":
             return self.name
         hosts, each = (1, *self.shape)[-2:]
@@ -46,7 +46,7 @@ class Topology:
 
     @property
     def install(self) -> str:
-        """What makes the compiler available."""
+        """Return what makes the compiler available."""
         return f'pip install "shardlint[{self.platform}]"'
 
 
@@ -107,7 +107,7 @@ class OutOfMemory:
 
 
 def out_of_memory(message: str) -> OutOfMemory | None:
-    """What a compiler's error says of memory, or None where it is about something else."""
+    """Return what a compiler's error says of memory, or None where it is about something else."""
     for refusal in _REFUSALS:
         if match := refusal.search(message):
             needed, unit, available, other = match.groups()
@@ -120,7 +120,7 @@ def _unit(letter: str) -> str:
 
 
 def needs_bytes(program: Program, topology: Topology) -> tuple[int, bool]:
-    """What a program needs of one device, and whether that is all: of a TPU without the compiler's peak only
+    """Return what a program needs of one device, and whether that is all: of a TPU without the compiler's peak only
     what is held from the call's begin to its end is known, for temporaries share space.
     """
     if topology.platform == "tpu" and not program.peak_bytes:
@@ -129,7 +129,7 @@ def needs_bytes(program: Program, topology: Topology) -> tuple[int, bool]:
 
 
 def memory_text(program: Program, topology: Topology) -> str:
-    """What a program needs of a device, and of what, in a sentence."""
+    """Return what a program needs of a device, and of what, in a sentence."""
     needs, whole = needs_bytes(program, topology)
     by = (
         "at its peak"

@@ -141,7 +141,7 @@ CASES = [
 
 @cache
 def observed() -> list[dict[str, Any]]:
-    """What jax makes of all the cases: one process for them."""
+    """Return what jax makes of all the cases: one process for them."""
     return observe([HEAD + BOXED + code.replace("other(", "dict(") for code, _ in CASES])
 
 

@@ -47,7 +47,7 @@ def derived_from(site: Site, restored: ast.Assign) -> Iterator[Derived]:
 
 
 def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
-    """What the assignments that read a name make of it."""
+    """Return what the assignments that read a name make of it."""
     for read, alone in readers(site.file, name):
         statement = site.file.statement(read)
         if (
@@ -96,7 +96,7 @@ def _is(site: Site, func: ast.expr, names: tuple[str, ...]) -> bool:
 
 
 def _makes_array(site: Site, function: ast.expr) -> bool:
-    """Whether what a tree map runs makes an array of a leaf and does not say where."""
+    """Return whether what a tree map runs makes an array of a leaf and does not say where."""
     if isinstance(function, ast.Lambda):
         body = function.body
         named = isinstance(body, ast.Call) and len(body.args) == 1 and not body.keywords

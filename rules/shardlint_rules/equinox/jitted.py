@@ -30,12 +30,12 @@ class Jitted:
 
     @property
     def plain(self) -> bool:
-        """Whether it is told nothing but the function."""
+        """True if it is told nothing but the function."""
         return not self.keywords and not self.hidden
 
 
 def jitted(site: Site) -> Jitted | None:
-    """What the site's jit compiles; None where that is not to be seen.
+    """Return what the site's jit compiles; None where that is not to be seen.
 
     For the forms call, partial and name: a bare decorator is no call. A use that is no decorator is none here.
     """
@@ -84,7 +84,7 @@ def calls(site: Site, found: Jitted) -> Iterator[Place]:
 
 
 def expected(site: Site, found: Jitted) -> bool:
-    """Whether a test expects the jit, or a call of what it makes, to raise."""
+    """Return whether a test expects the jit, or a call of what it makes, to raise."""
     return any(expected_to_fail(one.file, one.node) for one in calls(site, found))
 
 

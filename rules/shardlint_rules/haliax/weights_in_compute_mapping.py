@@ -103,7 +103,7 @@ def _beside(site: Site, name: str) -> str | None:
 
 
 def _same(site: Site, mapping: ast.expr, beside: str) -> bool:
-    """Whether the two are known, and equal."""
+    """Return whether the two are known, and equal."""
     if not isinstance(mapping, ast.Name):
         return False
     mine = site.value(mapping)
@@ -113,7 +113,7 @@ def _same(site: Site, mapping: ast.expr, beside: str) -> bool:
 
 
 def _returns_weights(function: Function) -> str | None:
-    """What a function returns that is a model, or the state of an optimizer, which it makes or updates."""
+    """Return what a function returns that is a model, or the state of an optimizer, which it makes or updates."""
     node = function.node
     makes = any(
         isinstance(one, ast.Call) and last_name(one.func) in ("init", "apply_updates", "update")

@@ -47,7 +47,7 @@ _ARRAYS = ("jax.numpy.", "jax.lax.")
 
 
 def dropped(site: Site, value: str) -> tuple[str, str] | None:
-    """What is lost where a call is a statement, and what to write instead; None where nothing is."""
+    """Return what is lost where a call is a statement, and what to write instead; None where nothing is."""
     if not isinstance(site.file.parent(site.call), ast.Expr):
         return None
     default, text = _default_of(site), site.shown()
@@ -80,7 +80,7 @@ def _default_of(site: Site) -> str | None:
 
 
 def _makes_arrays(site: Site) -> bool:
-    """Whether a statement calls a function of the project that does nothing but return another array."""
+    """Return whether a statement calls a function of the project that does nothing but return another array."""
     function = called(site.program.evaluator, Place(site.file, site.call))
     if not isinstance(function, Function) or not isinstance(function.node, ast.FunctionDef):
         return False

@@ -28,7 +28,8 @@ class Handed:
 
 
 def handed(site: Site) -> Iterator[Handed]:
-    """What becomes of the tree that the site's spec is the first of, where helpers make jitted functions of it."""
+    """Return what becomes of the tree that the site's spec is the first of, where helpers make jitted functions of it.
+    """
     file, top = site.file, _outermost(site)
     if top is site.call or _first(site, top) is not site.call:
         return
@@ -106,7 +107,7 @@ def _made(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Itera
 
 
 def _leans(place: Place, name: str, depth: int = 0) -> bool:
-    """Whether an expression is made of a parameter, also through names bound once."""
+    """Return whether an expression is made of a parameter, also through names bound once."""
     for node in walk(place.node):
         if not isinstance(node, ast.Name):
             continue

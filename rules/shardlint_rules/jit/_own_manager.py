@@ -15,7 +15,7 @@ _RULES = ("axis_rules", "logical_axis_rules", "axis_mapping")
 
 
 def own_manager(site: Site) -> str | None:
-    """What a context manager of the project enters, where the statement only makes one; None for all else."""
+    """Return what a context manager of the project enters, where the statement only makes one; None for all else."""
     found = options(site.value(site.call.func))
     if len(found) != 1:
         return None

@@ -12,7 +12,9 @@ from shardlint.rules_api.site import Site
 
 
 def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[ast.expr, str], list[Edit]] | None:
-    """What is written for each of the nodes, with the imports that it takes; None if a tree holds more than specs."""
+    """Return what is written for each of the nodes, with the imports that it takes; None if a tree holds more than
+    specs.
+    """
     name, imports = site.spell("jax.sharding.NamedSharding")
     edits = list(imports)
     written = {}
@@ -33,7 +35,7 @@ def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[as
 
 
 def _only_specs(value: Value) -> bool:
-    """Whether `jax.tree.map` comes to nothing but specs there: it leaves None alone."""
+    """Return whether `jax.tree.map` comes to nothing but specs there: it leaves None alone."""
     if isinstance(value, Items):
         return not value.open and all(_only_specs(one) for one in (*value.items, *value.repeated))
     if isinstance(value, Table):

@@ -196,7 +196,7 @@ def _not_divisible(axis: int, size: int, split: int, names: str) -> str:
 
 
 def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
-    """What the parameters of a jitted function are, in the calls of it that can be seen."""
+    """Return what the parameters of a jitted function are, in the calls of it that can be seen."""
     evaluator = site.program.evaluator
     around = evaluator.environment(jitted.place)
     called = False

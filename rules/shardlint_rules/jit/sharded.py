@@ -30,7 +30,7 @@ class SeenCall:
 
 
 def value_of(site: Site, function: Jitted, name: str) -> Value | None:
-    """What is given to a keyword; None where there is none, or it may be hidden."""
+    """Return what is given to a keyword; None where there is none, or it may be hidden."""
     place = function.setting(name)
     if place is None or function.settings.open_keywords:
         return None
@@ -50,7 +50,7 @@ def count_of(site: Site, function: Jitted, name: str) -> int | None:
 
 
 def may_be_none(value: Value) -> bool | None:
-    """Whether nothing is asked for: None where the text does not tell."""
+    """Return whether nothing is asked for: None where the text does not tell."""
     found = options(value)
     if any(option == Constant(None) for option in found):
         return True
@@ -70,11 +70,11 @@ class Counts:
     static: frozenset[int]
 
     def fits(self, count: int) -> bool:
-        """Whether a call with so many entries is possible."""
+        """Return whether a call with so many entries is possible."""
         return self.least <= count and (self.most is None or count <= self.most)
 
     def with_static(self, count: int) -> bool:
-        """Whether the entries would fit if those at static positions went away."""
+        """Return whether the entries would fit if those at static positions went away."""
         counted = sum(1 for position in self.static if position < count)
         return bool(counted) and not self.fits(count) and self.fits(count - counted)
 
@@ -115,7 +115,7 @@ def calls(
 
 
 def _asked_by(function: Jitted, site: Site, settings: tuple[str, ...]) -> bool:
-    """Whether the settings of a function are written in the site's call."""
+    """Return whether the settings of a function are written in the site's call."""
     for name in settings:
         place = function.setting(name)
         if place is not None and place.file is site.file:

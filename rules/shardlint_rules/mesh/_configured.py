@@ -25,7 +25,9 @@ class Configured:
 
 
 def configured(site: Site, mesh: ast.expr) -> Configured | None:
-    """What the configurations say of the axes of a mesh that is made of nothing else; None where they say nothing."""
+    """Return what the configurations say of the axes of a mesh that is made of nothing else; None where they say
+    nothing.
+    """
     found: list[tuple[str, tuple[str, ...] | None]] = []
     for option in options(site.program.followed(site.value(mesh))):
         made = mesh_of(option, site.program.evaluator)

@@ -53,7 +53,7 @@ def running(program: Program, block: Place) -> Running:
 
 
 def yielded_to(program: Program, block: Place) -> list[Place] | None:
-    """What runs where a generator yields in its block: `with sharded(): ...`, tests that ask for a fixture."""
+    """Return what runs where a generator yields in its block: `with sharded(): ...`, tests that ask for a fixture."""
     function = block.file.home(block.node).function()
     node = function.node if function is not None else None
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -126,7 +126,7 @@ def _calls(part: ast.AST) -> Iterator[ast.Call]:
 
 
 def through(value: Value, name: str) -> bool:
-    """Whether a function goes through a transform."""
+    """Return whether a function goes through a transform."""
     while isinstance(value, Transformed):
         if value.api.name == name:
             return True

@@ -32,7 +32,7 @@ class Rows:
 
 
 def leading(site: Site) -> Rows | None:
-    """What makes an array of as many rows as a count says: by the count itself, or by a name for it."""
+    """Return what makes an array of as many rows as a count says: by the count itself, or by a name for it."""
     named = list(standing_for(site.file, site.call, alone=False))
     for node in named:
         call = _made_of(site.file, node)
@@ -46,7 +46,7 @@ def leading(site: Site) -> Rows | None:
 
 
 def _shared_out(file: FileFacts, counts: list[ast.expr]) -> bool:
-    """Whether something is divided by the count in its function: `batch(size // n)` in front of `batch(n)`."""
+    """Return whether something is divided by the count in its function: `batch(size // n)` in front of `batch(n)`."""
     texts = {file.text(one) for one in counts}
     function = file.home(counts[0]).function()
     if function is None:
@@ -109,7 +109,7 @@ def _is_random(site: Site, call: ast.Call) -> bool:
 
 
 def _shapes(file: FileFacts, call: ast.Call, count: ast.expr) -> bool:
-    """Whether a call gives an array a shape; one of devices is a mesh in the making."""
+    """Return whether a call gives an array a shape; one of devices is a mesh in the making."""
     shaped = [call.func.value] if isinstance(call.func, ast.Attribute) else []
     return last_name(call.func) in _SHAPING and not any(
         "devices" in file.text(one)

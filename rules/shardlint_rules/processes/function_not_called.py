@@ -95,7 +95,7 @@ class FunctionNotCalled(Rule):
 
 
 def _divided(site: Site, node: ast.expr) -> bool:
-    """Whether an attribute is one of a quotient, which is a float."""
+    """Return whether an attribute is one of a quotient, which is a float."""
     owner = node.value if isinstance(node, ast.Attribute) else None
     if isinstance(owner, ast.Name):
         bindings, _ = lookup(site.file, owner, owner.id)
@@ -111,7 +111,7 @@ def _quotient(node: ast.AST) -> bool:
 
 
 def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
-    """What is wrong with a function standing there; None where it may be meant."""
+    """Return what is wrong with a function standing there; None where it may be meant."""
     parent = site.file.parent(node)
     match parent:
         case ast.Compare():
@@ -150,7 +150,7 @@ def _raises(node: ast.expr, what: str) -> _Wrong:
 
 
 def _tested(site: Site, node: ast.expr) -> bool:
-    """Whether only the truth of an expression counts."""
+    """Return whether only the truth of an expression counts."""
     parent = site.file.parent(node)
     if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
         return parent.test is node
@@ -181,7 +181,7 @@ def _compared(site: Site, node: ast.expr, parent: ast.Compare) -> _Wrong | None:
 
 
 def _may_be_function(site: Site, node: ast.expr) -> bool:
-    """Whether an expression may be a function, or is None."""
+    """Return whether an expression may be a function, or is None."""
     found = options(site.value(node))
     if isinstance(node, ast.Lambda) or _FUNCTION.search(last_name(node)):
         return True
@@ -218,7 +218,7 @@ def _given(site: Site, node: ast.expr) -> _Wrong | None:
 
 
 def _formats(node: ast.BinOp) -> bool:
-    """Whether this is `"..." % values`."""
+    """Return whether this is `"..." % values`."""
     text = node.left
     return isinstance(node.op, ast.Mod) and isinstance(text, ast.Constant) and isinstance(text.value, str)
 

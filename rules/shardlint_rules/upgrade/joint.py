@@ -83,12 +83,12 @@ class Plan:
 
     @property
     def moves(self) -> bool:
-        """Whether there is something to move, and all of it can."""
+        """True if there is something to move, and all of it can."""
         return self.entered and self.readers > 0 and not self.obstacles
 
     @property
     def entered(self) -> bool:
-        """Whether the project enters a mesh, the old way or the new one."""
+        """True if the project enters a mesh, the old way or the new one."""
         return self.contexts > 0 or self.moved
 
 
@@ -145,13 +145,13 @@ def _plan(site: Site) -> Plan:
 
 
 def _unseen(site: Site) -> Iterator[Obstacle]:
-    """What could not be searched, if anything."""
+    """Return what could not be searched, if anything."""
     for path in site.program.project.unread(site.file.path, _WHERE, joined=True):
         yield Obstacle(path, 1, "it cannot be read as Python, and may enter or read a mesh")
 
 
 def _part(site: Site, file: FileFacts) -> _Part:
-    """What one file has of the plan, whichever file asks."""
+    """Return what one file has of the plan, whichever file asks."""
     return site.program.of_file(file, "joint plan", lambda: _made(site, file))
 
 
@@ -305,13 +305,15 @@ def carried(site: Site) -> Fix | str:
 
 
 def obstacles(site: Site) -> tuple[str, ...]:
-    """What keeps the site's project from moving, each with its file and line: in its own file, or else anywhere."""
+    """Return what keeps the site's project from moving, each with its file and line: in its own file, or else anywhere.
+    """
     found = (_kept_here(site) or plan(site)).obstacles
     return tuple(dict.fromkeys(placed(site, one.path, one.line, one.why) for one in found))
 
 
 def _kept_here(site: Site) -> Plan | None:
-    """What the site's own file has of the plan, if that alone keeps all from moving: no other file need be asked.
+    """Return what the site's own file has of the plan, if that alone keeps all from moving: no other file need be
+    asked.
 
     None too for a file with pjit that enters no mesh: what pjit becomes depends on whether another file does.
     """

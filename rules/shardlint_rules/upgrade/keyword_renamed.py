@@ -123,7 +123,7 @@ class KeywordRenamed(Rule):
 
 
 def _needed(entry: Keyword) -> list[Needed]:
-    """What older releases lack of the new name."""
+    """Return what older releases lack of the new name."""
     if entry.rename_from is None:
         return []
     return [Needed("jax", show(entry.rename_from), f"{entry.function}({entry.rename}=)")]

@@ -47,7 +47,7 @@ class Library:
         return names.get(name, none) | names.get(f"{name}()", none) | names.get("*", none)
 
     def function(self, module: str, name: str, place: int) -> bool:
-        """Whether a name of a module is a plain function on a release, which has no attributes of its own."""
+        """Return whether a name of a module is a plain function on a release, which has no attributes of its own."""
         return module in self.modules and place in self.modules[module][1].get(f"{name}()", ())
 
 

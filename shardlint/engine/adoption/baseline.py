@@ -128,7 +128,7 @@ def match(
     base: Path,
     looked: Callable[[Entry], bool],
 ) -> Matched:
-    """What of the reports the entries know.
+    """Return what of the reports the entries know.
 
     `looked` says whether a run would have found what an entry stands for, if it were still there.
     """

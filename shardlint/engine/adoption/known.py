@@ -102,7 +102,7 @@ def compare(project: Known, report: Report, whole: bool) -> Matched:
 
 
 def all_rules(options: Options) -> bool:
-    """Whether a run looks for all that the settings ask for."""
+    """Return whether a run looks for all that the settings ask for."""
     return not (options.select or options.ignore or options.harm or options.targets)
 
 
@@ -146,5 +146,5 @@ def entries_of(reports: Iterable[FileReport], base: Path) -> list[Entry]:
 
 
 def differ(kept: Iterable[Entry], entries: Iterable[Entry]) -> bool:
-    """Whether two baselines hold different findings."""
+    """Return whether two baselines hold different findings."""
     return sorted(kept) != sorted(entries)

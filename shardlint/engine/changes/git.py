@@ -70,7 +70,7 @@ class Tracked(NamedTuple):
     dates: tuple[int, ...]
 
     def is_as_added(self, path: Path) -> bool:
-        """Whether a file was not written since. Without nanoseconds in its dates that cannot be told."""
+        """Return whether a file was not written since. Without nanoseconds in its dates that cannot be told."""
         try:
             status = path.lstat()
         except OSError:
@@ -81,7 +81,7 @@ class Tracked(NamedTuple):
 
 
 def ask_git(folder: Path, *arguments: str, fails: bool = False) -> str:
-    """What git says; empty where it fails, if it may. Raises `BadSettings`."""
+    """Return what git says; empty where it fails, if it may. Raises `BadSettings`."""
     done = run_git(folder, arguments)
     if done.returncode and not fails:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -161,7 +161,7 @@ def _rows(listed: str) -> Iterator[tuple[str, str]]:
 
 
 def is_same(top: Path, path: Path, blob: Blob) -> bool:
-    """Whether a file of the working tree holds what a commit says, with whatever line ends git gave it."""
+    """Return whether a file of the working tree holds what a commit says, with whatever line ends git gave it."""
     try:
         if blob.mode == _MODULE:
             return path.is_dir()
@@ -181,7 +181,7 @@ def _is_of(blob: Blob, data: bytes) -> bool:
 
 
 def contents_of(top: Path, blobs: Mapping[str, Blob], limit: int) -> Iterator[tuple[str, bytes]]:
-    """What files of a commit hold, by their paths; without those that are larger than the limit.
+    """Return what files of a commit hold, by their paths; without those that are larger than the limit.
 
     Raises `BadSettings` where git would have to fetch some: a transport is a program that the repository names.
     """

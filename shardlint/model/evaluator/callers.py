@@ -47,7 +47,7 @@ class Callers:
         return choice([self._one(option, depth) for option in options(value)])
 
     def seen(self, value: Parameter) -> list[Value]:
-        """What the calls in sight give a parameter, each as it is written there. There may be others."""
+        """Return what the calls in sight give a parameter, each as it is written there. There may be others."""
         known = self.calls(value.place.file, value.place.file.home(value.place.node), every=True)
         if known is None:
             return []
@@ -119,7 +119,7 @@ def _meant(ends: Ends) -> list[End]:
 
 
 def moved(end: End) -> bool:
-    """Whether something between a call and its function moves arguments."""
+    """Return whether something between a call and its function moves arguments."""
     return any(_moves_arguments(wrapper.api) for wrapper in end.wrappers)
 
 

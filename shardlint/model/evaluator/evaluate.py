@@ -114,7 +114,8 @@ class Evaluator:
         return value
 
     def environment(self, place: Place) -> Environment | None:
-        """What the parameters around an expression are, where that is known without being asked about one call."""
+        """Return what the parameters around an expression are, where that is known without being asked about one call.
+        """
         return None
 
     def ask(self, key: Hashable, answer: Callable[[], Value]) -> Value:
@@ -146,7 +147,7 @@ class Evaluator:
         return found
 
     def opened(self) -> tuple[int, frozenset[Hashable]]:
-        """What is being asked just now, and in which question: see `value_outside`."""
+        """Return what is being asked just now, and in which question: see `value_outside`."""
         return self._questions, frozenset(self._open)
 
     def value_outside(
@@ -167,7 +168,7 @@ class Evaluator:
         self.project.needs.note(GIVEN)
 
     def circular(self) -> Unknown:
-        """What something is on the way to itself."""
+        """Return what something is on the way to itself."""
         self.cuts += 1
         return Unknown("the definition is circular or too deep")
 
@@ -199,7 +200,7 @@ class Evaluator:
         return self.classes.lineage(cls)
 
     def bases(self, cls: ClassValue) -> Iterator[Value]:
-        """What a class and those of its bases that are in the project inherit from."""
+        """Return what a class and those of its bases that are in the project inherit from."""
         for one in self.lineage(cls):
             yield from (self.value(Place(one.place.file, base)) for base in one.node.bases)
 
@@ -356,11 +357,12 @@ class Evaluator:
         return Unknown("bound by augment")
 
     def _entered(self, place: Place, env: Environment | None) -> Value:
-        """What `with ... as name` gives the name."""
+        """Return what `with ... as name` gives the name."""
         return choice([self._entering(option, place) for option in options(self.value(place, env))])
 
     def _entering(self, manager: Value, place: Place) -> Value:
-        """What a context manager gives when it is entered: itself, as most do that are closed, or what it holds."""
+        """Return what a context manager gives when it is entered: itself, as most do that are closed, or what it holds.
+        """
         match manager:
             case Assumed(value=inner):
                 return assumed(self._entering(inner, place), manager)
@@ -490,7 +492,7 @@ def without_none(file: FileFacts, node: ast.expr, value: Value) -> Value:
 
 
 def _options_here(file: FileFacts, use: ast.AST, binding: Binding, value: Value) -> list[Value]:
-    """What a binding gives a name, without the None that tests on the way to its use rule out."""
+    """Return what a binding gives a name, without the None that tests on the way to its use rule out."""
     found = list(options(value))
     if Constant(None) not in found or not isinstance(use, ast.Name) or not none_is_ruled_out(file, use, binding):
         return found

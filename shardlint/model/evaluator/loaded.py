@@ -49,7 +49,8 @@ _DEPTH = 40
 
 
 def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
-    """What a loader of this name gives, where one file of the project is meant; when it runs it may be another."""
+    """Return what a loader of this name gives, where one file of the project is meant; when it runs it may be another.
+    """
     first = call.positional[0] if call.positional else None
     named = _path(evaluator, first, call.environment, _STEPS) if first is not None else None
     text = settled(named) if named is not None else None
@@ -66,7 +67,7 @@ def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
 
 
 def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
-    """Whether a path is given to the function that reads it, or to the program on its command line."""
+    """Return whether a path is given to the function that reads it, or to the program on its command line."""
     node, file = place.node, place.file
     if steps == 0:
         return False
@@ -100,7 +101,7 @@ def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps:
 
 
 def _only(evaluator: Evaluator, by: str) -> Value | None:
-    """What the one configuration file of the project holds, where which one is read is told to the program."""
+    """Return what the one configuration file of the project holds, where which one is read is told to the program."""
     suffixes = (".yml", ".yaml") if by.startswith("yaml") else (".toml",)
     root = evaluator.project.root
     known = [
@@ -165,7 +166,7 @@ def _joined(evaluator: Evaluator, given: list[Place], env: Environment | None, s
 
 
 def _is_here(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
-    """Whether a folder is told by `__file__`, or the working folder."""
+    """Return whether a folder is told by `__file__`, or the working folder."""
     node, file = place.node, place.file
     if steps == 0:
         return False

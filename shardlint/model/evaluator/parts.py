@@ -50,7 +50,7 @@ def _written(evaluator: Values, value: Value) -> Items | None:
 
 
 def spread(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | None:
-    """What the arguments of a call from its first `*args` on are, one by one; None where that is not known."""
+    """Return what the arguments of a call from its first `*args` on are, one by one; None where that is not known."""
     call = arguments.place.node
     if not arguments.starred or not isinstance(call, ast.Call):
         return None
@@ -69,7 +69,7 @@ def spread(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | N
 
 
 def spread_keywords(evaluator: Values, arguments: CallArguments) -> Table | None:
-    """What the `**tables` of a call hold; None where one is not known."""
+    """Return what the `**tables` of a call hold; None where one is not known."""
     call = arguments.place.node
     if not isinstance(call, ast.Call):
         return None

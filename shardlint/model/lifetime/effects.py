@@ -13,7 +13,9 @@ _SAYING = ("print", "debug", "info", "warning", "warn", "log")
 
 
 def only_returns(value: Value) -> bool:
-    """Whether a function value, wherever it is told, only makes what it returns: it stores and calls nothing else."""
+    """Return whether a function value, wherever it is told, only makes what it returns: it stores and calls nothing
+    else.
+    """
     while isinstance(value, Transformed):
         value = value.inner
     if not isinstance(value, Function):

@@ -92,7 +92,7 @@ class Backend:
         return None
 
     def _events(self, file: FileFacts) -> tuple[_Event, ...]:
-        """What importing a file does, as far as it matters here; found once for all questions."""
+        """Return what importing a file does, as far as it matters here; found once for all questions."""
         return self.program.of_node(
             ("events", file.tree), lambda: tuple(_Running(self.program).imported(file))
         )
@@ -107,11 +107,11 @@ class _Running:
         self.seen: set[ast.AST] = set()
 
     def imported(self, file: FileFacts) -> Iterator[_Event]:
-        """What happens when a file is imported."""
+        """Return what happens when a file is imported."""
         return _until_started(self._block(file, file.module.body, 0))
 
     def before(self, place: Place) -> Iterator[_Event]:
-        """What happens before the statement of a place, and in the arguments of a call."""
+        """Return what happens before the statement of a place, and in the arguments of a call."""
         return _until_started(chain(self._around(place), self._within(place)))
 
     def _around(self, place: Place) -> Iterator[_Event]:
@@ -128,7 +128,7 @@ class _Running:
             yield from self._block(file, statements, 0)
 
     def _within(self, place: Place) -> Iterator[_Event]:
-        """What the arguments of the very call start."""
+        """Return what the arguments of the very call start."""
         node = place.node
         if isinstance(node, ast.Call):
             yield from self._expressions(place.file, [*node.args, *(one.value for one in node.keywords)], 0)
@@ -146,7 +146,8 @@ class _Running:
                 return
 
     def _on_each_way(self, file: FileFacts, block: list[ast.stmt], depth: int) -> Started | str:
-        """What starts the backend whichever way is taken through a block: "raises" where each does, "" if some do not.
+        """Return what starts the backend whichever way is taken through a block: "raises" where each does, "" if some
+        do not.
 
         The ways that raise come to nothing after it.
         """
@@ -272,7 +273,7 @@ class _Running:
             yield replace(event, through=(place, *event.through))
 
     def _fields(self, cls: ClassValue, call: ast.Call, depth: int) -> Iterator[_Event]:
-        """What the `default_factory` of the fields of a dataclass do that a call does not give."""
+        """Return what the `default_factory` of the fields of a dataclass do that a call does not give."""
         inside, node = cls.place.file, cls.node
         if not _is_dataclass(cls) or not isinstance(node, ast.ClassDef) or depth >= _DEPTH:
             return
@@ -318,7 +319,7 @@ def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:
 
 
 def _deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
-    """Whether calling it does not run its body: a generator, or one that a decorator may hold back."""
+    """Return whether calling it does not run its body: a generator, or one that a decorator may hold back."""
     return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(node)) or bool(
         node.decorator_list
     )
@@ -333,7 +334,7 @@ def _earlier(file: FileFacts, outer: ast.AST, inner: ast.AST) -> Iterator[ast.st
 
 
 def _may_leave(statement: ast.stmt) -> bool:
-    """Whether what follows a statement may not be reached, though nothing is raised."""
+    """Return whether what follows a statement may not be reached, though nothing is raised."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     return any(isinstance(part, ast.Return) for part in walk(statement))

@@ -37,7 +37,8 @@ def _default_memory() -> str:
 
 
 def _typed(value: Any) -> dict[str, Any]:
-    """What the type of a tracer says of its sharding, over Explicit axes, and of the axes along which it varies."""
+    """Return what the type of a tracer says of its sharding, over Explicit axes, and of the axes along which it varies.
+    """
     found: dict[str, Any] = {}
     sharding: Any = getattr(value.aval, "sharding", None)
     types = {str(one).rpartition(".")[2] for one in getattr(getattr(sharding, "mesh", None), "axis_types", ())}

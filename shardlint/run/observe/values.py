@@ -100,7 +100,9 @@ class Region:
             self.seen.append({"what": what, "lines": lines[:4], **facts})
 
     def ring(self, eqn: Any) -> bool:
-        """Whether a shift is all that happens in a loop to what it carries, and no device is treated apart there."""
+        """Return whether a shift is all that happens in a loop to what it carries, and no device is treated apart
+        there.
+        """
         return id(eqn) in self.rings
 
     def lines(self, eqn: Any) -> list[Any]:
@@ -131,8 +133,8 @@ def divisor(eqn: Any, region: Region) -> float:
 
 
 def only_counts(constant: Any) -> bool:
-    """Whether a constant that was not given as an argument is of a few whole numbers, as the sizes of a batch are: to
-    sum those over devices is to count.
+    """Return whether a constant that was not given as an argument is of a few whole numbers, as the sizes of a batch
+    are: to sum those over devices is to count.
     """
     aval = getattr(constant, "aval", None)
     kind = getattr(getattr(aval, "dtype", None), "kind", "")
@@ -140,7 +142,7 @@ def only_counts(constant: Any) -> bool:
 
 
 def is_key(aval: Any) -> bool:
-    """Whether an array is a key for random numbers, or several: typed, or the two or four words of one."""
+    """Return whether an array is a key for random numbers, or several: typed, or the two or four words of one."""
     dtype, shape = getattr(aval, "dtype", None), getattr(aval, "shape", ())
     return str(dtype).startswith("key<") or (str(dtype) == "uint32" and tuple(shape[-1:]) in ((2,), (4,)))
 

@@ -177,7 +177,7 @@ def without_effect(events: Events, least: int) -> Iterator[Found]:
 
 
 def asked(events: Events) -> Iterator[Found]:
-    """What traced code asks for in vain."""
+    """Return what traced code asks for in vain."""
     for one in events.of("asked"):
         place = first(one["lines"])
         shown = array(one)
@@ -294,7 +294,7 @@ def flags(events: Events) -> Iterator[Found]:
 
 
 def warnings(events: Events, told: set[str]) -> Iterator[Found]:
-    """What jax warned of, at the user's line; `told` are functions whose donation a finding explains already."""
+    """Return what jax warned of, at the user's line; `told` are functions whose donation a finding explains already."""
     seen: set[Any] = set()
     for one in events.of("warning"):
         place = first(one["lines"])

@@ -60,7 +60,7 @@ class Told:
 
 
 def told(folder: Path, ended_well: bool) -> list[Told]:
-    """What explains the exceptions that processes put down in a folder.
+    """Return what explains the exceptions that processes put down in a folder.
 
     Of a program that `ended_well` only those that ended a thread: what else it printed was its own business.
     """
@@ -103,7 +103,9 @@ def _explained(raised: Raised) -> Told | None:
 
 
 def _checked(errors: Sequence[Error], releases: Mapping[str, str]) -> list[Any]:
-    """What `check` says of the files of the tracebacks, for the releases the program ran on, whatever it is sure of."""
+    """Return what `check` says of the files of the tracebacks, for the releases the program ran on, whatever it is sure
+    of.
+    """
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import BadTarget, parse_targets
     from shardlint.engine.results import Options
@@ -142,7 +144,7 @@ def _shown(file: str) -> str:
 
 
 def lines(told_of: Sequence[Told]) -> Iterator[str]:
-    """What a person reads: under the traceback, the line, the finding with its fix, and the arrays."""
+    """Return what a person reads: under the traceback, the line, the finding with its fix, and the arrays."""
     from shardlint.engine.results import FileReport
     from shardlint.output.text import frames
 

@@ -17,7 +17,7 @@ _Change = tuple[KeptLine | None, KeptLine | None]
 
 
 def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -> Kept:
-    """What a golden keeps of a program; `folder` is where its fixture lies."""
+    """Return what a golden keeps of a program; `folder` is where its fixture lies."""
     lines = Lines(folder)
     moved: dict[tuple[str, str, str, str], list[tuple[str, int]]] = {}
     numbers: dict[tuple[str, str, str, str], int] = {}

@@ -41,7 +41,7 @@ class Checked:
 
 
 def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
-    """Whether a sharding places an array as `spec` on `mesh` does; where in a device's memory does not
+    """Return whether a sharding places an array as `spec` on `mesh` does; where in a device's memory does not
     matter.
     """
     if isinstance(actual, jax.sharding.SingleDeviceSharding):
@@ -51,7 +51,7 @@ def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
 
 
 def on_one_device(sharding: Any) -> bool:
-    """Whether a sharding uses a single device."""
+    """Return whether a sharding uses a single device."""
     return len(sharding.device_set) == 1 or tree.holder(sharding) is not None
 
 

@@ -32,7 +32,7 @@ class Looked:
         return self
 
     def sentences(self) -> list[str]:
-        """What proves nothing, for the report."""
+        """Return what proves nothing, for the report."""
         unproved = {text: why for text, why in self.idle.items() if text not in self.proved}
         return [f"{text} proves nothing: {why}" for text, why in unproved.items()] + self.said
 

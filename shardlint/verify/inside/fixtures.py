@@ -66,7 +66,7 @@ class _Case:
 
     @property
     def placed(self) -> bool:
-        """Whether it declares where outputs lie."""
+        """True if it declares where outputs lie."""
         return bool(self.fixture.out) or self.fixture.replicated_bytes_max is not None
 
 
@@ -131,7 +131,7 @@ def run_fixture(
 
 
 def judge(coverage: Coverage, level: str, checked: checks.Checked | None, reason: str) -> dict[str, Any]:
-    """What a level's result says: `status`, `checked`, `failures`, `notes`, and the `reason` of a skip.
+    """Return what a level's result says: `status`, `checked`, `failures`, `notes`, and the `reason` of a skip.
 
     It passes where something was compared, nothing failed, and no declaration is left that a level still to come
     cannot check. `checked` None: it could do nothing, for this `reason`.

@@ -62,7 +62,7 @@ class Memory:
         self._ask, self._send = ask, send
 
     def is_on(self) -> bool:
-        """Whether there is a cache."""
+        """Return whether there is a cache."""
         return self._folder is not None
 
     def get(self, key: str) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ class Memory:
         self._send({"keep": key, "value": value})
 
     def was_used(self) -> bool:
-        """Whether an answer came from the cache since this was asked last."""
+        """Return whether an answer came from the cache since this was asked last."""
         used, self.used = self.used, False
         return used
 
@@ -105,8 +105,8 @@ class Answer:
 
 
 def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[Device]) -> str | None:
-    """What a program's compilation depends on, as a digest; None where that cannot be told, and for a program that
-    calls back into this process, of which its text holds an address.
+    """Return what a program's compilation depends on, as a digest; None where that cannot be told, and for a program
+    that calls back into this process, of which its text holds an address.
     """
     try:
         # What jax hands the compiler besides the text.
@@ -134,7 +134,7 @@ def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[De
 
 
 def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, dict[str, str]] | None:
-    """What was kept under a key: the compiled program, and the texts that were kept with it."""
+    """Return what was kept under a key: the compiled program, and the texts that were kept with it."""
     kept = memory.get(key)
     if kept is None:
         return None
@@ -256,7 +256,7 @@ def _release(name: str) -> str:
 
 
 def _machine() -> str:
-    """What a compiler for this machine's own processor goes by."""
+    """Return what a compiler for this machine's own processor goes by."""
     found = [platform.machine()]
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:

@@ -34,7 +34,7 @@ def _wrong(x: Any, mesh: Any) -> Any:
 
 
 def self_test() -> tuple[list[str], list[str]]:
-    """What was caught, and what was not (each a sentence). Takes two simulated devices and about a second."""
+    """Return what was caught, and what was not (each a sentence). Takes two simulated devices and about a second."""
     caught: list[str] = []
     missed: list[str] = []
 
@@ -63,8 +63,8 @@ def self_test() -> tuple[list[str], list[str]]:
 
 
 def answers(seed: str, count: int) -> list[str]:
-    """What the checks say of the programs of a challenge, with `count` devices: of each the trial whose fault they
-    find, "" where they find none, else what they say instead.
+    """Return what the checks say of the programs of a challenge, with `count` devices: of each the trial whose fault
+    they find, "" where they find none, else what they say instead.
     """
     sizes = {"data": min(count, 2)}
     found = []

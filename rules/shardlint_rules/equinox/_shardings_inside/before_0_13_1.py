@@ -37,7 +37,7 @@ _REPLICATES = Outcome("`{keyword}` replicates every array, as written", Harm.REM
 
 
 def outcome_of_inputs(site: Site, place: Place) -> Outcome:
-    """What in_shardings did."""
+    """Return what in_shardings did."""
     value = site.program.evaluator.value(place)
     if value == Constant(None):
         return _NOTHING
@@ -78,7 +78,7 @@ def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
 
 
 def outcome_of_outputs(site: Site, place: Place) -> Outcome:
-    """What out_shardings did."""
+    """Return what out_shardings did."""
     value = site.program.evaluator.value(place)
     if value == Constant(None):
         return _NOTHING
@@ -108,7 +108,7 @@ def _texts(place: Place, value: Items) -> tuple[str, str]:
 
 
 def _has_if_array(place: Place) -> bool:
-    """Whether `if_array(...)` is written where a sharding should be."""
+    """Return whether `if_array(...)` is written where a sharding should be."""
     return any(
         getattr(part, "id", getattr(part, "attr", "")) == "if_array"
         for part in walk(place.node)
@@ -117,12 +117,12 @@ def _has_if_array(place: Place) -> bool:
 
 
 def is_replicated(site: Site, value: Value) -> bool:
-    """Whether a value is surely a sharding over no axis."""
+    """Return whether a value is surely a sharding over no axis."""
     return _axes(site, value) is False
 
 
 def shards(site: Site, value: Value) -> bool:
-    """Whether a value is surely a sharding that has entries, which no array of rank 0 can take."""
+    """Return whether a value is surely a sharding that has entries, which no array of rank 0 can take."""
     return _axes(site, value) is True
 
 
