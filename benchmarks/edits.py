@@ -1,4 +1,4 @@
-"""What a run costs after a statement was added to one function, with all else known from the run before."""
+"""Cost of a run after a statement was added to one function, with everything else cached from the run before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pre-commit hook costs after a function was added to a file, and again where nothing changed since.
+"""Cost of the pre-commit hook after a function was added to a file, and again without a change.
 
     python benchmarks/hook.py FOLDER [SHARDLINT]
 

@@ -432,7 +432,7 @@ def make_case(seed: int, number: int, bases: Bases) -> Case:
 
 @dataclass
 class Failure:
-    """What went wrong with a case, and its files, to be kept."""
+    """A failed case: the mistake, and the files of the case."""
 
     number: int
     kind: str

@@ -111,7 +111,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a mistake: the findings about it, or why it could not be looked at; `seconds` is not kept."""
+    """Result for a mistake: the findings about it, or why it could not be checked. `seconds` is not saved."""
 
     id: str
     hits: tuple[Hit, ...] = ()

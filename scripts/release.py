@@ -1,4 +1,4 @@
-"""What is published: `release.py FOLDER [--source ADDRESS --pages ADDRESS/{path}]`.
+"""Build of the files to publish: `release.py FOLDER [--source ADDRESS --pages ADDRESS/{path}]`.
 
 Builds the wheel and the source archive from the files that git knows, twice, in folders of their own, compares their
 bytes, writes a CycloneDX SBOM of what the wheel brings along, and has twine check the files. It publishes nothing.

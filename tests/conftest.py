@@ -204,7 +204,7 @@ def ask(write: Write) -> Callable[..., Asked]:
 
 
 class Ran(SimpleNamespace):
-    """What a run of the command line gave."""
+    """Result of a run of the command line."""
 
     code: int
     out: str

@@ -1,4 +1,6 @@
-"""What all rules find in all fixtures, each folder a project. Tests that use it are of one xdist group: it takes a minute."""
+"""Findings of all rules in all fixtures, each folder a project. Tests that use it are of one xdist group: it takes a
+minute.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change does to files that it does not touch: `check FILE`, `--diff-base`, with a real git."""
+"""Tests of the effects of a change on other files: `check FILE`, `--diff-base`, with a real git."""
 
 from __future__ import annotations
 

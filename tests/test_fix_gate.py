@@ -1,4 +1,4 @@
-"""What the check after a fix lets through: nothing that Python reads otherwise, and what a crash had hidden."""
+"""Tests of the check after a fix: a changed meaning is refused, and a finding that a crash had hidden is accepted."""
 
 from __future__ import annotations
 

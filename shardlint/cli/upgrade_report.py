@@ -1,4 +1,4 @@
-"""What an upgrade did and what it left, in Markdown: by file, as a pull request takes it."""
+"""Markdown report of an upgrade for a pull request: its changes and the remaining work, by file."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from shardlint.source.lazy import dataclass
 
 @dataclass(frozen=True)
 class OwnNames:
-    """What the settings say of dotted names, of functions that their text does not explain, and of mesh axes."""
+    """Names declared in the settings: functions that compile like jit, functions that make meshes, mesh axes, banned
+    names.
+    """
 
     jits: frozenset[str] = frozenset()
     """What traces the function it is given, as `jax.jit` does."""

@@ -33,7 +33,7 @@ _YAML_LOCKS = ("pixi.lock", "conda-lock.yml")
 
 @dataclass
 class Pins:
-    """What a project's files say of packages, each with the name of the file."""
+    """Requirements on packages in a project's files, each with the name of the file."""
 
     exact: dict[str, tuple[Release, str]] = field(default_factory=dict)
     ranges: dict[str, tuple[str, str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What rules ask before a site of theirs is met: kept from run to run, so that a rule is loaded when it has one."""
+"""Cached triggers and metadata of rules, so that a rule is loaded only if a file has a site for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold for a word in a file to trigger a rule: asked of the project, then of the file's bytes."""
+"""Conditions under which a word in a file triggers a rule: on the project, then on the bytes of the file."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _ON_ANYTHING = (Methods, Attributes, Keywords, Imports)
 
 @dataclass(frozen=True)
 class When:
-    """What must hold for a word in a file to trigger a rule."""
+    """Conditions under which a word in a file triggers a rule."""
 
     library: str
     """What the file must be about."""
@@ -97,7 +97,7 @@ class When:
 
 @dataclass(frozen=True)
 class Around:
-    """What rules ask of the project that a file is in, before they are asked of the file."""
+    """Properties of the project around a file, tested before the file itself."""
 
     imports: Callable[[str], bool] = lambda module: True
     """Whether the project imports a module."""

@@ -1,4 +1,4 @@
-"""What rules find in one file, kept in groups: what one rule found in one part of the file, and what that rests on.
+"""Findings of one file, kept in groups: the findings of one rule in one part of the file, and their dependencies.
 
 After an edit only the groups are looked at anew that rest on what changed.
 """
@@ -54,7 +54,9 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """What one rule found in one part. `needed` are bits, as everywhere here: which of the file's needs."""
+    """Findings of one rule in one part of a file. The bits of `needed` select the dependencies among those of the
+    file.
+    """
 
     needed: int
     told: tuple[Told, ...] = ()
@@ -72,7 +74,7 @@ class PartRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """What was found in a file, by its parts. `texts` are digests of what stood in each."""
+    """Findings in a file, by its parts. `texts` are digests of the text of each part."""
 
     least: str
     texts: Mapping[str, str]
@@ -97,7 +99,7 @@ class Record:
 
 @dataclass
 class Before:
-    """What is known of a file from before something changed, and what of its needs is no longer so, as bits."""
+    """Record of a file from before a change, with its invalid dependencies as bits."""
 
     record: Record
     places: Bits

@@ -53,7 +53,7 @@ _IN_A_STRING = regex(r": (?:\((?:unicode|value) error\)|bytes can only contain A
 
 @dataclass
 class _Scope:
-    """What files under one settings file and project share."""
+    """State shared by the files under one settings file and project."""
 
     settings: Settings
     codes: frozenset[str]

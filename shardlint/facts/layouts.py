@@ -1,4 +1,4 @@
-"""What running a file on layouts finds, kept with what it rests on."""
+"""Results of interpreting a file on layouts, cached with their dependencies."""
 
 from __future__ import annotations
 

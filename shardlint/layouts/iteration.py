@@ -1,4 +1,4 @@
-"""What a value gives to those that iterate over it."""
+"""Elements of a value that is iterated over."""
 
 from __future__ import annotations
 

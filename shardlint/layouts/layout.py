@@ -142,7 +142,7 @@ class Mesh:
 
 @dataclass(frozen=True)
 class Figure:
-    """What an array of a mapped body is a figure of, by which contracts tell what may be done with it.
+    """Kind of per-device quantity that an array of a mapped body holds, by which contracts decide what is allowed.
 
     kind: "copies" of a sum over devices that had equal values; "sum" of a sum or mean over devices; "gradient" of one
         that each device took of its own data; "term" of parts that differ to which each device added the same array,
@@ -164,7 +164,7 @@ _WRONG = frozenset(("means", "gradients", "by-all", "by-local", "own-sum", "own-
 
 @dataclass(frozen=True)
 class Statistic:
-    """What an array of a mapped body is a statistic of, which each device takes of its own data.
+    """Statistic that an array of a mapped body holds, computed by each device from its own data.
 
     kind: "mean", "sum", "spread", "extreme" or "norm" of data that differ; "masked" for a quotient of two sums,
         "curved" for what is no longer linear in a mean; "part" of what may be one term of a sum over devices,
@@ -240,7 +240,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is known of an array.
+    """Properties of an array: shape, type, placement, and history where contracts need it.
 
     shape: the size of each dimension.
     spec: which axes of `mesh` split each dimension. Within jit it is known of Explicit axes alone.

@@ -1,4 +1,4 @@
-"""What a run of a file knows, changes and finds."""
+"""State of one interpretation of a file: its frames, its objects and its violations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class OutOfWork(Exception):
 
 
 class RunState(ABC):
-    """What a run knows, changes and finds. Subclasses add how statements and calls run."""
+    """State of one interpretation of a file. Subclasses add the execution of statements and calls."""
 
     def __init__(self, modules: ModuleFrames, file: FileFacts, with_defaults: bool = False) -> None:
         self.modules = modules

@@ -1,4 +1,4 @@
-"""What the interpreter computes with.
+"""Values of the abstract interpreter.
 
 Numbers, strings, None, tuples and slices are those of Python. Everything else is one of these.
 """
@@ -102,7 +102,7 @@ class Plain:
 
 @dataclass(eq=False)
 class Container:
-    """What a program changes in place. `region` is the uncertain part of the program in which it was made."""
+    """Object that a program mutates. `region` is the uncertain part of the program in which it was made."""
 
     region: object = field(default=None, kw_only=True)
 
@@ -231,7 +231,7 @@ class AnyTree:
 
 @dataclass(frozen=True)
 class Field(AnyTree):
-    """What stands under a name in such a tree: a field of it, or a method where it is an array."""
+    """Value of a name in such a tree: a field of it, or a method if the tree is an array."""
 
     name: str = ""
 
@@ -320,7 +320,7 @@ class ClassValue:
 
 
 class Lazy:
-    """What an import binds: the module is run when the name is first read.
+    """Value bound by an import. The module runs when the name is first read.
 
     `known` holds the values of names that were read: whoever reads one again rests on what it was made from too.
     """
@@ -372,7 +372,7 @@ class Native:
 
 @dataclass(frozen=True, eq=False)
 class Transformed(Native):
-    """What a transform at a place makes of a function; `takes` is the number of its arguments, where specs give it."""
+    """A function transformed at a place. `takes` is the number of its arguments, if specs give it."""
 
     function: Value = None
     place: Place | None = None

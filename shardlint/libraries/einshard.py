@@ -72,7 +72,7 @@ class Expression:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with an expression, where (character offsets in it), and what einshard raises."""
+    """A mistake in an expression: its character offsets, and the error that einshard raises."""
 
     start: int
     end: int

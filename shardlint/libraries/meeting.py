@@ -1,4 +1,4 @@
-"""What several arrays must agree on when they meet in one operation: devices, memory, mesh. And what comes of it.
+"""Requirements on arrays that meet in one operation (devices, memory, mesh), and the layout of the result.
 
 Facts of jax 0.4.35 to 0.12, each tried there: arrays committed to different devices raise ValueError outside of jit;
 memory kinds that differ raise ValueError on jax 0.7 and newer; axes of an Explicit mesh raise ShardingTypeError.

@@ -41,7 +41,7 @@ Apply = Callable[[Call, "Object"], Value]
 
 @dataclass(eq=False)
 class Annotated:
-    """What an initializer with metadata gives."""
+    """A value with metadata, returned by an initializer with metadata."""
 
     value: Value
     metadata: dict[str, Value]
@@ -364,4 +364,4 @@ def _paths(run: RunState, tree: Value, path: tuple[Value, ...], found: dict[int,
 
 
 class VariableShardings(State):
-    """What `nnx.get_named_sharding` gives: Variables that hold shardings in place of arrays."""
+    """The result of `nnx.get_named_sharding`: Variables that hold shardings in place of arrays."""

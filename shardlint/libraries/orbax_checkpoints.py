@@ -42,7 +42,7 @@ class Request(Instance):
 
 @dataclass(eq=False)
 class Checkpointer(Instance):
-    """What saves and restores. `exact` as of `Request`."""
+    """An Orbax checkpointer, which saves and restores. `exact` is that of `Request`."""
 
     transparent = False
     exact: bool = True

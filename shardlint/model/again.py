@@ -20,7 +20,7 @@ from shardlint.syntax.parts import texts
 
 @dataclass(frozen=True)
 class Gone:
-    """What is no longer as it was: answers to questions, and some of some files, by their absolute paths."""
+    """Invalidated facts: answers to project-wide questions, and parts of files, by their absolute paths."""
 
     asked: frozenset[Need] = frozenset()
     edited: Mapping[str, Edited] = field(default_factory=dict)

@@ -64,7 +64,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Array:
-    """What is known of an array."""
+    """Shape and placement of an array, as far as they are known."""
 
     shape: Shape | None
     placement: Placement | None

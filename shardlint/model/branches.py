@@ -39,7 +39,9 @@ _OPTIONAL = ("None", "Optional", "Any", "object")
 
 @dataclass(frozen=True)
 class Condition:
-    """What must be so of a parameter: it is None, is true, or equals `constant`; or is not so, unless `wanted`."""
+    """A condition on a parameter: it is None, is true, or equals `constant`. Without `wanted` the condition is
+    negated.
+    """
 
     name: str
     asks: Literal["none", "truth", "equals"]

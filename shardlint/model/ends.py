@@ -1,4 +1,4 @@
-"""What becomes of a function: the calls that run it, and the transforms it went through on the way."""
+"""Uses of a function: the calls that run it, and the transforms that wrap it on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer rests on: the files that were read for it and the questions put to the whole project.
+"""Dependencies of an answer: the files read for it, and the questions asked about the whole project.
 
 Answers are remembered, so a later question may be answered without reading anything. What each rests on is remembered
 with it, and counts for whoever asks again. Each file and each question has a number, and so has each set of them that

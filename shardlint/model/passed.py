@@ -45,7 +45,7 @@ def is_function_argument(call: ast.Call, node: ast.AST, transform: api.Transform
 
 @dataclass(frozen=True)
 class Becomes:
-    """What an argument is called where it arrives: a parameter, or an attribute of the instances of a class."""
+    """Parameter, or attribute of the instances of a class, that receives an argument."""
 
     name: str
     binder: Place | None = None

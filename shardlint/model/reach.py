@@ -244,7 +244,7 @@ _Span = tuple[tuple[int, int], tuple[int, int]]
 
 
 class _ChainFacts(NamedTuple):
-    """What is known of a chain by its last statement."""
+    """Facts about a chain of nodes, derived from its last statement."""
 
     in_loop: bool
     """Whether a loop is in the chain."""

@@ -62,7 +62,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a function takes.
+    """Parameters that a function accepts.
 
     `positional` are the names that positions fill, in order, of which the first `required` have no default. `star` and
     `double_star` say that it takes `*args` and `**kwargs`. `node` is the definition, where there is one.

@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Region:
-    """Whether code runs under a staging tracer (jit, scan, shard_map, ...).
+    """Tracing state of code: whether it runs under a staging tracer (jit, scan, shard_map, ...).
 
     `always`: every way it is run that we know is traced, and we know them all. `sometimes`: at least one is traced.
     `never`: all are known and none is traced. `unknown`: nothing says.

@@ -1,4 +1,4 @@
-"""Whether an expression is a tracer, by the calls in sight: an argument of a jitted function, or a leaf of one.
+"""Test for tracers among expressions, by the visible calls: an argument of a jitted function, or a leaf of one.
 
 It is followed backwards: through parameters to what calls give, through `jax.tree.map` to the trees it goes over,
 through attributes, items and array functions. Values that a closure brings in, and static arguments, are none.

@@ -1,4 +1,4 @@
-"""What an expression is known to be. Values are small, immutable, and remember where they were written."""
+"""Values of expressions. They are small, immutable, and remember where they were written."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class AxisOf(Unknown):
 
 @dataclass(frozen=True)
 class Assumed(Value):
-    """What a value is unless something out of sight says otherwise: a default. `why` says in words what tells so.
+    """A value that holds unless code out of sight overrides it, such as a default. `why` is the evidence in words.
 
     Code that asks for what the text proves takes it for unknown; `program.assume.Assuming` looks inside.
     """
@@ -225,7 +225,7 @@ class Choice(Value):
 
 @dataclass(eq=False)
 class Environment:
-    """What the parameters of a function are in one call of it."""
+    """Values of the parameters of a function in one call of it."""
 
     values: Mapping[str, Value]
     asked: int = 0
@@ -289,7 +289,7 @@ class CallArguments:
 
 
 class Values(Protocol):
-    """Who tells what expressions are: the evaluator, or a view of it that assumes what is most likely."""
+    """Interface for evaluating expressions: the evaluator, or a view of it that assumes the most likely values."""
 
     own: OwnNames
 

@@ -22,7 +22,7 @@ _INDENT = "   "
 
 @dataclass(frozen=True)
 class Look:
-    """What may be used. `width` is that of the terminal; None where lines may be of any length."""
+    """Formatting features that the output may use. `width` is that of the terminal; None means lines of any length."""
 
     colour: bool = False
     links: bool = False

@@ -25,7 +25,7 @@ _HELP = (
 
 @dataclass(frozen=True)
 class Unit:
-    """What is made as a whole or not at all: one fix, or those of a change of several files."""
+    """Changes that are accepted or rejected together: one fix, or the fixes of a change of several files."""
 
     key: tuple[object, ...]
     made: tuple[AppliedFix, ...]

@@ -1,4 +1,4 @@
-"""What came of the fixes of a project: which left their finding in place, and which brought one."""
+"""Check of the fixed files of a project: fixes that leave their finding in place, and fixes that add one."""
 
 from __future__ import annotations
 

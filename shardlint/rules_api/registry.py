@@ -82,7 +82,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Known:
-    """What there is to know of a rule that is not imported."""
+    """Metadata of a rule that is not imported."""
 
     code: str
     name: str

@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Harm(enum.StrEnum):
-    """What happens to a program with the mistake."""
+    """Effect of the mistake on a program."""
 
     SILENT = "silent"
     """It runs, with wrong placement or wrong numbers."""
@@ -61,7 +61,7 @@ class Harm(enum.StrEnum):
 
 
 class Safety(enum.StrEnum):
-    """What a fix may change."""
+    """Effect that a fix may have on the program."""
 
     SAFE = "safe"
     """It keeps meaning and meets the intent."""
@@ -80,7 +80,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Needed:
-    """What a fix writes (`jax.tree.map`), the package that has it, and the first release of that ("0.4.25")."""
+    """A name that a fix writes (`jax.tree.map`), its package, and the first release that has it ("0.4.25")."""
 
     package: str
     since: str

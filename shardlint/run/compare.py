@@ -1,4 +1,4 @@
-"""What several processes of one program did, compared: it must be the same, in the same order, with the same values."""
+"""Comparison of the processes of one program, which must do the same, in the same order, with the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the partitioner moves because arrays lie one way and are used another: read off the partitioned program.
+"""Data moved by the partitioner because an array's sharding differs from the one its use needs, read from the
+partitioned program.
 
 Gathers and sums are how sharded programs work. What lies here is not: pieces exchanged because a dimension that is
 split is cut, joined or multiplied along another; rows of a loop gathered in each round; a result put together at the

@@ -1,4 +1,4 @@
-"""What a person should know of the program as a whole: axes without use, and work on one device of many."""
+"""Findings about the whole program: mesh axes without use, and work on one device of many."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def _stood(one: Process) -> str:
 
 
 class _Output:
-    """What the processes print: a line that all of them print once, others with the number of the process."""
+    """Merged output of the processes: a line common to all is printed once, others with the process index."""
 
     def __init__(self, count: int) -> None:
         self._lines: dict[str, list[deque[tuple[float, bytes]]]] = {

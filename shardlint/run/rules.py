@@ -1,4 +1,4 @@
-"""What a person should know of one function.
+"""Findings about one function.
 
 Each rule would rather miss a fault than raise a false alarm: what data parallelism needs (parameters on
 every device), what only frees memory (a donated batch) and what is small is no finding.

@@ -1,4 +1,4 @@
-"""What rules ask about the whole program: what is large, what is state, what else is split."""
+"""Queries of rules about the whole program: large arrays, state, other sharded arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done about a finding: its fix, a comment that silences it, and all safe fixes of a file."""
+"""Code actions for a finding: its fix, a suppression comment, and all safe fixes of a file."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class _Walk:
 
 
 class Kept:
-    """What is known under one set of options."""
+    """Cached state of the projects under one set of options."""
 
     def __init__(self, options: Options) -> None:
         self.options = options

@@ -1,4 +1,4 @@
-"""What editors have open, and what is found in it. All but `open`, `close` and `configure` belongs to the worker."""
+"""Documents open in editors, and their findings. All but `open`, `close` and `configure` belongs to the worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ STALE = "As it was before Python could no longer parse the file."
 
 @dataclass(frozen=True)
 class Shown:
-    """What is shown of a buffer. `broken` is why it cannot be checked, and from which character on that is so."""
+    """Diagnostics of a buffer. `broken` is the reason why it cannot be checked, and `at` the character where it
+    starts.
+    """
 
     buffer: Buffer
     findings: tuple[Finding, ...] = ()
@@ -47,7 +49,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the settings of an editor ask for, in a folder."""
+    """Settings of an editor for a folder."""
 
     options: Options = field(default_factory=Options)
     suppression: str = "TODO: say why"

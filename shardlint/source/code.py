@@ -1,4 +1,4 @@
-"""What of a text is code: without comments, blank lines and blanks at the ends of lines."""
+"""Code of a text, without comments, blank lines and trailing blanks."""
 
 from __future__ import annotations
 

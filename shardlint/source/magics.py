@@ -1,4 +1,5 @@
-"""What notebooks may say that is not Python (`%matplotlib inline`, `!pip install x`), as Python on the same lines.
+"""Conversion of notebook syntax that is not Python (`%matplotlib inline`, `!pip install x`) to Python on the same
+lines.
 
 A line becomes `pass  #~` and itself, so that it comes back as it was wherever a fix has moved it.
 """
@@ -126,7 +127,7 @@ def _parses(code: str) -> bool:
 
 
 class _Open:
-    """What is open at the end of a line: a string of several lines, brackets, a backslash."""
+    """Open constructs at the end of a line: a string of several lines, brackets, a backslash."""
 
     def __init__(self) -> None:
         self.quote = ""

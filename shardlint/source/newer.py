@@ -1,4 +1,4 @@
-"""Whether a newer Python could parse what this one cannot."""
+"""Test for code that only a newer Python can parse."""
 
 from __future__ import annotations
 

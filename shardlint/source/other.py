@@ -1,4 +1,6 @@
-"""What is not Python by its name. Files with other names may be scripts: what is in them tells."""
+"""Detection of files that are not Python by their name. Files with other names may be scripts, so their contents
+decide.
+"""
 
 from __future__ import annotations
 

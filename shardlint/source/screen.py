@@ -1,4 +1,4 @@
-"""Whether a file is worth parsing, by its bytes: three of four are not."""
+"""Byte search that decides whether a file is worth parsing. Three of four are not."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ class Texts(dict[bytes, bool]):
 
 
 class Edit:
-    """What was found in a text before an edit, and the lines around what was edited, as they were and as they are.
+    """Search results of a text before an edit, and the edited lines before and after.
 
     What was found and does not stand in those lines stands elsewhere, and what was not found can only stand there now.
     They reach from the definition or import before the edited ones to the one after: nothing that is looked for goes

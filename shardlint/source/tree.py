@@ -29,7 +29,7 @@ Below = tuple[dict[str, Stamp], list[str]]
 
 @dataclass(slots=True)
 class Folder:
-    """What is in a folder."""
+    """Contents of a folder."""
 
     inside: dict[str, Stamp | None] = field(default_factory=dict)
     """Folders (without a stamp; links to folders are not followed) and Python files, in the order of their names."""

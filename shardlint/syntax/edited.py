@@ -1,4 +1,4 @@
-"""What an edit changed of one file, for whatever looked at some of it."""
+"""Changes of one file by an edit, for caches that depend on parts of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node stands in: the nearest statements of some kinds around it."""
+"""Enclosing statements of a node: the nearest ones of some kinds."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ TELLING: dict[type[ast.stmt], type[ast.stmt]] = {
 
 
 class Looked:
-    """What was looked at in one file. Until somebody is to be told nothing is noted, and the file has no parts."""
+    """Access log of one file. Nothing is noted, and the file is not cut into parts, until a listener is added."""
 
     def __init__(self, path: Path, tables: Tables, source: Source) -> None:
         self.path = path

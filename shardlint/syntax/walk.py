@@ -1,4 +1,4 @@
-"""What a scope says: the names it binds, and on demand the expressions of its statements, one at a time.
+"""Bindings of a scope, and on demand the expressions of its statements, one at a time.
 
 Most questions are about one line. The bindings of a scope are collected in one pass over its statements; expressions
 (which names they mention, what they call) only of the statements somebody asks about.

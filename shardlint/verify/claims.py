@@ -1,4 +1,4 @@
-"""What a fixture claims of a compiled program's communication and memory, and what does not hold of it."""
+"""Claims of a fixture about a compiled program's communication and memory, and their violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compiled program does, as plain data: where its arrays lie, what it moves, and from which line.
+"""Facts about a compiled program as plain data: shardings of its arrays, moved data, and the source lines.
 
 Children send it, reports draw it, goldens keep it, budgets are held against it. Nothing here imports jax.
 All bytes are those of one device. Collectives are told apart by (line, mesh axes, bytes), never by

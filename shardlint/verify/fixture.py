@@ -1,4 +1,4 @@
-"""What a user declares about a function: its arguments, its meshes, and what must come out."""
+"""Declaration of a function to verify: its arguments, its meshes, and its expected results."""
 
 from __future__ import annotations
 

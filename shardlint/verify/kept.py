@@ -1,4 +1,4 @@
-"""What programs told, kept with all that it rests on: a program of which nothing has changed need not run again.
+"""Cache of verification outcomes with their dependencies: an unchanged program need not run again.
 
 What it rests on was noted by its process (`inside.reads`). Here it is written down as it is now, and compared when
 the same is asked again. Nothing here imports jax.

@@ -1,4 +1,4 @@
-"""What became of a job, as the process that ran it told and as it ended. No jax."""
+"""Outcome of a job, from the messages and the exit of its process. The module does not import jax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINES = 20
 
 @dataclass
 class Outcome:
-    """What became of a job: the messages it sent and, if it did not reach its end, how it was stopped."""
+    """Outcome of a job: the messages it sent and, if it was stopped early, how."""
 
     job: Job
     messages: list[dict[str, Any]] = field(default_factory=list)

@@ -27,9 +27,7 @@ from shardlint.verify.spec import sizes_text
 
 @dataclass
 class Request:
-    """What to verify: fixture files (each with the names asked for; none means all), and the proofs of
-    rules.
-    """
+    """Items to verify: fixture files, each with the requested names (none means all), and the proofs of rules."""
 
     files: Mapping[Path, Sequence[str]] = field(default_factory=dict)
     proofs: Sequence[ProofFolder] = ()

@@ -1,4 +1,4 @@
-"""What the pytest plugin collects: files with fixtures, and a test for each fixture, mesh and level.
+"""Collection nodes of the pytest plugin: files with fixtures, and a test for each fixture, mesh and level.
 
 No user code runs in pytest's own process: files are read by child processes, which do the tests too.
 """

@@ -1,4 +1,4 @@
-"""Whether a rule finds its own proof: `check` on bad.py and good.py, as a project finds them, in a process without jax.
+"""Check that a rule reports its own proof: `check` on bad.py and good.py, each as a project, in a process without jax.
 
 A proof shows that the mistake is one. That the rule sees it is another matter, and told in the same run.
 """

@@ -1,4 +1,4 @@
-"""What is predicted of the calls of a program beside the layouts that `shardlint run` records at jit boundaries."""
+"""Comparison of predicted layouts with those that `shardlint run` records at jit boundaries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _MANY = "*"
 
 @dataclass
 class Evaluation:
-    """What a call took and gave, once that it ran on layouts. `chain` are the calls that led to it, innermost first."""
+    """Arguments and result of a call, after it ran on layouts. `chain` are the calls that led to it, innermost
+    first.
+    """
 
     chain: tuple[Position, ...]
     args: list[dict[Path_, Value]]

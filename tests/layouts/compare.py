@@ -1,4 +1,4 @@
-"""What is predicted of programs beside what jax makes of them.
+"""Comparison of predictions about programs with the results of jax.
 
     python -m tests.layouts.compare FIRST COUNT [RELEASE [linen | haliax]]
 
@@ -77,7 +77,7 @@ Maker = Callable[[int], str]
 
 @dataclass
 class Prediction:
-    """What is predicted of a program.
+    """Predictions about a program.
 
     arrays: what is known of the arrays that it binds, by line and path.
     broken: the contracts that it breaks.

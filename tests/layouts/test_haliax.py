@@ -1,4 +1,4 @@
-"""What is predicted of arrays with named axes is what haliax makes of them."""
+"""Predictions about arrays with named axes, compared with haliax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the interpreter makes of Python around arrays: containers, branches, loops, classes, imports."""
+"""Tests of the interpreter on Python around arrays: containers, branches, loops, classes, imports."""
 
 from __future__ import annotations
 

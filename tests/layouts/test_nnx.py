@@ -1,4 +1,4 @@
-"""What is predicted of programs of flax NNX is what flax does with them."""
+"""Predictions about programs of flax NNX, compared with flax."""
 
 from __future__ import annotations
 

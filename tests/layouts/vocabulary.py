@@ -1,4 +1,4 @@
-"""What generated programs say of arrays: expressions with the shapes that they need and give.
+"""Expressions on arrays for generated programs, with the shapes that they need and give.
 
 Functions that share an implementation in `shardlint.libraries` are used alike, so a name that is entered there is
 used here. A row of `ROWS` is a condition, an expression, and the shape of its result. `s` and `t` are the shapes of its

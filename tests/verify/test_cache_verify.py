@@ -1,4 +1,4 @@
-"""What compilers answered is kept: only for the same program, only whole, and never taken on trust."""
+"""Tests of the compilation cache: used only for the same program, written only whole, and always checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passed is told again only while nothing that it rests on has changed, and always as what it is."""
+"""Tests of cached passes, replayed only while no dependency has changed, and always marked as cached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a program under `shardlint run` is given: its environment, and a sitecustomize nobody notices."""
+"""Tests of the environment of a program under `shardlint run`, and of its sitecustomize, which must not disturb the
+program.
+"""
 
 from __future__ import annotations
 

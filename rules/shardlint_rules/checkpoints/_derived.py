@@ -1,4 +1,4 @@
-"""What becomes of the parts of what was restored: names and attributes that get them without a sharding."""
+"""Assignments of parts of a restored checkpoint to names and attributes, without a sharding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _DEPTH = 3
 
 @dataclass(frozen=True)
 class Derived:
-    """What gets a part of what was restored, by what, in which statement, and where that leaves it."""
+    """An assignment of a part of a restored checkpoint: its target, value and statement, and the reason why it is not
+    placed.
+    """
 
     target: ast.expr
     value: ast.expr

@@ -44,7 +44,7 @@ SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 
 @dataclass(frozen=True)
 class _Taken:
-    """What a function takes: how each is written in its `def`, how it is handed on, and which are donated.
+    """Parameters of a function: how each is written in its `def`, how it is passed on, and which are donated.
 
     `names` may end in `*rest` and `**named`, of a function that is not known.
     """

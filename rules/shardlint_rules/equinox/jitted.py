@@ -1,4 +1,4 @@
-"""What goes into a `jax.jit` or `filter_jit`, in all the ways it is written: for SL105, SL106, SL108 and SL110."""
+"""Functions passed to `jax.jit` or `filter_jit`, in every spelling, for SL105, SL106, SL108 and SL110."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an expression written outside a function means the same inside its body."""
+"""Test for expressions that have the same value inside a function's body as outside of it."""
 
 from __future__ import annotations
 

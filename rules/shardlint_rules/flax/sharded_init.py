@@ -1,4 +1,4 @@
-"""What reads the annotations of NNX back, and the fix that puts a call under a mesh. Shared by rules."""
+"""Functions that read the annotations of NNX back, and the fix that puts a call under a mesh. Shared by rules."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class _Constrained:
 
 
 class _Entered:
-    """Whether axis rules may be in context at a place."""
+    """Test for axis rules that may be in context at a place."""
 
     def __init__(self, site: Site) -> None:
         self.program = site.program

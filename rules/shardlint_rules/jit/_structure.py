@@ -1,4 +1,4 @@
-"""What a function returns, against what is written for its results: shardings, or axes to map over."""
+"""Comparison of the results of a function with the shardings or mapped axes written for them."""
 
 from __future__ import annotations
 

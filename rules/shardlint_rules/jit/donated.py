@@ -1,4 +1,4 @@
-"""What SL220 and SL221 share: where donations happen, and how sure it is that one takes what a name holds."""
+"""Shared code of SL220 and SL221: the places of donations, and the certainty that a name's buffer is donated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a condition asks if there is one device or process, or several."""
+"""Test for conditions on the count of devices or processes: one, or several."""
 
 from __future__ import annotations
 

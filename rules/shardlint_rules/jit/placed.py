@@ -1,4 +1,4 @@
-"""Whether the code around a place puts arrays somewhere, or asks whether it is traced. For rules of this family."""
+"""Test for code around a place that places arrays, or that asks if it is traced. Shared by the rules of this family."""
 
 from __future__ import annotations
 

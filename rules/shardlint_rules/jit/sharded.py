@@ -1,4 +1,4 @@
-"""What SL210 to SL213 and SL222 share: entries given to `in_shardings`, what they are for, and the calls they meet."""
+"""Shared code of SL210 to SL213 and SL222: entries of `in_shardings`, their arguments, and the visible calls."""
 
 from __future__ import annotations
 

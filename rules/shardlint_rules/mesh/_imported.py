@@ -1,4 +1,4 @@
-"""What runs while modules are imported, and what is not there yet by then."""
+"""Code that runs while modules are imported, and names that are not set at that time."""
 
 from __future__ import annotations
 

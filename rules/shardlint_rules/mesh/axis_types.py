@@ -132,7 +132,7 @@ def _makes_explicit(site: Site, turned: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Target:
-    """What an array is to be sharded by: a spec, and the meshes it may be over.
+    """Sharding that an array is to get: a spec, and its possible meshes.
 
     Each of `meshes` is one way to the place: several meshes where the text does not tell which it is, none
     where it is not known. A bare spec has no ways at all.

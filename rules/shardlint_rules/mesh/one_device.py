@@ -1,4 +1,4 @@
-"""What a program does with single devices or coroutines that makes `with jax.set_mesh(mesh):` another program.
+"""Uses of single devices or coroutines under which `with jax.set_mesh(mesh):` changes the program.
 
 Under jax.set_mesh new arrays are on the mesh, whatever the default device is, and so is every computation: an array
 that is committed to one device, or to other devices, cannot take part. Under `with mesh:` both are left alone.

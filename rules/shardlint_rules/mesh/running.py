@@ -1,4 +1,4 @@
-"""What runs, untraced, in a block: its own calls, those of the functions it calls, and what it yields to."""
+"""Untraced code that runs in a block: its own calls, those of the functions it calls, and the code it yields to."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _OF_MODEL = frozenset("model mp tensor tp seq sequence sp context cp mdl heads e
 
 @dataclass(frozen=True)
 class _Held:
-    """What the argument holds, and how that is known."""
+    """Items of the argument, and the evidence for them."""
 
     items: tuple[str | None, ...]
     why: str = ""

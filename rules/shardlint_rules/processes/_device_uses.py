@@ -1,4 +1,4 @@
-"""What is done with one device that was taken from a list of all."""
+"""Uses of one device that was taken from a list of all."""
 
 from __future__ import annotations
 

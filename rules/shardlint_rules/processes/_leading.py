@@ -21,7 +21,8 @@ _PER_DEVICE = regex(
 
 @dataclass(frozen=True)
 class Rows:
-    """What makes as many rows as a count says. `paired`: what each row holds is what is left after dividing by it.
+    """An expression that makes as many rows as a count. With `paired` the size of each row is the quotient by the
+    count.
 
     `count` is the expression in it that is the count: the call that counts, or a name for its result.
     """

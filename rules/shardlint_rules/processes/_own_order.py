@@ -23,7 +23,7 @@ _DEPTH = 6
 
 @dataclass(frozen=True)
 class OwnOrder:
-    """What the order is drawn with, where that becomes another in each process, and where the parts are taken."""
+    """A random order with a seed that differs between processes, and the place where parts are taken by it."""
 
     seed: ast.expr
     own: Differing

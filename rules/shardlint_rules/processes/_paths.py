@@ -1,4 +1,4 @@
-"""What the paths of files say of the process that writes them, and what is written there."""
+"""Evidence about the writing process in the paths of files, and the contents written there."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ _FUNCTION = regex(r"(?i)(?:^|_)(?:fn|func|function|callable|method|callback|gett
 
 @dataclass(frozen=True)
 class _Wrong:
-    """What comes of it: what is underlined, in a few words and in a sentence; no error where it is silent."""
+    """A function used without a call: the underlined node, a label and a message. The harm is silent if nothing
+    raises.
+    """
 
     node: ast.expr
     label: str

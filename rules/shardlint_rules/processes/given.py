@@ -1,4 +1,6 @@
-"""What the calls in sight give a parameter or a field, and what a class keeps in one. Shared by rules."""
+"""Values that the visible calls pass to a parameter or a field, and values that a class stores in one. Shared by
+rules.
+"""
 
 from __future__ import annotations
 

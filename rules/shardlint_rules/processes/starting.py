@@ -1,4 +1,4 @@
-"""What has started the backend, in words."""
+"""Description of the code that has started the backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an expression is a jax array, and what says so. Shared by rules about attributes of arrays."""
+"""Test for expressions that are jax arrays, with the evidence. Shared by rules about attributes of arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether other files use a name of this one."""
+"""Test for names of a file that other files use."""
 
 from __future__ import annotations
 

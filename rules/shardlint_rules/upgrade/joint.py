@@ -1,4 +1,4 @@
-"""What moves together when a project leaves `with mesh:` for jax.set_mesh, and what keeps it from moving.
+"""Joint move of a project from `with mesh:` to jax.set_mesh, and the obstacles to it.
 
 Three things read one another: `with mesh:` sets a mesh that pjit and thread_resources see and jax.jit does not,
 jax.set_mesh one that only jax.jit and get_abstract_mesh() see. So all of a project's move, or none; the findings
@@ -98,7 +98,9 @@ _Spot = tuple[Path, int, int]
 
 @dataclass
 class _Part:
-    """What one file has of a plan. `mapped` are its shard_maps, each with where its mesh is made, if that is seen."""
+    """Part of a plan in one file. `mapped` are its shard_maps, each with the places where its mesh is made, if they
+    are visible.
+    """
 
     plan: Plan
     made: set[_Spot] = field(default_factory=set)

@@ -23,7 +23,7 @@ LIBRARIES = ("jax", "flax", "equinox", "optax", "haliax")
 
 @dataclass(frozen=True)
 class Shown:
-    """What one release of a library shows: the names of its modules."""
+    """Public names of one release of a library, by module."""
 
     library: str
     version: str

@@ -1,4 +1,4 @@
-"""What of a project reads the mesh of `with mesh:`, where the one that jax.set_mesh sets is another."""
+"""Code of a project that reads the mesh of `with mesh:`, and does not see one that jax.set_mesh sets."""
 
 from __future__ import annotations
 

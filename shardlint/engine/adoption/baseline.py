@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Matched:
-    """What of a report is known, and what of the baseline is left."""
+    """Result of matching a report with a baseline: known and new findings, and kept, removed and added entries."""
 
     new: list[tuple[FileReport, list[Finding]]] = field(default_factory=list)
     kept: list[Entry] = field(default_factory=list)

@@ -1,4 +1,6 @@
-"""What of a report is in the baselines of its projects is taken out of it, and what is gone out of the baselines."""
+"""Comparison of a report with the baselines of its projects: known findings leave the report, outdated entries the
+baseline.
+"""
 
 from __future__ import annotations
 

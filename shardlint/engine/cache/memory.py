@@ -1,4 +1,4 @@
-"""What earlier runs found, a project at a time."""
+"""Cached findings of earlier runs, looked up project by project."""
 
 from __future__ import annotations
 

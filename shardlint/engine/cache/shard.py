@@ -1,4 +1,4 @@
-"""What is known of one project: its files, what was found in each and what that rests on."""
+"""Cache of one project: its files, the findings in each and their dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git knows of a repository, asked so that nothing which the repository names is run.
+"""Queries to git that run no program configured by the repository.
 
 The configuration of a repository names programs: hooks, filters, monitors of the file system, transports. Only commands
 that read objects, references and the index are run, and files are compared here: `git diff` and `git status` run the

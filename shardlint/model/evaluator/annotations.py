@@ -1,4 +1,4 @@
-"""What an annotation says a value is: classes, also as text, with `| None`, `Optional`, `Annotated` and `Final`."""
+"""Types named by annotations: classes, also as text, with `| None`, `Optional`, `Annotated` and `Final`."""
 
 from __future__ import annotations
 

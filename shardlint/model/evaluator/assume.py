@@ -1,4 +1,4 @@
-"""What values most likely are, where the text proves nothing: in the calls in sight, and by defaults.
+"""Most likely values of expressions that the text leaves open, derived from visible calls and defaults.
 
 A view of the evaluator for findings that are `likely` or `possible`. It keeps the reasons it used, to be told.
 """

@@ -1,4 +1,4 @@
-"""What a parameter is, told by the calls of its function, when all of them are known."""
+"""Values of a parameter in all calls of its function, if all of them are known."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Rest:
-    """What `*args` takes: the arguments that are left, and what stars at the end of the call give."""
+    """Value of `*args`: the remaining arguments, and the elements of starred arguments at the end of the call."""
 
     places: tuple[Place, ...]
     environment: Environment | None
@@ -59,7 +59,7 @@ _Given = Value | tuple[Place, Environment | None] | _Rest
 
 
 class _Parameters(Mapping[str, Value]):
-    """What the parameters of a function are in a call, each evaluated when it is asked for.
+    """Values of the parameters of a function in a call, each evaluated on first use.
 
     That comes to the same as if it were done before the function is looked into: what is open there counts for nothing.
     """

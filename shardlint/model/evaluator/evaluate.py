@@ -1,4 +1,4 @@
-"""What an expression is: names followed through scopes, files, partials and simple functions.
+"""Abstract evaluator of expressions: names are followed through scopes, files, partials and simple functions.
 
 An abstract evaluator over literals and constants. It never guesses: where the text does not tell, the value is
 `Unknown`, and where it depends on the way taken, a `Choice`.

@@ -58,7 +58,7 @@ class _Change:
 
 
 class _Unclear(Exception):
-    """What is held cannot be told one by one."""
+    """Raised if the contents of a container cannot be listed one by one."""
 
 
 def grown(

@@ -1,4 +1,4 @@
-"""What a program reads from a configuration file of the project: `yaml.safe_load(open("model.yaml"))`.
+"""Values that a program reads from a configuration file of the project: `yaml.safe_load(open("model.yaml"))`.
 
 A change of such a file makes every answer of the cache void (`shardlint/model/mesh/configuration.py`).
 """

@@ -1,5 +1,6 @@
-"""What a test says of what is given in this call, or this turn: which side of `a if test else b` is taken, and which
-elements a comprehension keeps."""
+"""Outcomes of tests in one call or loop iteration: the branch of `a if test else b`, and the elements that a
+comprehension keeps.
+"""
 
 from __future__ import annotations
 

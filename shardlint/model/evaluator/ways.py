@@ -44,7 +44,7 @@ class Way:
 
 
 class _Given(Mapping[str, Value]):
-    """What the parameters of a function are in a call, each evaluated when it is asked for."""
+    """Values of the parameters of a function in a call, each evaluated on first use."""
 
     def __init__(self, evaluator: Evaluator, function: Function, arguments: CallArguments) -> None:
         self.evaluator = evaluator

@@ -95,7 +95,7 @@ class Twice:
 
 @dataclass
 class Story:
-    """What happened in a function."""
+    """Buffer events in a function."""
 
     uses: list[Use] = field(default_factory=list)
     twice: list[Twice] = field(default_factory=list)
@@ -123,7 +123,9 @@ def meets(one: Held, two: Held) -> bool:
 
 @dataclass
 class Memory:
-    """What each name holds, and what is dead. `entries` are the buffers names held when the function was entered."""
+    """Buffers bound to each name, and deleted buffers. `entries` are the buffers that names held on entry to the
+    function.
+    """
 
     entries: dict[str, Buffer]
     holds: dict[Path, Held] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a call donates, and how far the text tells that the compiled program takes it.
+"""Donated arguments of a call, and the evidence that the compiled program reuses them.
 
 `jax.jit`, `pjit`, `pmap` and `eqx.filter_jit` take the buffers of donated arguments for their outputs: the arrays are
 deleted by the call. That happens only where an output can use the buffer (`updates` looks for one).

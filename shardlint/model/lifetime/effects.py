@@ -1,4 +1,4 @@
-"""Whether a function does anything but return a value: then a call whose result is dropped did nothing."""
+"""Test for functions without side effects, whose calls do nothing if the result is dropped."""
 
 from __future__ import annotations
 

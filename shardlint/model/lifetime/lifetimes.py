@@ -1,4 +1,4 @@
-"""What becomes of arrays over time in one function: aliases, rebinding, donation, and reads of what was donated.
+"""Lifetimes of arrays in one function: aliases, rebinding, donation, and reads of donated arrays.
 
 A walk over the statements in the order they run, with every way of a branch and two turns of a loop. Where an
 outer loop comes to it again one turn is enough, and nesting costs no more than its depth.

@@ -1,4 +1,4 @@
-"""What becomes of a result: used, dropped on the spot, or bound to a name that nobody reads."""
+"""Uses of a result: used, dropped at once, or bound to a name that nothing reads."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from shardlint.syntax import FileFacts
 
 
 class Reading(enum.Enum):
-    """What a read looks at."""
+    """Part of an array that a read accesses."""
 
     NONE = "nothing that a deleted array has lost"
     PERHAPS = "code that is not seen decides"

@@ -1,4 +1,4 @@
-"""What a function of the project does with an argument: whether it surely reads the data of the array."""
+"""Reads of an argument inside a function of the project: whether each path reads the data of the array."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def only_run(evaluator: Evaluator, function: Function, parameter: str) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """What the bodies that one question leads to need not find out again."""
+    """Memoized results shared by the function bodies that one question visits."""
 
     calls: dict[ast.AST, list[ast.Call | ast.NamedExpr]]
     """What is called and named in an expression."""

@@ -44,7 +44,7 @@ _VALUE_AND_GRADS = ("jax.value_and_grad", "equinox.filter_value_and_grad")
 
 @dataclass(frozen=True)
 class Update:
-    """Whether the whole argument comes back updated, which of its attributes or items do, and how it is treated."""
+    """Updated parts of an argument that a function returns: the whole, or some attributes or items."""
 
     whole: bool
     parts: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the configuration files of a project say: mesh axes, logical axis rules and the like, in YAML and TOML.
+"""Settings in the configuration files of a project: mesh axes, logical axis rules and the like, in YAML and TOML.
 
 They are those that a survey of the project comes by (`shardlint/source/find.py`). A change of any of these makes every
 answer of the cache void (`shardlint/source/tree.py`), so an answer needs no note of them.

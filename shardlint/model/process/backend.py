@@ -1,4 +1,5 @@
-"""What starts the backend of jax before a place runs: earlier statements, imports, defaults, class bodies, decorators.
+"""Code that starts the backend of jax before a place runs: earlier statements, imports, defaults, class bodies,
+decorators.
 
 Only what surely runs counts: no branch that may not be taken, no loop, nothing after a way out of the function.
 """
@@ -47,7 +48,7 @@ _COMPILED = (*JIT_WRAPPERS, "jax.pmap")
 
 @dataclass(frozen=True)
 class Started:
-    """What starts the backend: the call, and the expressions of the files that lead to it, the outermost first."""
+    """Start of the backend: the call, and the expressions of the files that lead to it, the outermost first."""
 
     place: Place
     through: tuple[Place, ...] = ()

@@ -1,4 +1,4 @@
-"""Whether a computation exchanges data between the devices that its arrays are sharded over.
+"""Test for computations that exchange data between the devices over which their arrays are sharded.
 
 A process that starts a computation without the others hangs only where the computation communicates: elementwise work
 on a sharded array runs on each device by itself.

@@ -1,4 +1,4 @@
-"""What a program under `shardlint run` is watched for while it runs, from inside its own processes.
+"""Hooks that observe a program under `shardlint run` from inside its own processes.
 
 Loaded by path from the sitecustomize of the run, under a name of its own: the program's Python need not have
 shardlint, and may be older than it. So nothing here imports shardlint, each module installs a few hooks and

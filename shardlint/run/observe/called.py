@@ -1,4 +1,4 @@
-"""What `eqx.filter_jit` and `nnx.jit` were called with, by the names of the user's function.
+"""Arguments of `eqx.filter_jit` and `nnx.jit` calls, by the names of the user's function.
 
 Both hand `jax.jit` arguments of their own making, so that jax calls an array `dynamic['rest'][3]` or
 `model.states[0][3]`. The arrays in them are those of the user: each is known again when its program first runs.

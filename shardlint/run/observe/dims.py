@@ -17,7 +17,7 @@ _LAST = frozenset(("argmax", "argmin"))
 
 @dataclass(frozen=True)
 class Part:
-    """What is known of a value: by dimension, the axes along which each device holds another part of it."""
+    """Shards of a value: for each dimension, the axes along which each device holds another part."""
 
     dims: Dims = ()
     product: Names = NONE

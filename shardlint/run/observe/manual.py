@@ -1,4 +1,4 @@
-"""What varies over which mesh axis in a manual region, read off its operations before the compiler sees them.
+"""Mesh axes over which values vary in a manual region, derived from its operations before compilation.
 
 A value varies over an axis where devices along it may hold different numbers. Arguments say so by their specs,
 `psum` and `all_gather` end it, `axis_index` begins it; everything else varies as what it takes does. A value

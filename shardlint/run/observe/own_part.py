@@ -1,5 +1,5 @@
-"""What each device makes of its own part of a split dimension as if it were the whole: a softmax, a norm, a place, a
-running sum, positions, a shift. And functions of a term of a sum that nobody has added up.
+"""Detection of operations that treat a device's shard as the whole dimension: a softmax, a norm, an index, a running
+sum, positions, a shift. Also functions of a partial sum that is not yet reduced.
 """
 
 from __future__ import annotations

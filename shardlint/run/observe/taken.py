@@ -1,6 +1,4 @@
-"""What parts of a program take of its arguments as they are: scans that go through one, calls that donate one, lookups
-that put all of its rows in another order.
-"""
+"""Direct uses of a program's arguments: scans over one, calls that donate one, lookups that permute all of its rows."""
 
 from __future__ import annotations
 

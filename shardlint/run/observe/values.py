@@ -1,4 +1,4 @@
-"""What is known of a value in a manual region, and of the walk over one."""
+"""Abstract values in a manual region, and the state of a walk over one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _COUNTS = 16
 
 @dataclass(frozen=True)
 class Value:
-    """What is known of a value: the axes it varies over, whether it comes from arguments at all, the line of
-    random bits it is made of, and whether it comes from what moves pieces around.
+    """Abstract value: the axes it varies over, whether it comes from arguments at all, the line of the random bits it
+    is made of, and whether it comes from an operation that moves shards.
     """
 
     over: Names = NONE

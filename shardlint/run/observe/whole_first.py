@@ -1,5 +1,5 @@
-"""What a region makes whole on every device though each needs a part of it, or a sum over it; and what it gathers in
-each round of a loop though it is the same in all.
+"""Detection of arrays that a region replicates though each device needs a part or a sum, and of loop-invariant gathers
+repeated in each iteration.
 """
 
 from __future__ import annotations

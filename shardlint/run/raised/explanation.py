@@ -1,4 +1,4 @@
-"""What is told of an error besides its finding, and how arrays are named in it."""
+"""Additional explanation of an error besides its finding, and names of the arrays in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program's process put down of an exception (`run/startup/raised.py`), read back.
+"""Reader of the exception record that a program's process wrote (`run/startup/raised.py`).
 
 It was written by another process: what is not as it should be is left out.
 """

@@ -23,7 +23,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Told:
-    """What is known of an exception: the finding that explains it, what its arrays say, or both."""
+    """Explanation of an exception: the finding behind it, a message about its arrays, or both."""
 
     raised: Raised
     found: Recognised

@@ -1,4 +1,5 @@
-"""What ended a program under `shardlint run`: the exception, its frames, and what the failing calls were given.
+"""Recording of the exception that ended a program under `shardlint run`: its frames, and the arguments of the failing
+calls.
 
 Loaded by its file at the end of a process that an exception ended (or when one ended a thread), so that nothing of
 shardlint is on the program's path. It looks at what is there and runs nothing: no property, no operator.

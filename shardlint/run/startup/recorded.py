@@ -1,4 +1,4 @@
-"""What each jitted function of a program was first called with, as code: for `shardlint verify --init`.
+"""Recording of the arguments of each jitted function's first call, as code, for `shardlint verify --init`.
 
 Loaded by its file at the start of a process. Once jax is there it looks on where a jitted function is called with
 arguments it has not seen: before donated buffers are gone, once for each function. It never fails a program.

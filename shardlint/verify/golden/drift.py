@@ -1,4 +1,4 @@
-"""What a golden keeps of a program, and how a program differs from what was kept."""
+"""Recorded facts of a program in a golden, and differences from them."""
 
 from __future__ import annotations
 

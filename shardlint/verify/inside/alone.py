@@ -23,7 +23,7 @@ Arrays = dict[str, tuple[str, Any]]
 
 @dataclass
 class Alone:
-    """What the run on one device gave.
+    """Result of the reference run on one device.
 
     `ended` says how its process came to no answer, `raised` is what the function raised there. `unmade` says why it
     did not come so far, with the file and arguments. `digest` is that of the files in which it left its arrays.

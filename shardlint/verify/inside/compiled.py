@@ -48,7 +48,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What was compiled, what goes in and comes out of it, and what became of the donated arrays.
+    """A compiled program, its inputs and outputs, and the fate of the donated arrays.
 
     `first_output` is the place of the first of `outputs` among all results of the compiled program.
     """

@@ -1,5 +1,5 @@
-"""What the processes of one program must have in common: the same arrays, the same program, the same
-numbers wherever they hold the same part. No jax.
+"""Consistency checks between the processes of one program: the same arrays, the same program, the same numbers in
+replicas. The module does not import jax.
 """
 
 from __future__ import annotations

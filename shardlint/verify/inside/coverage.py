@@ -12,7 +12,7 @@ from shardlint.verify.report import Failure
 
 @dataclass
 class Looked:
-    """What a level made of the declarations it can check.
+    """Coverage of the declarations that a level can check.
 
     `proved` holds those it compared with something, `idle` those it can tell to prove nothing here with the reason,
     `missed` those it had to leave unchecked with the reason.

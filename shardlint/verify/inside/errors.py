@@ -1,4 +1,4 @@
-"""What a program's exceptions say, whatever its own code does when it is asked. No jax."""
+"""Messages of a program's exceptions, safe against code of their own. The module does not import jax."""
 
 from __future__ import annotations
 

@@ -39,7 +39,9 @@ Emit = Callable[[Result], None]
 
 @dataclass
 class _Outcome:
-    """What came of a level. `checked` None: it could do nothing, and `how` says why; else `how` it was done."""
+    """Result of a level. With `checked` None the level could do nothing and `how` is the reason, else `how` it was
+    checked.
+    """
 
     checked: checks.Checked | None
     how: str

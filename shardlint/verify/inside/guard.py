@@ -1,4 +1,4 @@
-"""What the checks rest on, remembered before the user's code runs, and what of it that code has changed.
+"""Guard of the functions that the checks depend on: recorded before the user's code runs, and compared afterwards.
 
 The program under test shares its process with the checks. It has no reason to replace a function of the verifier, of
 numpy or of jax's shardings and trees that they call.

@@ -1,4 +1,4 @@
-"""What a fixture declares of a compiled program: collectives that may not be there, bytes they may move, memory."""
+"""Limits of a fixture on a compiled program: forbidden collectives, moved bytes, memory."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ _MOST = 1000
 
 
 class Origins:
-    """What arrays were made of, in words that are the same in each process: an argument's name, or a digest of the
-    program and what that was given.
+    """Origins of arrays, in words that are equal in all processes: an argument's name, or a digest of the program and
+    of its arguments.
     """
 
     def __init__(self) -> None:

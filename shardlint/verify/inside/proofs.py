@@ -52,7 +52,7 @@ class Program:
 
 @dataclass
 class _Seen:
-    """What was seen at one level. `leaves` None: the program did not get as far as outputs."""
+    """Observations at one level. With `leaves` None the program produced no outputs."""
 
     error: BaseException | None = None
     warned: Sequence[warnings.WarningMessage] = ()

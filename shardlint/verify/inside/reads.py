@@ -1,4 +1,4 @@
-"""What a program takes in from outside of itself, noted while it runs: files, folders, imports, the clock.
+"""External inputs of a program, recorded while it runs: files, folders, imports, the clock.
 
 Files are those that Python opens (an audit hook tells, of libraries too) and those of the modules that are there in the
 end. What another language opens by itself, as tensorstore and h5py do, is not seen.
@@ -39,7 +39,7 @@ _OUTSIDE = {
 
 
 class _Noted:
-    """What was noted so far."""
+    """External inputs recorded so far."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()

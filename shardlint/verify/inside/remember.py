@@ -1,4 +1,4 @@
-"""What the compiler answered before, for a program that is the same to the last place in its source.
+"""Cache of compiled programs. It answers only for a program that is identical down to its source locations.
 
 Tracing and lowering always happen; only the compiler is not asked twice. An answer is kept where it can be
 made again from plain text alone, which is tried before it is written.
@@ -39,7 +39,7 @@ Device = Any
 
 
 class Memory:
-    """What one process knows of the cache (None: there is none), and whether it has been of use.
+    """Compilation cache of one process (None: there is none), and whether it was used.
 
     Entries are read here, and vouched for and written by the process that started this one: the program that runs
     here has no part in that.

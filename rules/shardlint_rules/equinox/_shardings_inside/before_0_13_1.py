@@ -1,4 +1,4 @@
-"""What filter_jit did with shardings up to equinox 0.13.0, where it handed them to a jit of its own.
+"""Handling of shardings by filter_jit up to equinox 0.13.0, which passed them to a jit of its own.
 
 That inner jit takes two arguments, the arrays that are donated and those that are not, and returns three: a
 marker of rank 0, the result, and what is not an array. Shardings were matched with these and not with the

@@ -1,4 +1,4 @@
-"""What was given to `in_shardings` or `out_shardings`: one sharding, or one for each."""
+"""Arguments `in_shardings` and `out_shardings`: one sharding, or one for each."""
 
 from __future__ import annotations
 
@@ -401,7 +401,7 @@ def refuse_explicit(site: Site, value: Value) -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a call asks for, and the comments that stand beside that."""
+    """Shardings requested by a call, and the comments next to them."""
 
     inputs: Given
     outputs: Given
