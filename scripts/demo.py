@@ -101,7 +101,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 def mend_by_hand(folder: Path) -> None:
-    """Return what a person does after `shardlint verify` pointed at the optimizer; shown as a diff."""
+    """Make the edit that a person makes after `shardlint verify` pointed at the optimizer, and show it as a diff."""
     path = folder / BY_HAND
     before = after = path.read_text("utf-8")
     for old, new in REPLACE:

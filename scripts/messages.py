@@ -403,7 +403,7 @@ class _Module:
                     yield _module(path)
 
     def _values(self, name: str, at: ast.AST) -> Iterator[ast.expr]:
-        """Return what is assigned to a name in the functions around a place, or else in the module."""
+        """Yield the values assigned to a name in the functions around a place, or else in the module."""
         for scope in self._around(at):
             if isinstance(scope, ast.FunctionDef | ast.Lambda | ast.Module):
                 if found := [value for node, value in self._assigned[name] if scope in self._around(node)]:

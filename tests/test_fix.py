@@ -409,7 +409,9 @@ def test_what_waits_for_a_later_file_is_fixed_in_the_same_run(write: Write) -> N
 
 
 def test_projects_inside_another_are_fixed_first(write: Write) -> None:
-    """Return what the outer project finds may rest on a file of the inner one: it reads that as it will be."""
+    """Findings of the outer project may depend on a file of the inner one, which is read as it will be after its
+    fixes.
+    """
     outer = "import jax\nfrom sub.inner import f\njax.numpy.zeros(f(1))\n"
     root = write({"a.py": outer, "sub/inner.py": "import numpy as np\n\n\ndef f(x):\n    return np.square(x)\n"})
     (root / "sub" / "setup.cfg").touch()

@@ -99,8 +99,7 @@ def test_what_the_oldest_release_lacks_already_is_no_worse(tmp_path: Path) -> No
 
 
 def test_a_lock_file_takes_no_release_from_others(tmp_path: Path) -> None:
-    """Return what is locked is what the project is run with; whoever installs it may have what its requirement allows.
-    """
+    """The project runs with the locked release, but others may install any release that its requirement allows."""
     root = project(tmp_path, "jax>=0.4.30")
     (root / "uv.lock").write_text('version = 1\n[[package]]\nname = "jax"\nversion = "0.8.3"\n')
     text, left = fixed(root)
@@ -272,9 +271,7 @@ def test_newer_syntax_is_seen(text: str, found: set[str]) -> None:
 
 
 def test_fixes_write_no_newer_syntax() -> None:
-    """Return what fixes make of the programs of all proofs (`good`, byte for byte) is Python of the days that they
-    were.
-    """
+    """The fixed programs of all proofs (`good`, byte for byte) need no newer Python than the releases of their time."""
     pairs = []
     for bad in [*sorted(PROOFS.glob("*/bad*.py")), *sorted(PROOFS.glob("*/bad*/*.py"))]:
         code = bad.relative_to(PROOFS)

@@ -447,8 +447,7 @@ def test_a_comment_in_a_file_that_is_not_python_is_left(write: Write, start: Sta
 
 
 def test_names_in_a_long_run_of_words_are_looked_for_once() -> None:
-    """Return whether a string names an import that a fix no longer needs: each pair of names in it was once looked at.
-    """
+    """Each pair of names in a string was once tested for an import that a fix no longer needs."""
     words = "shard_map " * 60_000
     assert _dropped(f"from a import shard_map\n'''\n\"{words}'\n'''\n")
 

@@ -96,7 +96,7 @@ def _holds_folder(outer: str, inner: str) -> bool:
 
 
 def scope_key(settings: Settings, root: str) -> ScopeKey:
-    """Return what tells one set of settings and project from another."""
+    """Return the key of one set of settings and one project."""
     return str(settings.path or ""), root
 
 

@@ -25,7 +25,7 @@ class OwnNames:
 
     @property
     def waking(self) -> tuple[str, ...]:
-        """Return what of it decides which rules are asked, and where: equal where they are asked alike."""
+        """Return the names that decide which rules run, and where. Projects with equal ones run the same rules."""
         return (*(["axis-names"] if self.axes else []), *sorted(self.banned))
 
 

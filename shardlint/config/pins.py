@@ -175,7 +175,9 @@ def _stated(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _pixi(table: object) -> Iterator[str]:
-    """Return what a pixi table, or a feature of one, depends on: conda's packages and Python's, for every platform."""
+    """Yield the dependencies in a pixi table, or in a feature of one: conda's packages and Python's, for every
+    platform.
+    """
     for part in (table, *(target for _, target in _items(_at(table, "target")))):
         for kind in ("dependencies", "pypi-dependencies"):
             yield from _named(_at(part, kind))

@@ -51,7 +51,7 @@ class Card:
         return self.loaded
 
     def woken_by(self, own: OwnNames) -> tuple[Wake, ...]:
-        """Return what triggers it in a project whose settings say this."""
+        """Return its triggers in a project with these settings."""
         if self.known.by_settings:
             return self.wakes if own == NO_OWN_NAMES else tuple(_wakes(self.rule, self.rule.woken_by(own)))
         return self.wakes if not self.known.setting or self.known.setting in own.waking else ()

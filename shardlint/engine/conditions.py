@@ -151,7 +151,8 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
 
 
 def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
-    """Return what a file must be about for a word of it to be meant; nothing for a word that means the same everywhere.
+    """Return the libraries of which a file must mention one for a word to count; empty if the word means the same
+    everywhere.
     """
     if isinstance(trigger, Withs):
         return (name,)
@@ -177,7 +178,7 @@ def _both(first: Iterable[bytes], second: Iterable[bytes]) -> set[bytes]:
 
 
 def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
-    """Return what stands in a file besides a word when the name is used there; None where that says nothing."""
+    """Return the texts of which a file holds one if the name is used in it; None if there is no such condition."""
     if isinstance(trigger, Imports):
         return {text.encode() for text in trigger.file_says} or None
     if isinstance(trigger, _ON_ANYTHING):
@@ -239,7 +240,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
 
 
 def _beside(trigger: Trigger) -> tuple[str, ...]:
-    """Return what must stand in the function of a mention; nothing where that says nothing."""
+    """Return the texts that must occur in the function of a mention; empty if there is no such condition."""
     if not isinstance(trigger, Calls | Methods | Attributes | Keywords):
         return ()
     return (NOWHERE,) if trigger.at_module_level else tuple(sorted(set(trigger.function_says)))

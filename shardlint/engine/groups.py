@@ -269,7 +269,9 @@ class Look:
             one.fresh = found
 
     def _asked(self, words: Iterable[Word]) -> Iterable[tuple[str, Sequence[tuple[int, Asked]]]]:
-        """Return what is asked, by parts: the text alone says that. A part of which all holds is not asked about."""
+        """Return the questions, by parts. The text alone decides them. A part whose findings are all valid gets
+        none.
+        """
         words = tuple(words)
         self._words = _digest_of(words) if self.kept else ""
         before = self._before.record if self._before is not None else None
@@ -354,7 +356,7 @@ class Look:
         )
 
     def _known(self, name: str, said: str) -> PartRecord | None:
-        """Return what is known of a part, where it is as it was and the same rules ask of it."""
+        """Return the record of a part that is unchanged and gets the same questions."""
         known = self._before.record.parts.get(name) if self._before is not None else None
         return known if known is not None and known.asked == said and name in self._same else None
 
@@ -411,7 +413,7 @@ class Look:
             yield finding
 
     def record(self) -> tuple[tuple[Need, ...], Record]:
-        """Return what all of it rests on, and what is to be kept; after `findings`."""
+        """Return all dependencies, and the record to cache; after `findings`."""
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
         for room in rooms:
             room.kept |= room.fresh
@@ -451,7 +453,7 @@ def _is_asked(place: Asked) -> bool:
 
 
 def _said(inside: Sequence[tuple[int, Asked]]) -> str:
-    """Return what is asked of a part, as a digest."""
+    """Return a digest of the questions about a part."""
     told = [
         (
             along,

@@ -74,7 +74,7 @@ class _Scope:
 
     @cached_property
     def program(self) -> Program:
-        """Return what is asked of the project beside its texts."""
+        """Return the model of the project for questions beyond its texts."""
         from shardlint.model import Program
 
         return Program(self.project.root, own=self.settings.own_names, project=self.project)
@@ -182,7 +182,9 @@ class Checker:
         return os.path.join(self._real[folder], name)
 
     def answers(self) -> dict[ScopeKey, Answers]:
-        """Return what searches through the projects of the checked files have found, by other processes too."""
+        """Return the results of searches through the projects of the checked files, including those by other
+        processes.
+        """
         found: dict[ScopeKey, Answers] = {
             key: scope.project.answers for key, scope in self._scopes.items()
         }
@@ -434,7 +436,7 @@ def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bo
 
 
 def _surest(findings: Iterable[Finding], faults: Collection[str]) -> list[Finding]:
-    """Return what rules found, without those that failed: at each place what is surest."""
+    """Return the findings with the highest certainty at each place, without those of failed rules."""
     found: dict[tuple[str, int, int], Finding] = {}
     for finding in findings:
         place = finding.rule.code, finding.start, finding.end

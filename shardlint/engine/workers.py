@@ -36,7 +36,7 @@ def worth_it(files: Sized) -> bool:
 
 
 def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
-    """Return what comes of each file, in order. What a lost process had to do is done again in this one."""
+    """Yield the outcome of each file, in order. The work of a lost process is repeated in this one."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 

@@ -44,9 +44,7 @@ def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[
 
 
 def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[ast.AST, Value]:
-    """Return what the expressions of a file came to, the last time they ran: those that gave arrays, alone or in
-    tuples.
-    """
+    """Return the values of the expressions of a file in their last run, if they were arrays, alone or in tuples."""
     return _run(program, file, targets)[1]
 
 

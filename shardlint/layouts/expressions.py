@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from shardlint.layouts.run_state import RunState
 
 def evaluate(run: RunState, node: ast.expr) -> Value:
-    """Return what an expression comes to."""
+    """Return the value of an expression."""
     found = _EVALUATED.get(type(node))
     return Unknown("an expression that is not modelled") if found is None else found(run, node)
 

@@ -57,7 +57,7 @@ class ModuleFrames(ABC):
         return self._fields[made_of.node]
 
     def make_lazy(self, load: Callable[[], Value]) -> Lazy:
-        """Return what an import binds, read when it is asked for."""
+        """Return the value bound by an import, which is read on first use."""
         return Lazy(load, self._imported)
 
     def frame(self, facts: FileFacts) -> Frame | None:

@@ -104,7 +104,7 @@ def truth_of(value: Value) -> bool | None:
 
 
 def apply_unary(run: RunState, op: ast.unaryop, node_: ast.expr, node: ast.expr) -> Value:
-    """Return what `not`, `-`, `+` or `~` makes of an expression."""
+    """Return the result of `not`, `-`, `+` or `~` of an expression."""
     value = operand(run.value(node_))
     if isinstance(op, ast.Not):
         known = decide(run, value, node_)
@@ -120,7 +120,7 @@ def apply_unary(run: RunState, op: ast.unaryop, node_: ast.expr, node: ast.expr)
 
 
 def compare(run: RunState, values: list[Value], ops: list[ast.cmpop], node: ast.expr) -> Value:
-    """Return what a comparison, or a chain of them, of values gives."""
+    """Return the result of a comparison, or a chain of them, of values."""
     if len(values) > 2:
         for place in range(len(ops)):
             holds = truth_of(compare(run, values[place : place + 2], [ops[place]], node))
@@ -165,7 +165,7 @@ def compare(run: RunState, values: list[Value], ops: list[ast.cmpop], node: ast.
 
 
 def apply_boolean(run: RunState, op: ast.boolop, nodes: list[ast.expr]) -> Value:
-    """Return what `and` or `or` makes of expressions."""
+    """Return the result of `and` or `or` of expressions."""
     stop = isinstance(op, ast.Or)
     unknown = False
     found: Value = None

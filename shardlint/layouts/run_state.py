@@ -262,7 +262,9 @@ class RunState(ABC):
                 self.violations.setdefault(key, replace(found, certain=certain))
 
     def _written(self, holder: Container, before: Value, value: Value) -> Value:
-        """Return what a part of an object is after it was written: both, where the writing may not have happened."""
+        """Return the value of a part of an object after a write. If the write may not have happened, return the join
+        of both values.
+        """
         if holder.region is self.region or before is MISSING:
             return value
         return join(before, value)
@@ -274,7 +276,7 @@ class RunState(ABC):
 
     @abstractmethod
     def value(self, node: ast.expr) -> Value:
-        """Return what an expression comes to."""
+        """Return the value of an expression."""
 
     @abstractmethod
     def block(self, statements: list[ast.stmt]) -> Flow:
@@ -290,7 +292,7 @@ class RunState(ABC):
 
     @abstractmethod
     def lookup(self, name: str) -> Value:
-        """Return what a name is here."""
+        """Return the value of a name at this place."""
 
     @abstractmethod
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> FunctionValue:

@@ -162,7 +162,7 @@ class Instance(Container):
         return self.of.libraries() if self.of is not None else frozenset()
 
     def parts(self) -> dict[str, Value]:
-        """Return what jax sees of it as a tree."""
+        """Return the attributes that are its children in a pytree."""
         return self.attributes
 
     def with_tree(self, parts: dict[str, Value]) -> Instance:
@@ -175,7 +175,7 @@ class Instance(Container):
 
     @property
     def operand(self) -> Value:
-        """Return what it counts as in arithmetic."""
+        """Return it as an operand of arithmetic."""
         return self
 
     def forget(self) -> None:
@@ -193,7 +193,7 @@ class State(DictValue):
 
 
 def operand(value: Value) -> Value:
-    """Return what a value counts as in arithmetic: a Variable of flax.nnx as its array."""
+    """Return the value as an operand of arithmetic: a Variable of flax.nnx as its array."""
     return value.operand if isinstance(value, Instance) else value
 
 
@@ -330,7 +330,7 @@ class Lazy:
         self._known = known
 
     def value(self) -> Value:
-        """Return what it is."""
+        """Return the imported value."""
         if self not in self._known:
             self._known.begin(self, Unknown("imports in a circle"))
             return self._known.make(self, self._load)
@@ -594,7 +594,7 @@ def map_spread(
 
 
 def join(one: Value, two: Value) -> Value:
-    """Return what is known of a value that is one of two."""
+    """Return the common knowledge about a value that is one of two."""
     if one is two:
         return one
     one, two = one.value() if isinstance(one, Lazy) else one, two.value() if isinstance(two, Lazy) else two

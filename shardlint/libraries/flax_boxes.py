@@ -83,7 +83,7 @@ class Box(Instance):
 
     @property
     def value(self) -> Value:
-        """Return what it holds."""
+        """Return the value in the box."""
         return self.attributes["value"]
 
     @property
@@ -292,7 +292,7 @@ def unbox(call: Call) -> Value:
 
 
 def unboxed(call: Call, held: Box) -> Value:
-    """Return what a box holds, constrained to its names where flax finds a mesh."""
+    """Return the value in a box, constrained to its names if flax finds a mesh."""
     value = (
         unbox(replace(call, args=(held.value,), keywords={})) if isinstance(held.value, Box) else held.value
     )

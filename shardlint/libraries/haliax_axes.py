@@ -46,7 +46,7 @@ class Axis(Plain):
 
     @property
     def attributes(self) -> dict[str, Value]:
-        """Return what it has."""
+        """Return its attributes."""
         return {
             "name": self.name,
             "size": Unknown("a size") if self.size is None else self.size,
@@ -88,7 +88,7 @@ class NamedArray(Instance):
         return isinstance(other, NamedArray) and self.axes == other.axes
 
     def named(self, name: str) -> Value:
-        """Return what it has beside its array and methods."""
+        """Return the value of an attribute other than its array and methods."""
         if name == "axes":
             return Unknown("axes") if self.axes is None else self.axes
         if name == "shape" and self.axes is not None:
@@ -180,12 +180,12 @@ def make_named(call: Call, array: Value, axes: Sequence[Axis] | None) -> NamedAr
 
 
 def call_jax(call: Call, name: str, *args: Value, **keywords: Value) -> Layout:
-    """Return what a function of jax gives."""
+    """Return the result of a function of jax."""
     return as_array(call.interpreter.call(Library(name), args, keywords, call.place))
 
 
 def call_haliax(call: Call, name: str, *args: Value, **keywords: Value) -> Value:
-    """Return what a function of haliax gives that this one calls."""
+    """Return the result of a function of haliax, called by another one of it."""
     return call.interpreter.call(Library(f"haliax.{name}"), args, keywords, call.place)
 
 

@@ -117,7 +117,7 @@ def scan(call: Call) -> Value:
 
 
 def _scanned(kind: str, body: Value, axis: tuple[str, Size], call: Call) -> Value:
-    """Return what a scan, fold or map gives; the first argument is the carry, but for a map."""
+    """Return the result of a scan, fold or map. The first argument is the carry, except for a map."""
     run = call.interpreter
     init, args = (None, call.args) if kind == "map" else (call.args[0] if call.args else Unknown(), call.args[1:])
     given = (*args, *call.keywords.values())
@@ -336,7 +336,7 @@ def apply_dropout(call: Call) -> Value:
 
 @function("haliax.nn Stacked.init BlockSeq.init", "haliax.nn.scan Stacked.init BlockSeq.init")
 def stacked(call: Call) -> Value:
-    """Return what makes a stack of modules: of arguments with the axis each takes its own part."""
+    """Return a function that makes a stack of modules. Each module takes its slice of the arguments with the axis."""
     block, module = call.get(0, "Block"), call.get(1, "module")
     maker = attribute(call.interpreter, module, "init", call.place)
     if not isinstance(block, Axis) or "Stacked" not in call.name:

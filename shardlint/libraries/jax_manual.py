@@ -402,7 +402,7 @@ def _is_unknown(tree: Value) -> bool:
 
 
 def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
-    """Return what a device gets of an argument of which nothing is known but the parameter of the function."""
+    """Return the shard of an argument of which only the parameter of the function is known."""
     if at is None:
         return Layout(varying=frozenset())
     along = frozenset((_axis_of(name),)) if isinstance(at, int) else frozenset[str]()

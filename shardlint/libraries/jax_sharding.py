@@ -485,7 +485,7 @@ def _check_automatic(call: Call, kind: str, target: Value) -> bool:
 
 @function("shardlint.out_sharding")
 def check_output(call: Call) -> Value:
-    """Return whether a function of jax refuses its `out_sharding`."""
+    """Report an `out_sharding` that a function of jax refuses, and return whether it does."""
     target = with_mesh_in_context(call, call.keywords["out_sharding"])
     return call.name.startswith("jax.") and _check_automatic(call, "output.auto", target)
 

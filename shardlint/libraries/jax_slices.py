@@ -157,7 +157,7 @@ def _length(size: Size, part: slice) -> Size:
 
 
 def _of(call: Call, array: Layout) -> Layout:
-    """Return what a slice of an array has of it, but for shape and spec."""
+    """Return the properties of a slice, except shape and spec, that follow from its array."""
     return replace(meet(call, [array]), dtype=array.dtype, summed=array.summed)
 
 
@@ -193,8 +193,8 @@ def resized_spec(call: Call, array: Layout, place: int, size: Size) -> Spec | No
 
 
 def sized(call: Call, array: Layout, shape: Shape | None, dtype: str | None = None) -> Layout:
-    """Return what is computed of an array whose dimensions may get other sizes: each keeps its axes where they divide
-    it.
+    """Return the result of an operation that may change the sizes of dimensions. Each keeps its axes if they divide
+    the new size.
     """
     found = computed(call, [array], shape, dtype)
     if not array.explicit or array.shape is None or shape is None or len(shape) != len(array.shape):

@@ -70,7 +70,7 @@ def check_statistic(call: Call, array: Layout, is_sharded: bool) -> None:
 
 
 def mark_gradient(loss: Layout, own: frozenset[str], place: Place) -> Statistic | None:
-    """Return what the gradient of a mean is, which each device took of its own data: linear in it as that is."""
+    """Return the statistic of the gradient of a per-device mean, in which it is linear as the mean is."""
     mean = loss.statistic
     if mean is None or mean.kind != "mean" or not mean.axes & own:
         return None

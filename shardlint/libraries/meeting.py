@@ -60,7 +60,7 @@ def as_computed(leaf: Value) -> Value:
 
 
 def meet(call: Call, operands: Sequence[Layout], in_one_memory: bool = True) -> Layout:
-    """Return what the result of an operation has of its operands but for shape and spec; records what cannot meet."""
+    """Return the properties of an operation's result, except shape and spec. Record operands that cannot meet."""
     arrays = [one for one in operands if not one.literal]
     if in_one_memory:
         check_memory(call, arrays)
@@ -97,7 +97,7 @@ def settled_memory(call: Call, array: Layout) -> str | None:
 
 
 def common(operands: Sequence[Layout]) -> Layout:
-    """Return what arrays have in common, but for shape and spec."""
+    """Return the common properties of arrays, except shape and spec."""
     arrays = [one for one in operands if not one.literal]
     if not arrays:
         return Layout(
@@ -164,7 +164,7 @@ def is_recent(call: Call, change: Change = _EXPLICIT) -> bool | None:
 
 
 def _figure_of(arrays: Sequence[Layout]) -> Figure | None:
-    """Return what an array is a figure of that is computed of others."""
+    """Return the figure of an array that is computed from others."""
     found = [one.figure for one in arrays if one.figure is not None]
     if len(arrays) > 1:
         found = [one for one in found if one.kind != "repeated"]
@@ -397,7 +397,7 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
 
 
 def _figure_of_operation(call: Call, operands: Sequence[Layout], figure: Figure | None) -> Figure | None:
-    """Return what the result of an elementwise operation is a figure of."""
+    """Return the figure of the result of an elementwise operation."""
     adds = call.function_name in ("add", "subtract")
     if figure is not None and figure.kind in ("copies", "counted") and call.function_name in _SCALING:
         return None
@@ -432,7 +432,7 @@ def spec_entry(array: Layout, place: int) -> Axes | None:
 
 
 def typed_sharding(array: Layout) -> tuple[Mesh | None, Spec | None]:
-    """Return what the type of an array says of its sharding: the Explicit axes of its mesh, and where they are."""
+    """Return the sharding in the type of an array: the mesh with its Explicit axes, and their entries in the spec."""
     mesh, spec = array.mesh, array.spec
     if mesh is None or mesh.automatic or mesh.explicit:
         return (mesh, spec) if array.explicit else (None, None)
@@ -479,7 +479,7 @@ def refuses_outside(call: Call) -> bool:
 def computed(
     call: Call, arrays: Sequence[Layout], shape: Shape | None, dtype: str | None = None, whole: bool | None = False
 ) -> Layout:
-    """Return what is computed of arrays in another way than entry by entry: of a shape and a type.
+    """Return the result, of a shape and a type, of an operation on arrays that is not elementwise.
 
     Over Explicit axes its spec is known where all arrays are whole; `whole`: jax refuses others. Where numbers are
     counted, which are in device memory, it is not known in which memory the result is.

@@ -264,7 +264,7 @@ class TrainState(Instance):
         return super().libraries() | {_TRAIN_STATE}
 
     def parts(self) -> dict[str, Value]:
-        """Return what jax sees of it."""
+        """Return the attributes that are its children in a pytree."""
         return {name: one for name, one in self.attributes.items() if name not in ("apply_fn", "tx")}
 
     def with_parts(self, attributes: dict[str, Value]) -> TrainState:

@@ -95,7 +95,7 @@ def again(
 
 
 def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
-    """Return what changed of a file; all of it, where its code was not parsed or is not."""
+    """Return the changes of a file. All of it counts as changed if its code was or is not parsed."""
     now = after.facts(path) if before is not None else None
     if before is None or now is None:
         return Edited(None, None)

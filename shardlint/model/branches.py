@@ -65,7 +65,9 @@ class Condition:
 
 
 def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Condition, ...]:
-    """Return what the tests around a node, and those before it that leave, want of the function's parameters."""
+    """Return the conditions on the function's parameters from tests around a node, and from earlier tests that
+    leave.
+    """
     if not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
         return ()
     found: list[Condition] = []

@@ -382,7 +382,7 @@ class Flow:
         return answer
 
     def _in_sight(self, value: Value) -> tuple[Value, ...]:
-        """Return what the calls in sight give a parameter; any other value as it is."""
+        """Return the values of a parameter in the visible calls, and any other value as it is."""
         if not isinstance(value, Parameter):
             return (value,)
         from shardlint.model.evaluator.callers import Callers  # it follows parameters by this flow
@@ -512,7 +512,7 @@ class Flow:
         return len(known) == len(asked) and own.value not in known and not negative
 
     def _returned(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
-        """Return what a function returns is what its calls are: `jax.grad(make_loss(spec))`."""
+        """Follow the calls of a function that returns the value: `jax.grad(make_loss(spec))`."""
         file = place.file
         maker = file.home(place.node)
         plain = isinstance(maker.node, ast.FunctionDef) and not maker.node.decorator_list
@@ -653,7 +653,7 @@ class Flow:
     def _passed(
         self, place: Place, to: Value, call: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
-        """Return what a function of the project does with a function that it is given, or that an instance keeps."""
+        """Follow a function that is passed to a function of the project, or stored by an instance."""
         wrapper = Wrapper("passed", spelled(call), call, "passed to")
         effects = tuple(other.effect for other in wrappers if other.effect != "passed")
         inside = wrappers[-1:] if wrappers and wrappers[-1].effect == "held" else ()

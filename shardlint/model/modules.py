@@ -277,7 +277,7 @@ class Modules:
         return value
 
     def _assigned(self, instance: Instance, init: Function, name: str) -> Value | None:
-        """Return what `__init__` gives to a field, if every way through it gives it in plain sight."""
+        """Return the value that `__init__` gives a field, if every path through it visibly does."""
         file = init.place.file
         environment: Environment | None = None
         if instance.call is not None:
@@ -296,7 +296,7 @@ class Modules:
 
 
 def leaf_kind(value: Value) -> Kind | None:
-    """Return what a value is as a leaf of a pytree; None where it is a tree itself, no leaf, or not known."""
+    """Return the kind of a value as a leaf of a pytree; None if it is a tree itself, no leaf, or not known."""
     match value:
         case Constant(value=None):
             return None

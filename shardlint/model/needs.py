@@ -71,14 +71,14 @@ class Needs:
             self.now.add(needed)
 
     def unfinished(self) -> int:
-        """Return what an answer will have needed that is still being made."""
+        """Return a number for the dependencies of an answer that is still being computed."""
         number = self._next()
         self._parts[number] = ()
         self._rest[number] = True
         return number
 
     def finished(self, number: int, needed: int) -> None:
-        """Return what the answer came to need."""
+        """Record the dependencies of a finished answer."""
         self._parts[number] = (needed,) if needed else ()
 
     def named(self, needed: Iterable[int]) -> tuple[Need, ...]:
@@ -282,7 +282,7 @@ class Needs:
         return before
 
     def end(self, before: set[int]) -> int:
-        """Return what the answer needed. Whoever asked for it needs that too."""
+        """Return the dependencies of the answer, which become dependencies of the enclosing question too."""
         own = self._set(self.now) if self.now else 0
         self.now = before
         self.take(own)
@@ -345,7 +345,7 @@ class Memo(Generic[Key, Answer]):
         self._known[key] = (answer, self.needs.lent(needed))
 
     def begin(self, key: Key, answer: Answer) -> None:
-        """Return what to answer for now to whoever asks on the way to the answer, which `make` makes."""
+        """Store a provisional answer, which queries on the way to the final answer (made by `make`) get."""
         self._known[key] = (answer, 0)
         self._begun[key] = 0
 

@@ -53,8 +53,7 @@ class Becomes:
 
 
 def becomes(evaluator: Evaluator, function: Value, call: Place, argument: ast.AST) -> Iterator[Becomes]:
-    """Return what an argument of a call becomes in a function or class of the project; nothing where that is not told.
-    """
+    """Yield the parameters or attributes that receive an argument of a call. Yield nothing if they are unknown."""
     while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
     init: Function | None = None

@@ -153,7 +153,7 @@ def _facts_at(file: FileFacts, node: ast.AST) -> Iterator[tuple[_Fact, ast.expr]
 
 
 def _facts(test: ast.expr, wanted: bool) -> Iterator[tuple[_Fact, ast.expr]]:
-    """Return what is known where a test is true, or false, each with the expression that it is known of."""
+    """Yield the facts that hold if a test is true, or false, each with the expression that it is about."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             yield from _facts(operand, not wanted)

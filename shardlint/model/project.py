@@ -133,7 +133,7 @@ class Project:
         return sum(facts.held for facts in self._facts.values() if facts is not None)
 
     def parsed(self) -> dict[Path, FileFacts]:
-        """Return what is parsed by now, or was lent."""
+        """Return the files that are parsed by now, or were lent."""
         own = {path: facts for path, facts in self._facts.items() if facts is not None}
         return {**self.lent, **own}
 
@@ -177,13 +177,13 @@ class Project:
         return sum(size for path, size in self.files.items() if size <= limit_of(path)) <= _INDEX_BYTES
 
     def _texts(self) -> Iterator[tuple[Path, bytes]]:
-        """Return what the files hold, one after the other: together it may be much."""
+        """Yield the contents of the files, one at a time, because together they may be large."""
         for path in self.files:
             self._reads += 1
             yield path, self.bytes_of(path)
 
     def bytes_of(self, path: Path) -> bytes:
-        """Return what a file holds now; nothing where it cannot be read."""
+        """Return the current contents of a file; empty if it cannot be read."""
         if path in self._overlay:
             return self._overlay[path].text.encode()
         code = self._code.get(path)

@@ -21,7 +21,7 @@ _MOST = 48
 
 
 def assigned_once(file: FileFacts, name: ast.Name) -> ast.expr | None:
-    """Return what a name is bound to where it is read, if one assignment alone may have bound it."""
+    """Return the value bound to a name where it is read, if one assignment alone may have bound it."""
     bindings, _ = lookup(file, name, name.id)
     return bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
 

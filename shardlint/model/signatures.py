@@ -102,7 +102,7 @@ class Parameters:
         return all(name in arguments.keywords for name in self.positional[given : self.required])
 
     def without_first(self) -> Parameters:
-        """Return what is left when the first position is filled."""
+        """Return the parameters that remain when the first position is filled."""
         return replace(self, positional=self.positional[1:], required=max(0, self.required - 1))
 
 
@@ -126,7 +126,8 @@ def takes_self(function: Scope) -> bool:
 
 
 def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
-    """Return what a function value takes: functions, methods, partials, transformed functions, objects with `__call__`.
+    """Return the parameters of a function value: function, method, partial, transformed function, object with
+    `__call__`.
     """
     while isinstance(value, Transformed) and (
         value.api.name in KEEPING or value.api.name == "builtins.staticmethod"
@@ -164,7 +165,7 @@ def _left_open(node: Definition) -> bool:
 
 
 def _partial(parameters: Parameters, call: CallArguments) -> Parameters | None:
-    """Return what a partial still takes: as `inspect.signature` has it, which is what jax asks."""
+    """Return the remaining parameters of a partial, as `inspect.signature` gives them, which jax calls."""
     if call.open_positional or call.open_keywords:
         return None
     filled = len(call.positional) - 1  # the first one is the function itself
@@ -339,7 +340,7 @@ def wrappings(
 
 
 def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]) -> Iterator[Jitted]:
-    """Return what the name of a partial is applied to in this file: `jit = partial(jax.jit, ...)`, `@jit`, `jit(f)`."""
+    """Yield the jits made by the name of a partial in this file: `jit = partial(jax.jit, ...)`, `@jit`, `jit(f)`."""
     if not isinstance(name, ast.Name):
         return
     evaluator = program.evaluator

@@ -28,7 +28,7 @@ _TRACING = ("jax.grad", "jax.value_and_grad", "jax.vmap", "jax.lax.", "jax.shard
 
 
 def tracer_in_sight(program: Program, place: Place, depth: int = 0) -> str:
-    """Return what makes an expression a tracer, in words, or an empty string: "an argument of `step`, traced by
+    """Return the reason why an expression is a tracer, or an empty string: "an argument of `step`, traced by
     jax.jit".
     """
     node = place.node

@@ -241,14 +241,14 @@ class Environment:
         self.known.clear()
 
     def get(self, name: str) -> Value | None:
-        """Return what a parameter is; None for any other name."""
+        """Return the value of a parameter; None for any other name."""
         found = self.values.get(name)
         if found is not None:
             self.asked += 1
         return found
 
     def bound(self, name: str, kind: str, node: ast.AST) -> Value | None:
-        """Return what a binding gives its name, if that is a parameter, or the target of a loop or comprehension."""
+        """Return the value of a binding that is a parameter, or the target of a loop or comprehension."""
         found = self.elements.get(node)
         if found is not None:
             self.asked += 1
@@ -297,16 +297,16 @@ class Values(Protocol):
         """Say that the answer being made may be another where a call in sight is looked at."""
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
-        """Return what an expression is."""
+        """Return the value of an expression."""
 
     def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
         """The arguments of a call as written."""
 
     def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
-        """Return what a binding gives its name."""
+        """Return the value of a binding."""
 
     def environment(self, place: Place) -> Environment | None:
-        """Return what the parameters around an expression are."""
+        """Return the values of the parameters around an expression."""
 
 
 def assumed(value: Value, *reasons: Value) -> Value:

@@ -122,7 +122,7 @@ def _rests_on(unit: Unit, other: Unit) -> bool:
 
 
 def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
-    """Return what a unit is about, and the diff of it alone."""
+    """Yield the description of a unit, and the diff of it alone."""
     for about in dict.fromkeys(_about(attempt, made) for made in unit.made):
         yield printable(about)
     why = dict.fromkeys(_why(unit, one) for one in unit.made if one.finding.fix and one.finding.fix.why)

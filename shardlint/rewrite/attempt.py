@@ -311,7 +311,7 @@ def _wrong(after: Source) -> str | None:
 
 
 def _not_compiled(file: FileFacts) -> str | None:
-    """Return what Python says of a text that parses and still is no program, as with a late `from __future__`."""
+    """Return Python's error for a text that parses but does not compile, such as a late `from __future__`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -36,7 +36,7 @@ class Floor:
 
     @property
     def allows(self) -> str:
-        """Return what the requirement allows, in words."""
+        """Return the oldest release that the requirement allows, in words."""
         known = ", the oldest release that shardlint knows" if self.older else ""
         return f"{self.where} allows {show(self.release)}{known}"
 

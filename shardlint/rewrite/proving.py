@@ -51,7 +51,7 @@ class _Copy:
     before: list[Result] = field(default_factory=list)
 
     def verify(self, texts: _Texts, only: frozenset[str] = frozenset(), moved: bool = False) -> list[Result]:
-        """Return what the fixtures tell (those of `only`, `FILE::NAME`, where there are some) with these texts.
+        """Return the results of the fixtures (those of `only`, `FILE::NAME`, if there are some) with these texts.
 
         `moved`: the texts enter meshes by `jax.set_mesh` that were entered by `with mesh:`.
         """

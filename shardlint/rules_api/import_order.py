@@ -120,7 +120,7 @@ def _at_end(file: FileFacts, statement: ast.ImportFrom, text: str) -> Iterator[E
 
 
 def _indent(file: FileFacts, alias: ast.alias) -> str | None:
-    """Return what stands before a name on its line, if that is nothing but its indentation."""
+    """Return the text before a name on its line, if it is only indentation."""
     start = file.span(alias)[0]
     before = file.source.text[file.source.offset(alias.lineno, 0) : start]
     return None if before.strip() else before
@@ -176,7 +176,7 @@ def _top(statement: Statement) -> str:
 
 
 def _rank(statement: Statement) -> int:
-    """Return what comes first whatever it is called: the future, the standard library, others, what is near."""
+    """Return the rank of an import by its kind: the future, the standard library, other packages, nearby modules."""
     top = _top(statement)
     if not top:
         return _NEAR

@@ -169,7 +169,7 @@ def rules() -> tuple[type[Rule], ...]:
 
 
 def known() -> Mapping[str, Known]:
-    """Return what there is to know of all rules, by code; they are imported where no earlier run kept it."""
+    """Return the metadata of all rules, by code. The rules are imported if no earlier run cached it."""
     return _KEPT[0][1] if _KEPT else _known_of_imported()
 
 
@@ -268,7 +268,7 @@ def _one(selector: str) -> Iterator[str]:
 
 
 def near(selector: str) -> list[str]:
-    """Return what there is that looks like a selector that means nothing."""
+    """Return the known selectors similar to an unknown one."""
     import difflib
 
     said = selector.strip()

@@ -462,7 +462,7 @@ class Rule:
             cls.assumptions = {CONDITIONAL: "The branch runs, and options keep their defaults.", **cls.assumptions}
 
     def woken_by(self, own: OwnNames) -> tuple[Trigger, ...]:
-        """Return what triggers it in a project whose settings say this."""
+        """Return its triggers in a project with these settings."""
         return self.triggers if not self.setting or self.setting in own.waking else ()
 
     @classmethod
@@ -477,7 +477,7 @@ class Rule:
 
     @classmethod
     def stability(cls) -> Literal["preview", "stable", "deprecated"]:
-        """Return what is promised of the rule (docs/reference.md): a preview reports only what is possible, and when
+        """Return the stability of the rule (docs/reference.md). A preview reports only possible findings, and only if
         asked.
         """
         if cls.deprecated:

@@ -90,7 +90,7 @@ class Site:
         return self.program.project.anywhere(self.file.path, text)
 
     def findings(self) -> Iterator[Finding]:
-        """Return what its rule finds here; where that is nothing, what it finds on a way that is in sight."""
+        """Yield the findings of the rule here; without any, those on one visible path to the site."""
         if not self._concerns():
             return
         if self.form == "violation":
@@ -119,7 +119,7 @@ class Site:
                     yield there
 
     def _seen_on(self, program: Program) -> list[Finding]:
-        """Return what the rule finds in the program as it is on one way to the site."""
+        """Return the findings of the rule in the program on one path to the site."""
         api = Api(self.api, self.written)
         return Site(
             program, self.file, self.syntax, api, self.form, self.targets, self.rule
@@ -141,9 +141,7 @@ class Site:
         return call if all(start <= one.start and one.end <= end for one in found) else None
 
     def _checked_strictly(self) -> tuple[list[Finding], bool]:
-        """Return what the rule finds as far as the text proves, and whether that may be another thing on some way to
-        here.
-        """
+        """Return the findings that the text proves, and whether another path to the site may give others."""
         if not self.rule.assumes:
             return self._checked(), False
         needs = self.program.needs
@@ -173,7 +171,9 @@ class Site:
         return self.expected_to_fail or (self.guarded and not self.rule.in_version_checks)
 
     def _checked(self) -> list[Finding]:
-        """Return what the rule finds, where the code runs as the rule says; that is asked last, for it costs most."""
+        """Return the findings of the rule if the code runs as the rule requires. That is tested last, because it costs
+        most.
+        """
         found = list(self.rule.check(self))
         if found and self.rule.assumes and is_ruled_out(self.program.evaluator, self.file, self.syntax):
             return []
@@ -293,7 +293,7 @@ class Site:
     # the program
 
     def value(self, node: ast.AST) -> Value:
-        """Return what an expression is."""
+        """Return the value of an expression."""
         return self.program.value(self.file, node)
 
     def text(self, node: ast.AST | None = None) -> str:
@@ -348,7 +348,7 @@ class Site:
 
     @cached_property
     def result_use(self) -> tuple[ResultUse, str | None]:
-        """Return what becomes of the call's result."""
+        """Return the use of the call's result."""
         return result_use(self.file, self.call)
 
     @cached_property

@@ -95,7 +95,7 @@ def _with_donations(compiled: Sequence[Compiled], events: Events) -> Iterator[Co
 
 
 def _notes(events: Events) -> Iterator[str]:
-    """Return what the reader has to know of what was seen, and of what was not."""
+    """Yield notes for the reader about events that were observed or missed."""
     if events.failed:
         yield f"findings may be missing: shardlint could not observe part of the program: {events.failed[0]}"
     built = [(math.prod(int(size) for _, size in one["axes"]), one) for one in events.of("mesh") if one.get("of")]
@@ -289,8 +289,8 @@ def _see(found: Found) -> set[tuple[str, int]]:
 def _seen(
     found: Sequence[Found], compiled: Sequence[Compiled], events: Events, large: int, looped: Sequence[Found]
 ) -> Iterator[Found]:
-    """Return what the processes saw (`looped` are the scans of it), without what the compiler's dumps have said
-    already.
+    """Yield the findings from observed events (`looped` are those about scans), without those that the compiler's
+    dumps have given.
     """
     requests_made = [
         *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),

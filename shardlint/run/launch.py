@@ -167,7 +167,7 @@ def _run(
 
 
 def begin(memory: int | None, devices: int) -> None:
-    """Return what a program's process does before it is the program's."""
+    """Prepare a new process before it runs the program: signals and the memory limit."""
     contain.heed_signals()
     if memory is not None:
         limit_memory(memory, devices)

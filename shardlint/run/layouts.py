@@ -23,7 +23,7 @@ _ORDERED = regex(r"(?i)(sp|cp|seq|sequence|context|ctx|time|space|spatial|rows|c
 
 
 def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
-    """Return what is found in the compilations of a function."""
+    """Yield the findings in the compilations of a function."""
     told: set[tuple[str, Line]] = set()
     for one in different(each):
         least = _least(one, run)

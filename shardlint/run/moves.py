@@ -50,8 +50,8 @@ def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -
 
 
 def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iterator[Warned]:
-    """Return what is gathered in the midst of a program, by what is done with it: in one that multiplies nothing, for
-    writing a part of it alone.
+    """Yield the gathers within a program, by the use of the result. In a program without matrix products they precede
+    a partial write.
     """
     for moved, instruction in zip(collectives, read.instructions, strict=True):
         if moved.kind != "all-gather":
@@ -206,7 +206,7 @@ def _argument(one: Instruction | None) -> str:
 
 
 def _row_of_loop(one: Instruction, computation: Computation, read: Read, axes: Axes) -> Iterator[Warned]:
-    """Return what a loop carries along, gathered in each round, of which that round takes one row."""
+    """Yield a loop-carried array that is gathered in each iteration, of which the iteration uses one row."""
     users = computation.users.get(one.name, [])
     made = computation.instructions.get(one.operands()[0][0])
     while made is not None and made.opcode in ("get-tuple-element", *_CARRY):

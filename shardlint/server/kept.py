@@ -92,7 +92,7 @@ class Kept:
         return time.monotonic() - self._looked > _LOOK
 
     def check(self, path: Path) -> Outcome:
-        """Return what comes of an open file: what is known of it, or made now."""
+        """Return the outcome of an open file, cached or computed now."""
         known = self.outcomes.get(path)
         if known is None:
             began = time.thread_time()

@@ -103,7 +103,7 @@ class Session:
         self._last = ""
 
     def document(self, uri: str) -> Buffer | None:
-        """Return what a document is, or is a part of."""
+        """Return the buffer of a document, or of the notebook it belongs to."""
         if uri in self.buffers:
             return self.buffers[uri]
         return next((one for one in self.buffers.values() if uri in dict(one.documents)), None)
@@ -125,14 +125,14 @@ class Session:
             kept.forget()
 
     def wishes_for(self, path: Path) -> Wishes:
-        """Return what is asked for a file: by the nearest folder that asks for anything."""
+        """Return the editor's settings for a file: those of the nearest folder with some."""
         for folder in path.parents:
             if folder in self.wishes:
                 return self.wishes[folder]
         return self.wishes.get(DEFAULT, Wishes())
 
     def kept(self, path: Path) -> Kept:
-        """Return what is known under the options for a file."""
+        """Return the cached state of the projects under the options for a file."""
         options = self.wishes_for(path).options
         key = options.select, options.ignore, options.certainty
         if key not in self._kept:
@@ -188,7 +188,7 @@ class Session:
         return any(kept.old for kept in used if kept is not None)
 
     def examined(self, buffer: Buffer) -> Shown:
-        """Return what is to be shown of a buffer."""
+        """Return the diagnostics of a buffer."""
         try:
             kept = self.kept(buffer.path)
             if kept.excluded(buffer.path):

@@ -157,7 +157,7 @@ class _Ignore:
         self._single: dict[int, GitIgnoreSpec] = {}
 
     def verdict(self, path: str) -> bool | None:
-        """Return what the patterns say of a path."""
+        """Return whether the patterns ignore a path; None if none of them names it."""
         near = [index for word, index in self._words if word in path]
         if any(self._speaks(index, path) for index in near):
             return self._whole.check_file(path).include
@@ -239,7 +239,7 @@ class _Walk:
 
 
 def _ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:
-    """Return what the innermost file that speaks of the path says: it may take back what one further out ignores."""
+    """Return the verdict of the innermost ignore file that names the path. It may revert an outer one."""
     for root, spec in reversed(ignores):
         verdict = _verdict(spec, root, path, is_dir)
         if verdict is not None:

@@ -72,7 +72,7 @@ def imports_in(path: Path) -> tuple[str, ...]:
 
 
 def _stated(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
-    """Return what the statement around the word `import` imports, if it is one."""
+    """Yield the modules and names imported by the statement around the word `import`, if it is one."""
     at = match.start()
     begin = data.rfind(b"\n", max(0, at - _LOOK_BACK), at) + 1 or max(0, at - _LOOK_BACK)
     head = _HEAD.search(data[begin:at])
@@ -92,7 +92,8 @@ def _stated(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
 
 
 def _dynamic(data: bytes) -> Iterator[bytes]:
-    """Return what calls such as `import_module(...)` import. Without a name in them, what the strings of the file name.
+    """Yield the modules imported by calls such as `import_module(...)`. If a call names none, yield the names in the
+    strings of the file.
     """
     hidden = False
     for match in _DYNAMIC.finditer(data):

@@ -11,7 +11,7 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def ignoring_write_errors() -> Iterator[None]:
-    """Return what is said here and cannot be written is not heard; the run goes on, and the exit code is its own."""
+    """Ignore failed writes in the block. The run goes on with its own exit code."""
     try:
         yield
     except OSError:

@@ -329,8 +329,7 @@ class Walker:
                 todo += [(child, home) for child in reversed(children(node))]
 
     def _opening(self, node: ast.AST, scope: Scope) -> None:
-        """Return what opens a scope of its own, or binds a name or leaves the function in the middle of an expression.
-        """
+        """Visit a node that opens a scope, binds a name or leaves the function in the middle of an expression."""
         match node:
             case ast.Lambda():
                 self._lambda(node, scope)

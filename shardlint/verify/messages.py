@@ -25,7 +25,7 @@ def new_mark() -> str:
 
 
 def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> Send:
-    """Return what sends messages from this process, and nothing from copies of it that its program forks.
+    """Return a function that sends messages from this process, and nothing from copies of it that its program forks.
 
     `known` are the ids of the code objects that may be running when it is called, its callers' callers included;
     a call that comes through any other is told instead of the message.

@@ -80,7 +80,9 @@ def _compared(before: Result | None, after: Result) -> Iterator[str]:
 
 
 def _called(before: Result, after: Result) -> Iterator[str]:
-    """Return what a call shows of layouts and donations: of functions that are no jit, nothing else does."""
+    """Yield regressions of shardings and donations that a call shows. For functions without a jit nothing else shows
+    them.
+    """
     for path, (where, spec, whole, held) in after.laid.items():
         _, was, was_whole, was_held = before.laid.get(path, (where, spec, whole, held))
         if whole == was_whole and held > was_held:

@@ -49,7 +49,7 @@ def derived_from(site: Site, restored: ast.Assign) -> Iterator[Derived]:
 
 
 def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
-    """Return what the assignments that read a name make of it."""
+    """Yield the parts that assignments derive from a name."""
     for read, alone in readers(site.file, name):
         statement = site.file.statement(read)
         if (

@@ -163,7 +163,7 @@ class RestoredNotPlaced(Rule):
             )
 
     def _returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
-        """Return what one way returns as it was read, and another way returns placed."""
+        """Yield a finding for each value that one return gives as it was read, and another return gives placed."""
         if _placed_later(site, scope, statement.targets[0], statement) or placed_by_callers(site):
             return
         parts = [(one, _parts(one)) for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]

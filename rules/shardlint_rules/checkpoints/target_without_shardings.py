@@ -228,7 +228,8 @@ def _tells(site: Site, made: CallResult) -> bool:
 
 
 def _mapped(site: Site, made: CallResult, function: Value, depth: int) -> Iterator[Place]:
-    """Return what a function mapped over one tree makes of its leaves: structs without a sharding, or what they were.
+    """Yield the structs without a sharding that a function mapped over one tree makes of its leaves, or passes
+    through.
     """
     assert made.call is not None
     if getattr(function, "name", "").endswith("to_shape_dtype_struct"):

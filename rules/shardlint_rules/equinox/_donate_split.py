@@ -282,7 +282,7 @@ def _wraps_one(file: FileFacts, use: ast.expr) -> bool:
 
 
 def _names_of_wrapped(file: FileFacts, use: ast.expr) -> Iterator[str]:
-    """Return what the jitted functions that it makes are called."""
+    """Yield the names of the jitted functions that it makes."""
     outer = file.parent(use)
     if isinstance(outer, Definition):
         yield outer.name

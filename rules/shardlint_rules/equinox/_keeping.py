@@ -171,7 +171,7 @@ def _check_body(site: Site, node: ast.FunctionDef) -> None:
 
 
 def refuse_lowered(site: Site, name: str) -> None:
-    """Return what calls a method of the jit needs the jit itself."""
+    """Raise `NotRewritten` if a method of the jit is called, which a wrapper function lacks."""
     files = [site.file, *site.program.project.importing(site.file.path, name)]
     for file in files:
         if file is not None and any(file.says(f"{name}.{word}") for word in ("lower(", "__wrapped__")):

@@ -132,7 +132,7 @@ def _fields(site: Site, file: FileFacts, call: ast.Call) -> Iterator[str]:
 
 
 def _of_callers(site: Site, file: FileFacts, scope: Scope) -> Iterator[tuple[str, Entry, bool]]:
-    """Return what the calls in sight give for the `**kwargs` of a function."""
+    """Yield the entries that the visible calls pass to the `**kwargs` of a function."""
     node: ast.AST | None = scope.node
     own = {arg.arg for arg in _named(node)}
     if isinstance(node, ast.FunctionDef) and node.name == "__init__":
@@ -155,7 +155,7 @@ def _named(node: ast.AST | None) -> list[ast.arg]:
 
 
 def _changed(file: FileFacts, mention: ast.Name) -> Iterator[tuple[str, ast.expr | None]]:
-    """Return what one use of the dict's name puts in or, without a value, takes out."""
+    """Yield each key that one use of the dict sets, with its value, or deletes, with None."""
     outer = file.parent(mention)
     above = file.parent(outer) if outer is not None else None
     match outer, above:

@@ -88,7 +88,7 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
 
 
 def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -> str | None:
-    """Return whether the name may have another value by the time the function is traced."""
+    """Return why the name may have another value by the time the function is traced; None if it keeps its value."""
     file = site.file
     if scope.kind == "module" and (rebinding := global_bindings(file, name.id)):
         line = rebinding[0].line

@@ -55,7 +55,7 @@ class MeshGivenAsMapping(Rule):
 
 
 def mappings(site: Site) -> Iterator[ast.expr]:
-    """Return what is given as a mapping. `hax.fsdp` takes two, with the function in front of them or without."""
+    """Yield the arguments that are mappings. `hax.fsdp` takes two, with or without the function in front of them."""
     if site.api == "haliax.fsdp":
         yield from site.call.args
     for name in PARAMETERS:

@@ -28,8 +28,7 @@ class Handed:
 
 
 def handed(site: Site) -> Iterator[Handed]:
-    """Return what becomes of the tree that the site's spec is the first of, where helpers make jitted functions of it.
-    """
+    """Yield the jits that helpers make with the tree that begins with the site's spec."""
     file, top = site.file, _outermost(site)
     if top is site.call or _first(site, top) is not site.call:
         return

@@ -253,7 +253,9 @@ class DiscardedPlacement(Rule):
         )
 
     def _synced(self, site: Site) -> Iterator[Finding]:
-        """Return what brings the devices together, bound to the name it was made of, which nothing reads any more."""
+        """Yield a finding for a call whose result is bound to the name of its argument, which nothing reads
+        afterwards.
+        """
         call = lost(site) if site.wants("synced") else None
         if call is None or is_test(site.file, call) or caught(site.file, call) or _shown(site):
             return
@@ -268,7 +270,7 @@ class DiscardedPlacement(Rule):
         )
 
     def _given(self, site: Site) -> Iterator[Finding]:
-        """Return what only gives a result, as a statement."""
+        """Yield a finding for a call without side effects whose result is dropped."""
         said = dropped(site, _subject(site))
         if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return

@@ -51,7 +51,7 @@ _WORDS = regex(
 def handed_over(
     program: Program, file: FileFacts, call: DonatingCall, held: Held, *arguments: Argument
 ) -> Certainty | None:
-    """Return whether the call gets the buffer itself, given as these arguments, and no copy of it.
+    """Return how surely the call gets the buffer itself, given as these arguments, and no copy of it.
 
     None where it is not an array of jax's.
     """
@@ -263,7 +263,9 @@ def ignored(site: Site, *arguments: Argument) -> bool:
 
 
 def stories(site: Site) -> Iterator[tuple[FileFacts, Story]]:
-    """Return what happens in the functions that call what donates: those of this file, and callers in others."""
+    """Yield the buffer events of each function that calls the donating function: those of this file, and callers in
+    others.
+    """
     if not any(name.startswith("donate") for name in site.arguments.keywords):
         return
     lifetimes = site.program.lifetimes

@@ -100,7 +100,9 @@ def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
 
 
 def _with_one(op: ast.cmpop, number: int) -> bool | None:
-    """Return what a comparison of a count with a number gives for one, if it tells one from two."""
+    """Return the result of a comparison of a count with a number for a count of one; None if it does not tell one from
+    two.
+    """
     answer = _COMPARED.get(type(op))
     if answer is None or answer(1, number) == answer(2, number) or answer(2, number) != answer(3, number):
         return None

@@ -64,7 +64,9 @@ def _tree(site: Site, use: Place, index: int) -> Iterator[tuple[Place, ast.Call]
 
 
 def array_values(site: Site, node: ast.expr) -> Iterator[Value]:
-    """Return what an array is: the expression itself, with what callers give, or the tree of which it is a leaf."""
+    """Yield the values of an array: the expression itself, with the values from callers, or the tree of which it is a
+    leaf.
+    """
     trees = [place for place, _ in leaves_of(site, node)]
     for place in trees or [Place(site.file, node)]:
         yield from origins(site.program, place)
@@ -76,7 +78,7 @@ def seems_spread(site: Site, value: Value) -> bool:
 
 
 def origins(program: Program, place: Place, depth: int = 0) -> Iterator[Value]:
-    """Return what an expression is, as far as that can be seen.
+    """Yield the values of an expression, as far as they are visible.
 
     Of parameters it is what the calls in sight give them, and of what a step makes of a name it is what the name was
     before: `params, loss = step(params, batch)` leaves them where they are.

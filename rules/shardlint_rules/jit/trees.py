@@ -64,7 +64,7 @@ def _one(program: Program, value: Value) -> Container | None:
 
 
 def _mapped(program: Program, call: CallArguments) -> Container | None:
-    """Return what `jax.tree.map(f, tree)` gives is like the tree."""
+    """Return the container that `jax.tree.map(f, tree)` makes, which is like the tree; None if it is unknown."""
     place = call.keywords.get("tree") or (call.positional[1] if len(call.positional) > 1 else None)
     if place is None or call.open_positional:
         return None

@@ -178,7 +178,7 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:
-    """Return what an expression may be, a branch each."""
+    """Yield the expressions of all branches of a conditional expression."""
     if isinstance(node, ast.IfExp):
         yield from _parts(node.body)
         yield from _parts(node.orelse)

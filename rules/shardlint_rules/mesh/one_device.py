@@ -59,7 +59,7 @@ def _await(site: Site, statement: ast.With | ast.AsyncWith) -> str:
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
-    """Return what is in a block, functions in it aside."""
+    """Yield the nodes of a block, except those in functions inside it."""
     assert isinstance(node, ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef)
     rest: list[ast.AST] = [*node.body]
     while rest:

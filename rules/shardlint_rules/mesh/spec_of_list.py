@@ -149,7 +149,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _held(site: Site, node: ast.expr, name: str) -> Iterator[_Held]:
-    """Return what the argument is, as the text says; else what the project lists under its name."""
+    """Yield the possible values of the argument, from the text or else from the project's lists of its name."""
     inner = node.args[0] if isinstance(node, ast.Call) else node
     why = ""
     value: Value = site.value(inner)

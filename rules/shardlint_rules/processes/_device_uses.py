@@ -34,7 +34,7 @@ class Use:
 
 
 def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
-    """Return what becomes of an expression that is a device, nearest first; through names, attributes and calls."""
+    """Yield the uses of an expression that is a device, nearest first, through names, attributes and calls."""
     if depth > _DEPTH:
         return
     file, node = place.file, place.node
@@ -77,7 +77,7 @@ def each_of(file: FileFacts, loop: ast.For | ast.comprehension) -> Iterator[ast.
 
 
 def _find_placements(program: Program, file: FileFacts, call: ast.Call, given: ast.AST, depth: int) -> Iterator[Use]:
-    """Return what a function of a library does with a device."""
+    """Yield the uses of a device by a call of a library function."""
     for option in options(program.value(file, call.func)):
         name = option.name if isinstance(option, Api) else ""
         if name == "functools.partial" and isinstance(given, ast.keyword) and call.args:

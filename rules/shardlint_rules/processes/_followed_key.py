@@ -59,7 +59,7 @@ class Following:
         self.seen: set[tuple[ast.AST, str, Parts]] = set()
 
     def reached(self, place: Place, what: What = "key", depth: int = 0, parts: Parts = ()) -> Iterator[Reached]:
-        """Return what becomes of an expression, or of the part of it that `parts` lead to, the outermost first."""
+        """Yield the uses of an expression, or of the part of it that `parts` lead to, the outermost first."""
         file, node = place.file, place.node
         if depth > _DEPTH or len(self.seen) > _MOST or len(parts) > _NESTED or (node, what, parts) in self.seen:
             return
@@ -110,7 +110,7 @@ class Following:
     def _given(
         self, file: FileFacts, call: ast.Call, node: ast.AST, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
-        """Return what becomes of an argument of a call."""
+        """Yield the uses of an argument of a call."""
         given = node.value if isinstance(node, ast.keyword) else node
         for one in options(self.program.value(file, call.func)):
             match one:

@@ -30,7 +30,7 @@ def names_process(program: Program, place: Place, depth: int = 0) -> bool:
 
 
 def _made_of(program: Program, place: Place) -> Iterator[Place]:
-    """Return what the names, the calls of helpers and the attributes in an expression are made of.
+    """Yield the expressions that the names, helper calls and attributes in an expression are made of.
 
     Of what a call in sight is given counts only what comes back: `first, params = resume.load(params, reader)`.
     """
@@ -85,7 +85,8 @@ def made_in(site: Site, path: ast.expr) -> ast.expr | None:
 
 
 def contents(site: Site, path: ast.expr | None) -> Iterator[ast.expr]:
-    """Return what is written to a path: the other arguments of the call, or what is written to the file that it opens.
+    """Yield the contents written to a path: the other arguments of the call, or the data written to the file that it
+    opens.
     """
     call = site.call
     yield from (one for one in call.args if one is not path and not isinstance(one, ast.Constant))

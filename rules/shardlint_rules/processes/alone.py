@@ -71,7 +71,7 @@ def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.s
 
 
 def asks_one(program: Program, file: FileFacts, test: ast.expr) -> bool | None:
-    """Return what a condition is where there is one process; None where it asks for something else."""
+    """Return the value of a condition if there is one process; None if it is about something else."""
     test = settled_expression(file, test)
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):

@@ -65,7 +65,7 @@ def kept(file: FileFacts, node: ast.Attribute) -> Place | None:
 
 
 def given_field(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[Place]:
-    """Return what the calls in sight that make an object of the class around give a field of it, `self.x`."""
+    """Yield the values of a field, `self.x`, in the visible calls that make an object of the class around."""
     around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
     if around is None or not isinstance(node.value, ast.Name) or node.value.id != "self":
         return

@@ -161,7 +161,9 @@ class OneFileManyWriters(Rule):
         return site.call.args[0] if written and site.call.args else None
 
     def _shared(self, site: Site, function: Scope) -> str:
-        """Return whether the function meets at a barrier and leaves something to one process, or another write."""
+        """Return the form of evidence that the function leaves a write to one process: a barrier or a guarded write;
+        "" without it.
+        """
         file = site.file
         calls = file.walked(function).calls
         meets = any(

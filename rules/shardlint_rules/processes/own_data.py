@@ -201,7 +201,7 @@ def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: in
 
 
 def _fields(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[Place]:
-    """Return what the calls that make the object give a field of it."""
+    """Yield the values of a field in the calls that make the object."""
     for one in held(program, Place(file, node.value)):
         names = tuple(program.evaluator.classes.objects.fields(one.by)) if isinstance(one.by, ClassValue) else ()
         place = one.call.get(node.attr, names) if one.call is not None and node.attr in names else None

@@ -96,7 +96,7 @@ class ZeroIsFalsy(Rule):
 
 
 def _always(op: ast.cmpop, right: ast.expr) -> bool | None:
-    """Return what a comparison of a count with a number always is; None where it may be either."""
+    """Return the constant result of a comparison of a count with a number; None if it may be either."""
     if not isinstance(right, ast.Constant) or type(right.value) is not int:
         return None
     match op, right.value:

@@ -88,7 +88,7 @@ def _said(site: Site, tree: ast.expr) -> str:
 
 
 def _names_around(site: Site) -> Iterator[str]:
-    """Return what the code around a call is called: the function it is in, what its result is, the function's
+    """Yield the names in the code around a call: its function, the targets of its result, and the function's
     docstring.
     """
     for outer in site.file.ancestors(site.call):

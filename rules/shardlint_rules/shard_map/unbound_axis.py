@@ -102,7 +102,7 @@ def _binds_nowhere(site: Site) -> bool:
 def _find_binder(
     program: Program, file: FileFacts, node: ast.AST, depth: int
 ) -> Literal["", "unseen", "somewhere"]:
-    """Return whether a way to a function leads through what binds an axis, or is not seen."""
+    """Return whether a path to a function binds an axis ("somewhere"), or is not visible ("unseen")."""
     ends = program.flow.ends(file, node)
     unseen = depth > _DEPTH or ends.cut
     for end in ends.found:

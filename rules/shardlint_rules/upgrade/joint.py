@@ -147,7 +147,7 @@ def _plan(site: Site) -> Plan:
 
 
 def _unseen(site: Site) -> Iterator[Obstacle]:
-    """Return what could not be searched, if anything."""
+    """Yield the files that could not be searched."""
     for path in site.program.project.unread(site.file.path, _WHERE, joined=True):
         yield Obstacle(path, 1, "it cannot be read as Python, and may enter or read a mesh")
 

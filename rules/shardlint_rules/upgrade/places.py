@@ -192,7 +192,7 @@ def certainty(site: Site, use: Use) -> Certainty:
 
 
 def evaluated(file: FileFacts, node: ast.AST) -> Certainty:
-    """Return whether an expression surely runs with the code around it: annotations may never be evaluated."""
+    """Return how surely an expression runs with the code around it: annotations may never be evaluated."""
     if _of_a_local(file, node):
         return Certainty.POSSIBLE
     if not _postponed(file):

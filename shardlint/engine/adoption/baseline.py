@@ -128,7 +128,7 @@ def match(
     base: Path,
     looked: Callable[[Entry], bool],
 ) -> Matched:
-    """Return what of the reports the entries know.
+    """Return the findings of reports matched with entries.
 
     `looked` says whether a run would have found what an entry stands for, if it were still there.
     """

@@ -128,7 +128,7 @@ class Shard:
 
     @cached_property
     def needs(self) -> list[tuple[str, ...]]:
-        """Return what outcomes rest on, by number."""
+        """Return the dependencies of outcomes, by number."""
         names, saved = self._saved_needs
         return [_loaded(need, names) for need in saved]
 
@@ -139,7 +139,7 @@ class Shard:
     # what is known
 
     def recall(self, met: Met) -> Outcome | None:
-        """Return what is known of a file; None where it must be checked."""
+        """Return the cached outcome of a file; None if it must be checked."""
         name = self.files.name(met.real)
         if name is None:
             return None
@@ -199,7 +199,7 @@ class Shard:
         return Outcome(met.path, report, None if reason is None else str(reason))
 
     def answers(self) -> Answers:
-        """Return what searches through the project would find now."""
+        """Return the current results of searches through the project."""
         self._validate()
         return {
             self.needs[index]: [Path(self.files.path(name)) for name in names]
@@ -219,7 +219,7 @@ class Shard:
     # what is looked at again
 
     def known_before(self, real: str) -> Before | None:
-        """Return what is known of a file from before something changed."""
+        """Return the record of a file from before a change."""
         from shardlint.engine.groups import Before
         from shardlint.model.bits import Bits
 
@@ -267,7 +267,7 @@ class Shard:
         self._dirty = self.earlier.settle(self._changed, base) or self._dirty
 
     def findings_earlier(self, real: str) -> list[Finding] | None:
-        """Return what was found at that revision in a file that was the same; None where it is not known."""
+        """Return the findings of a file that was the same at that revision; None if they are not known."""
         name = self.files.name(real)
         if name in self.earlier.digests:
             return None

@@ -87,7 +87,7 @@ class Elsewhere:
     def _before(
         self, reports: Mapping[str, FileReport], state: Base | set[str], memory: Memory | None
     ) -> Iterator[FileReport]:
-        """Return what is found in the files of reports at a revision, or with some files empty."""
+        """Yield the findings in the files of reports at a revision, or with some files empty."""
         overlay: dict[Path, Source] = {}
         checker: Checker | None = None
         for real, report in reports.items():

@@ -81,7 +81,7 @@ class Tracked(NamedTuple):
 
 
 def ask_git(folder: Path, *arguments: str, fails: bool = False) -> str:
-    """Return what git says; empty where it fails, if it may. Raises `BadSettings`."""
+    """Return the output of git; empty if it fails and may fail. Raises `BadSettings`."""
     done = run_git(folder, arguments)
     if done.returncode and not fails:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -181,7 +181,7 @@ def _is_of(blob: Blob, data: bytes) -> bool:
 
 
 def contents_of(top: Path, blobs: Mapping[str, Blob], limit: int) -> Iterator[tuple[str, bytes]]:
-    """Return what files of a commit hold, by their paths; without those that are larger than the limit.
+    """Yield the contents of files of a commit, with their paths. Files larger than the limit are left out.
 
     Raises `BadSettings` where git would have to fetch some: a transport is a program that the repository names.
     """

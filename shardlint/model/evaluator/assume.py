@@ -43,7 +43,7 @@ class Assuming(Evaluator):
         self.why: list[str] = []
 
     def environment(self, place: Place) -> Environment | None:
-        """Return what the parameters of the function that an expression stands in are, on this way to it."""
+        """Return the values of the parameters around an expression, on this path to it."""
         if self.way is None or self.scope is None:
             return None
         return self.way.environment if self.scope in place.scope.outward() else None
@@ -53,15 +53,15 @@ class Assuming(Evaluator):
         self.strict.rests_on_call()
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
-        """Return what an expression most likely is."""
+        """Return the most likely value of an expression."""
         return self.settled(self.strict.value(place, environment or self.environment(place)))
 
     def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
-        """Return what a binding most likely gives its name."""
+        """Return the most likely value of a binding."""
         return self.settled(self.strict.binding(file, binding, env))
 
     def attribute(self, base: Value, name: str) -> Value:
-        """Return what an attribute most likely is."""
+        """Return the most likely value of an attribute."""
         return self.settled(self.strict.attribute(base, name))
 
     def settled(self, value: Value, depth: int = 0) -> Value:

@@ -47,7 +47,9 @@ class Callers:
         return choice([self._one(option, depth) for option in options(value)])
 
     def seen(self, value: Parameter) -> list[Value]:
-        """Return what the calls in sight give a parameter, each as it is written there. There may be others."""
+        """Return the values of a parameter in the visible calls, each as it is written there. There may be other
+        calls.
+        """
         known = self.calls(value.place.file, value.place.file.home(value.place.node), every=True)
         if known is None:
             return []

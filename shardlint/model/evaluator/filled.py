@@ -64,7 +64,7 @@ class _Unclear(Exception):
 def grown(
     evaluator: Evaluator, use: Place, binding: Binding, value: Value, env: Environment | None
 ) -> Value:
-    """Return what a name holds where it is used, when its list, set or dict is changed in place."""
+    """Return the value of a name at its use, after in-place changes of its list, set or dict."""
     if isinstance(value, Assumed):
         return assumed(grown(evaluator, use, binding, value.value, env), value)
     if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
@@ -83,7 +83,7 @@ def grown(
 
 
 def filled_in_parts(evaluator: Evaluator, file: FileFacts, mentions: Sequence[ast.AST], value: Value) -> Value:
-    """Return what an attribute holds that methods change in place, in an order that is not known."""
+    """Return the value of an attribute that methods change in place, in an unknown order."""
     if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
         return value
     found = [change for mention in mentions if (change := _change(file, mention)) is not None]
@@ -243,7 +243,9 @@ def _around(file: FileFacts, node: ast.AST, without: frozenset[ast.AST]) -> Iter
 
 
 def _ran_again(file: FileFacts, use: ast.AST) -> Iterator[ast.AST]:
-    """Return what is around a use; of a loop only where the use is in its body: what is gone over is read once."""
+    """Yield the ancestors of a use. A loop is left out if the use is not in its body, because its iterable is read
+    once.
+    """
     inner = use
     for outer in file.ancestors(use):
         if not isinstance(outer, ast.For | ast.AsyncFor) or inner in outer.body:
@@ -290,7 +292,9 @@ class _Filling:
         return self.any_of(value, changes)
 
     def any_of(self, value: Items | Table, changes: Sequence[_Change]) -> Value:
-        """Return what each leaf is of a value that is filled in an order, or a number of times, that is not told."""
+        """Return the value of any leaf of a container that is filled in an unknown order, or an unknown number of
+        times.
+        """
         if isinstance(value, Table):
             kept, kinds, keys = bool(value.entries), ("put", "default"), 1
         else:
@@ -338,7 +342,7 @@ class _Filling:
         return self._changed(value, change.kind, keys, made)
 
     def _by_a_function(self, value: Value, mention: ast.AST, elements: Mapping[ast.AST, Value]) -> Value:
-        """Return what a function makes of a value that it is given, where it changes it on every way, and once."""
+        """Return the value after a function has changed it in place, if it does so once on every path."""
         call = self.file.parent(mention)
         assert isinstance(call, ast.Call)
         env = self._environment(elements)

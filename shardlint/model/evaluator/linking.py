@@ -25,7 +25,7 @@ class Linker:
         self._starred_open: set[tuple[FileFacts, str]] = set()
 
     def taken(self, file: FileFacts, binding: Binding) -> Value:
-        """Return what `from module import name` binds."""
+        """Return the value that `from module import name` binds."""
         alias = binding.node
         statement = file.parent(alias)
         assert isinstance(alias, ast.alias)

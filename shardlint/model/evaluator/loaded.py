@@ -49,7 +49,8 @@ _DEPTH = 40
 
 
 def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
-    """Return what a loader of this name gives, where one file of the project is meant; when it runs it may be another.
+    """Return the result of a loader of this name, if it reads one file of the project. Another file may be read at run
+    time.
     """
     first = call.positional[0] if call.positional else None
     named = _path(evaluator, first, call.environment, _STEPS) if first is not None else None
@@ -101,7 +102,7 @@ def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps:
 
 
 def _only(evaluator: Evaluator, by: str) -> Value | None:
-    """Return what the one configuration file of the project holds, where which one is read is told to the program."""
+    """Return the contents of the project's only configuration file, if the program is told which file to read."""
     suffixes = (".yml", ".yaml") if by.startswith("yaml") else (".toml",)
     root = evaluator.project.root
     known = [

@@ -69,7 +69,7 @@ class Objects:
         return (init, self.evaluator.parameters(init, call)) if init is not None else None
 
     def field(self, cls: ClassValue, instance: CallResult, name: str) -> Value:
-        """Return what a field of an instance holds when it has been made by the `__init__` that is generated for it."""
+        """Return the value of a field of an instance that was made by its generated `__init__`."""
         binding, owner = self.fields(cls)[name]
         place = Place(owner.place.file, binding.node)
         call = instance.call

@@ -9,7 +9,7 @@ from shardlint.syntax.nodes import walk
 
 
 def held_before(file: FileFacts, node: ast.Attribute) -> ast.expr | None:
-    """Return what an attribute holds where it is read to set it again, when the same function surely set it before.
+    """Return the value of an attribute that is read to set it again, if the same function surely set it before.
 
     Only the reading of `self.step` inside an assignment to `self.step` is answered: those that come later have not
     run yet. The last one before must be passed on every way to this one.

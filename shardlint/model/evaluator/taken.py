@@ -56,7 +56,7 @@ def taken(
 def truth(
     evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None
 ) -> tuple[bool, Assumed | None] | None:
-    """Return whether a test is true, and something assumed that this rests on; None where it is not known."""
+    """Return the truth of a test, and an assumption that it depends on. None means that it is unknown."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = truth(evaluator, file, operand, env)
@@ -84,7 +84,7 @@ def truth(
 
 
 def _operand(evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environment | None) -> Value:
-    """Return what one side of a test is."""
+    """Return the value of one side of a test."""
     measured = _shape_fact(evaluator, file, node, env)
     return measured if measured is not None else evaluator.value(Place(file, node), env)
 
@@ -153,7 +153,7 @@ def _number(node: ast.expr) -> int | None:
 def _joined(
     decides: bool, parts: list[tuple[bool, Assumed | None] | None]
 ) -> tuple[bool, Assumed | None] | None:
-    """Return what `or` (whose parts decide where they are true) or `and` makes of its parts."""
+    """Return the truth of `or` (which a true part decides) or `and` (which a false part decides)."""
     for part in parts:
         if part is not None and part[0] is decides:
             return part

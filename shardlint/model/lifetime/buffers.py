@@ -132,11 +132,11 @@ class Memory:
     dead: dict[Held, Death] = field(default_factory=dict)
 
     def copy(self) -> Memory:
-        """Return what one of several ways starts with."""
+        """Return the memory with which one of several branches starts."""
         return Memory(self.entries, dict(self.holds), dict(self.dead))
 
     def held(self, path: Path) -> Held:
-        """Return what a path holds: a buffer of its own, or a part of what its beginning holds."""
+        """Return the buffer that a path holds: its own, or a part of the one that a prefix of the path holds."""
         for length in range(len(path), 0, -1):
             found = self.holds.get(path[:length])
             if found is not None:
@@ -150,7 +150,7 @@ class Memory:
         self.holds[path] = (held, ()) if isinstance(held, Buffer) else held
 
     def inside(self, path: Path) -> Iterator[Held]:
-        """Return what is known to be held at places inside a path."""
+        """Yield the buffers known to be held at places inside a path."""
         for known, held in self.holds.items():
             if len(known) > len(path) and known[: len(path)] == path:
                 yield held
@@ -188,7 +188,9 @@ class Memory:
 
 
 def _either(memory: Memory, path: Path, found: list[Held], ends: list[Memory]) -> Buffer:
-    """Return what a path holds where ways meet on which it holds this or that: it died where it had on one of them."""
+    """Return the buffer of a path where branches meet that bind different buffers. It is deleted if a branch deleted
+    it.
+    """
     alive = [held for held in found if all(end.death(held) is None for end in ends)]
     either = Buffer(None, "unknown", ways=tuple(alive[:_WAYS]))
     died = next(filter(None, (end.death(end.held(path)) for end in ends)), None)
@@ -198,7 +200,7 @@ def _either(memory: Memory, path: Path, found: list[Held], ends: list[Memory]) -
 
 
 def merged(ends: list[Memory]) -> Memory | None:
-    """Return what is known where ways meet; None where none arrives."""
+    """Return the joined memory where branches meet; None if no branch arrives."""
     if len(ends) < 2:
         return ends[0] if ends else None
     memory = Memory(ends[0].entries)

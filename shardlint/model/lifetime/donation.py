@@ -94,7 +94,9 @@ class Donations:
         self._calls: Memo[ast.AST, DonatingCall | None] = Memo(evaluator.project.needs)
 
     def of(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
-        """Return what a call donates; None where it donates nothing, or not on every way, or the text does not tell."""
+        """Return the donations of a call; None if it donates nothing, not on every path, or if the text does not
+        tell.
+        """
         if call not in self._calls:
             self._calls.begin(call, None)  # a call inside its own answer tells nothing
             self._calls.make(call, lambda: self._of(file, call))
@@ -136,7 +138,7 @@ class Donations:
     def _helper(
         self, file: FileFacts, call: ast.Call, function: Function, arguments: CallArguments
     ) -> DonatingCall | None:
-        """Return what a function of the project donates of its own arguments."""
+        """Return the donations that a function of the project makes of its own arguments."""
         found = list(donated_inside(self, file, function, arguments))
         if not found:
             return None
@@ -268,7 +270,7 @@ class _Donated:
 
 
 def _both(one: DonatingCall, two: DonatingCall) -> DonatingCall | None:
-    """Return what two ways of a call donate alike."""
+    """Return the donations that two branches of a call have in common."""
     if len(one.arguments) != len(two.arguments):
         return None
     both = []

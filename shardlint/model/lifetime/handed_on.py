@@ -70,7 +70,7 @@ def straight(file: FileFacts, call: ast.AST, function: ast.AST) -> bool:
 def _given_for(
     file: FileFacts, function: ast.FunctionDef, node: ast.expr, given: Mapping[str, Place]
 ) -> Place | None:
-    """Return what a caller gave for a parameter that is handed on as it is."""
+    """Return the caller's argument for a parameter that is passed on unchanged."""
     if not isinstance(node, ast.Name):
         return None
     for binding in file.bindings(file.scope(function), node.id):

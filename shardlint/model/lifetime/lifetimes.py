@@ -30,7 +30,7 @@ class Lifetimes:
         self._donating: Memo[ast.AST, list[Scope]] = Memo(donations.evaluator.project.needs)
 
     def story(self, file: FileFacts, scope: Scope) -> Story:
-        """Return what happens in one function or module."""
+        """Return the buffer events of one function or module."""
         return self._known.get(scope.node, lambda: _Walk(file, file.walked(scope), self.donations).run())
 
     def stories(self, file: FileFacts) -> list[tuple[Scope, Story]]:

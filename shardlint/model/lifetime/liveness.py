@@ -13,7 +13,7 @@ ResultUse = Literal["used", "dropped", "never read"]
 
 
 def result_use(file: FileFacts, call: ast.expr) -> tuple[ResultUse, str | None]:
-    """Return what becomes of a call's result, and the name it was bound to.
+    """Return the use of a call's result, and the name it was bound to.
 
     Only certain answers: a name at module or class level may be read by others, `_` says it is meant, and a name that
     a nested function, `global`, `locals()` or `del` touches counts as used.

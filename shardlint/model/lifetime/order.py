@@ -238,7 +238,7 @@ class Evaluation:
             self.target(element, part, inner)
 
     def _contents(self, path: Path, value: ast.Dict | ast.Tuple | ast.List) -> None:
-        """Return what a display holds, by key."""
+        """Bind the elements of a display, by key."""
         pairs: list[tuple[object, ast.expr]] = list(enumerate(getattr(value, "elts", ())))
         if isinstance(value, ast.Dict):
             items = zip(value.keys, value.values, strict=True)
@@ -259,7 +259,7 @@ class Evaluation:
             self.bind(path, Buffer(None, "unknown"))
 
     def known(self, node: ast.expr) -> Held | None:
-        """Return what an expression is, where that was there before; its reads are not noted."""
+        """Return the buffer of an expression that existed before. Its reads are not noted."""
         path = path_of(node)
         if path is not None and self.memory is not None and path[0] not in self.unstable:
             return self.memory.held(path)

@@ -70,14 +70,14 @@ STAGED = (*JIT_WRAPPERS, "jax.pmap", "jax.shard_map", "equinox.filter_pmap")
 
 
 def read_object(node: ast.expr) -> ast.expr:
-    """Return what a read looks into: `x` of the chain `x.sum` or `x.T`, which only an array has."""
+    """Return the array that a read accesses: `x` of the chain `x.sum` or `x.T`, which only an array has."""
     if isinstance(node, ast.Attribute) and (node.attr in _ARRAY_METHODS or node.attr in _DERIVED):
         return node.value
     return node
 
 
 def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 0) -> Reading:
-    """Return what the read at `node` (a whole chain of attributes and constant keys) looks at."""
+    """Return the part of the array that the read at `node` (a whole chain of attributes and constant keys) accesses."""
     part: ast.expr = node
     while isinstance(part, ast.Attribute | ast.Subscript):
         if isinstance(part, ast.Attribute) and part.attr in _KEPT:
@@ -129,7 +129,7 @@ def _consumed(evaluator: Evaluator, file: FileFacts, node: ast.AST, depth: int) 
 
 
 def _called(evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, depth: int) -> Reading:
-    """Return what a function does with an argument."""
+    """Return the part of an argument that a function reads."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in _OUTLIVES:
         return Reading.NONE
     answers = {
@@ -173,7 +173,7 @@ def _in_body(
     depth: int,
     mapped: bool = False,
 ) -> Reading:
-    """Return what a function of the project does with it; of a mapped one, with each array of it."""
+    """Return the part of an argument that a function of the project reads; with `mapped`, of each array of it."""
 
     def reads(inside: FileFacts, name: ast.expr, depth: int) -> bool:
         parent = inside.parent(name)

@@ -62,7 +62,7 @@ class Configurations:
                 yield from (_in_yaml if path.suffix in _YAML else _in_toml)(path, text, key)
 
     def data(self, path: Path) -> object:
-        """Return what a file holds, as plain data; None where that cannot be told."""
+        """Return the contents of a file as plain data; None if they cannot be read as such."""
         if path not in self._data:
             text = read_configuration(path, _MAX_WHOLE)
             self._data[path] = plain_yaml(text) if path.suffix in _YAML else _plain_toml(text)
@@ -127,7 +127,7 @@ def _loaded(block: str, key: str) -> tuple[bool, Any]:
 
 
 def plain_yaml(text: str) -> Any:
-    """Return what a text in YAML holds; None where it is not plain data."""
+    """Return the data of a text in YAML; None if it is not plain data."""
     import yaml  # type: ignore[import-untyped]
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

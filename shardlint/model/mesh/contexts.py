@@ -262,7 +262,7 @@ class Contexts:
         return False
 
     def manager(self, place: Place) -> MeshContext | None:
-        """Return what a context manager does to the mesh; None when it surely does nothing."""
+        """Return the effect of a context manager on the mesh; None if it surely has none."""
         value = self.evaluator.value(place)
         kinds = [self._one(option, place) for option in options(value)]
         known = [kind for kind in kinds if kind is not None]

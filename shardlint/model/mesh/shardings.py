@@ -61,7 +61,7 @@ class Shardings:
         self._assuming = isinstance(program.evaluator, Assuming)
 
     def target(self, value: CallResult) -> Value:
-        """Return what the call that made a value says of where to put it."""
+        """Return the placement argument of the call that made a value."""
         if value.call is None:
             return Unknown()
         place: Place | None = None
@@ -212,7 +212,7 @@ class Shardings:
         return any(spec is None or not spec.splits_nothing for spec in specs)
 
     def mapped(self, call: CallArguments) -> Value:
-        """Return what the function of a `tree.map` makes of a leaf."""
+        """Return the result of the function of a `tree.map` for a leaf."""
         function = self._evaluator.value(call.positional[0], call.environment)
         if isinstance(function, Function):
             return self._evaluator.apply(function, CallArguments(call.place, (), {}, open_positional=True))

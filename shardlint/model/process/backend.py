@@ -93,7 +93,7 @@ class Backend:
         return None
 
     def _events(self, file: FileFacts) -> tuple[_Event, ...]:
-        """Return what importing a file does, as far as it matters here; found once for all questions."""
+        """Return the relevant events of importing a file, computed once for all questions."""
         return self.program.of_node(
             ("events", file.tree), lambda: tuple(_Running(self.program).imported(file))
         )
@@ -108,11 +108,11 @@ class _Running:
         self.seen: set[ast.AST] = set()
 
     def imported(self, file: FileFacts) -> Iterator[_Event]:
-        """Return what happens when a file is imported."""
+        """Return the events of importing a file."""
         return _until_started(self._block(file, file.module.body, 0))
 
     def before(self, place: Place) -> Iterator[_Event]:
-        """Return what happens before the statement of a place, and in the arguments of a call."""
+        """Return the events before the statement of a place, and in the arguments of a call."""
         return _until_started(chain(self._around(place), self._within(place)))
 
     def _around(self, place: Place) -> Iterator[_Event]:
@@ -129,7 +129,7 @@ class _Running:
             yield from self._block(file, statements, 0)
 
     def _within(self, place: Place) -> Iterator[_Event]:
-        """Return what the arguments of the very call start."""
+        """Yield the events in the arguments of the very call."""
         node = place.node
         if isinstance(node, ast.Call):
             yield from self._expressions(place.file, [*node.args, *(one.value for one in node.keywords)], 0)
@@ -147,8 +147,8 @@ class _Running:
                 return
 
     def _on_each_way(self, file: FileFacts, block: list[ast.stmt], depth: int) -> Started | str:
-        """Return what starts the backend whichever way is taken through a block: "raises" where each does, "" if some
-        do not.
+        """Return the start of the backend that every path through a block has: "raises" if every path raises, "" if
+        some have none.
 
         The ways that raise come to nothing after it.
         """
@@ -274,7 +274,7 @@ class _Running:
             yield replace(event, through=(place, *event.through))
 
     def _fields(self, cls: ClassValue, call: ast.Call, depth: int) -> Iterator[_Event]:
-        """Return what the `default_factory` of the fields of a dataclass do that a call does not give."""
+        """Yield the events of the `default_factory` of each dataclass field that a call does not give."""
         inside, node = cls.place.file, cls.node
         if not _is_dataclass(cls) or not isinstance(node, ast.ClassDef) or depth >= _DEPTH:
             return

@@ -67,7 +67,7 @@ class Guard:
 
 
 def several(program: Program, file: FileFacts) -> Evidence:
-    """Return whether a file is of a program for several processes, and what tells so.
+    """Return the evidence that a file belongs to a program for several processes.
 
     `initialized`: something that runs with it calls `jax.distributed.initialize`, for more than one process; `asked`:
     something asks which process this is, or how many there are. Comments and strings are no evidence. That jax itself
@@ -179,7 +179,7 @@ def is_index(program: Program, place: Place) -> bool:
 
 
 def first(program: Program, place: Place, depth: int = 0) -> First | None:
-    """Return what a condition says of whether this is the one process that is meant; None where it asks for something
+    """Return the answer of a condition to the question if this is the one process; None if it is about something
     else.
     """
     node, file = place.node, place.file
@@ -247,7 +247,7 @@ def _index(program: Program, place: Place) -> bool | None:
 
 
 def _on_one(op: ast.cmpop, number: int, turned: bool) -> bool | None:
-    """Return what a comparison of the index with a number gives on one process alone."""
+    """Return the result of a comparison of the process index with a number on the one process; None if it varies."""
     match op:
         case ast.Eq():
             return True
@@ -273,7 +273,9 @@ def _named(node: ast.AST) -> First | None:
 
 
 def _returned(program: Program, value: Value, depth: int) -> First | None:
-    """Return what a function of the project returns, also with some arguments given by `functools.partial`."""
+    """Return the answer in the result of a function of the project, also with arguments bound by
+    `functools.partial`.
+    """
     while isinstance(value, Transformed) and (value.api.name in KEEPING or value.api.name == "functools.partial"):
         value = value.inner
     if not isinstance(value, Function):
@@ -288,7 +290,7 @@ def _returned(program: Program, value: Value, depth: int) -> First | None:
 
 
 def _bound(program: Program, place: Place, name: str, depth: int) -> First | None:
-    """Return what a name was bound to, in this file or another of the project."""
+    """Return the answer in the value bound to a name, in this file or another of the project."""
     bindings, _ = lookup(place.file, place.node, name)
     if len(bindings) == 1 and bindings[0].kind in ("assign", "walrus") and bindings[0].value is not None:
         value = bindings[0].value
@@ -318,7 +320,7 @@ def _on_one_alone(program: Program, file: FileFacts, value: ast.expr, depth: int
 
 
 def _member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> First | None:
-    """Return what a property or an attribute of an object is, where its class is in sight."""
+    """Return the answer in a property or an attribute of an object whose class is visible."""
     for candidate in classes(program, Place(file, node.value)):
         inside = candidate.place.file
         bound = inside.bindings(inside.scope(candidate.node), node.attr)
@@ -376,7 +378,7 @@ def decorated(
 
 
 def _for_one(program: Program, function: Function) -> Literal["proven", "named", ""]:
-    """Return whether what a decorator makes calls the function it was given on one process alone."""
+    """Return how surely a decorator's wrapper calls its function on one process alone; "" if it does not."""
     file, node = function.place.file, function.node
     given = {one.arg for part in walk(node) if isinstance(part, ast.arguments) for one in part.args}
     guards = [

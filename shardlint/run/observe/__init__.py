@@ -53,7 +53,7 @@ def _with_jax(jax: Any) -> None:
 
 @quiet
 def _keep_out_of_sight() -> None:
-    """Return what stands between the program and jax here is no line of the user's, in errors nor in operations."""
+    """Exclude the frames of this package from jax's tracebacks and from the source lines of operations."""
     from jax._src import source_info_util, traceback_util
 
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120

@@ -79,7 +79,7 @@ class _Seen:
         self.region.tell(what, op.eqn, lines, axes=sorted(axes), **facts)
 
     def look(self, op: Op) -> None:
-        """Return what an operation says, given what it takes."""
+        """Record the facts of one operation, from its operands."""
         if op.name in _BENDS or op.name == "max":
             self._bent(op)
         elif op.name == "log":
@@ -111,7 +111,9 @@ class _Seen:
             self._own(op, one, None)
 
     def _scaled(self, op: Op) -> None:
-        """Return what is split, divided by (or without) a sum over its split dimension."""
+        """Find a sharded array that is divided by a sum over its sharded dimension, or from which the sum is
+        subtracted.
+        """
         pairs = [(op.takes[0], op.takes[1])] if op.name != "mul" else [tuple(op.takes), tuple(op.takes[::-1])]
         for array, by in pairs:
             whole, one = self.part(array), self.part(by)

@@ -102,7 +102,7 @@ def _text(aval: Any) -> str:
 
 
 def _then_summed(gathers: Sequence[Op], axes: Names, ops: Flat, own: dict[int, Names], region: Region) -> None:
-    """Return what is gathered from all devices along some axes, and that each then only sums up along its rows."""
+    """Report arrays that are all-gathered along some axes, and then only summed along their rows on each device."""
     rows = {op.gives[0]: int(op.params.get("all_gather_dimension", 0)) for op in gathers}
     summed = set[int]()
     for op in ops.ops:

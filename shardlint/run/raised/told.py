@@ -144,7 +144,7 @@ def _shown(file: str) -> str:
 
 
 def lines(told_of: Sequence[Told]) -> Iterator[str]:
-    """Return what a person reads: under the traceback, the line, the finding with its fix, and the arrays."""
+    """Yield the text under the traceback: the line, the finding with its fix, and the arrays."""
     from shardlint.engine.results import FileReport
     from shardlint.output.text import frames
 

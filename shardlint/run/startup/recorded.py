@@ -110,7 +110,7 @@ class _Recorder:
             self.busy.last = fun, info
 
     def watch_ahead(self, stages: Any) -> None:
-        """Return what is called after `step.lower(...).compile()`: the function, as if it were called itself."""
+        """Record calls after `step.lower(...).compile()` as calls of the function itself."""
         begin, make, call = stages.Lowered.__init__, stages.Lowered.compile, stages.Compiled.__call__
 
         @functools.wraps(begin)
@@ -178,7 +178,7 @@ class _Recorder:
                 pjit._infer_params = inferred_older
 
     def watch_calls(self, module: Any, name: str, info: Any) -> None:
-        """Return what a library's jit is called with, rather than what it gives to `jax.jit` then."""
+        """Record the arguments of a library's jit, rather than those that it passes to `jax.jit`."""
         for maker in ("filter_jit", "jit"):
             if maker in vars(module):
                 setattr(module, maker, factories.noting(vars(module)[maker]))
@@ -225,8 +225,8 @@ class _Recorder:
             return told if code is None else {**told, "file": code.co_filename, "line": code.co_firstlineno}
 
     def returned(self, of: Any, given: dict[str, Any], outs: Any) -> None:
-        """Return what a function gave that jits and places inside of itself; of one that gave no arrays on a mesh,
-        nothing.
+        """Record the results of a function that jits and places arrays inside. Ignore a function that returns no
+        arrays on a mesh.
         """
         if getattr(self.busy, "now", False):
             return
@@ -263,7 +263,7 @@ class _Recorder:
 
 
 def _note_results(told: dict[str, Any], outs: Any) -> None:
-    """Return what a function gave can be had by calling it again, where its arguments are written in a few words."""
+    """Note that the results of a function can be made by calling it again, if its arguments are short."""
     codes = [one["code"] for one in told["args"]]
     module = writes.Code().module(told["module"])
     if made is not None and module and told["jit"] is None and told["made"] is None and sum(map(len, codes)) < 200:

@@ -32,7 +32,7 @@ def _with_ours(value: str) -> str:
 
 
 def _tell(error: BaseException | None, thread: str = "") -> None:
-    """Return what ended the process, or a thread, with the arrays it was about, which only this process has."""
+    """Write the exception that ended the process, or a thread, with its arrays, which only this process has."""
     if isinstance(error, Exception):
         try:
             name = f"{os.getpid()}-{thread}.json" if thread else f"{os.getpid()}.json"

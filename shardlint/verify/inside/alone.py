@@ -146,7 +146,7 @@ def _like(leaf: Any, given: tuple[str, Any] | None) -> Any:
 
 @contextlib.contextmanager
 def as_if_alone() -> Iterator[None]:
-    """Return what a program asks of jax in this process about its devices is answered as if there were one.
+    """Answer a program's questions to jax about its devices as if there were one.
 
     For what cannot be run in a process that has one. Only `jax.device_count()` and its like, read from `jax` when they
     are called, are answered so.

@@ -170,7 +170,7 @@ def agree(held: Sequence[Sequence[Holding]], why: str) -> tuple[list[Failure], i
 
 
 def _replicas(ones: Sequence[Holding]) -> tuple[bool, str]:
-    """Return whether two devices hold the same part of an array, and how its copies differ."""
+    """Return whether two devices hold the same part of an array, and a difference between its copies."""
     first: dict[str, tuple[int, int, str]] = {}
     shared = False
     for index, one in enumerate(ones):

@@ -123,7 +123,7 @@ def _execute(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
 
 
 def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
-    """Return whether the bad program showed its symptom at this level."""
+    """Return a result that passes if the bad program showed its symptom at this level."""
     if level == "execute" and seen.error is None:
         Path(program.numbers).write_bytes(compare.to_bytes(compare.numbers(seen.output)))
     if program.shows in ("raises", "warns"):
@@ -177,7 +177,7 @@ def _symptom(program: Program, level: str, seen: _Seen, shown: str | None, wante
 
 
 def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
-    """Return whether the good program has its shardings and numbers, and not the symptom."""
+    """Return a result that passes if the good program has its shardings and numbers, and not the symptom."""
     if seen.error is not None:
         return Result(program.code, level, FAIL, failures=[_prefixed("good.py", failure_of(seen.error))])
     if seen.leaves is None:

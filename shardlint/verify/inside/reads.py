@@ -97,7 +97,7 @@ _timeless: list[bool] = []
 
 @contextlib.contextmanager
 def whatever_the_time() -> Iterator[None]:
-    """Return what runs here may ask for the time and for chance: where its arrays lie does not rest on them."""
+    """Let the code in the block read the time and random numbers, because its shardings do not depend on them."""
     import numpy as np
 
     states = random.getstate(), np.random.get_state()

@@ -125,7 +125,7 @@ def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, 
 
 
 def _check(site: Site, name: str, entry: Entry) -> None:
-    """Return what is in the dict must be something that filter_shard takes."""
+    """Raise `NotRewritten` if an entry of the dict is a value that filter_shard does not take."""
     for option in options(entry.value):
         if isinstance(option, Items) and option.kind != "tuple":
             raise NotRewritten(
