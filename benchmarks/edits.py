@@ -28,7 +28,7 @@ class Edited:
 
     @property
     def p95(self) -> float:
-        """Return what all but one in twenty stay below."""
+        """Return the 95th percentile."""
         return sorted(self.seconds)[int(0.95 * len(self.seconds)) - (len(self.seconds) < 20)]
 
 

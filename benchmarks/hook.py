@@ -80,7 +80,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def p90(seconds: list[float]) -> float:
-    """Return what all but one in ten stay below."""
+    """Return the 90th percentile."""
     return sorted(seconds)[int(0.9 * len(seconds))]
 
 

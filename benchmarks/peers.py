@@ -108,7 +108,7 @@ def _pip(folder: Path, *arguments: str) -> None:
 
 
 def version_of(program: Path) -> str:
-    """Return what `--version` says, the first line of it."""
+    """Return the version in the first line of the output of `--version`."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     return said.split("\n")[0].split()[-1]
 

@@ -501,7 +501,7 @@ class Examiner:
             yield from self._fix(case, command)
 
     def _timed(self, case: Case, action: Callable[[], Any]) -> Any:
-        """Return what an action gives, or the kind and text of its failure."""
+        """Return the result of an action, or the kind and text of its failure."""
         begun = time.process_time()
         try:
             signal.setitimer(signal.ITIMER_PROF, self.limit * len(case.files))

@@ -47,7 +47,7 @@ class Release:
         return ROOT / ".matrix" / f"jax-{self.jax.removesuffix('.*')}{flax}"
 
     def requirements(self) -> list[str]:
-        """Return what pip is asked for."""
+        """Return the requirements for pip."""
         return [f"jax=={self.jax}", f"jaxlib=={self.jax}", *self.others, "optax"]
 
 

@@ -306,8 +306,8 @@ class _Module:
         return "".join(parts)
 
     def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
-        """Return what the names in a call of a finding are together, if its message is a name or field: one row for
-        each.
+        """Return the values that the names in a call of a finding have together, if its message is a name or field:
+        one row for each combination.
 
         Names may be assigned by `kind, message, advice = table[key]` or `= function(...)`, or be parameters of the
         function around the call. Otherwise there is one empty row.

@@ -133,7 +133,7 @@ def mistakes() -> list[Mistake]:
 
 
 def results() -> dict[str, Result]:
-    """Return what the last run found, by mistake."""
+    """Return the results of the last run, by mistake."""
     rows = [json.loads(line) for line in FOUND.read_text("utf-8").splitlines()] if FOUND.is_file() else []
     return {
         row["id"]: Result(row["id"], tuple(Hit(**hit) for hit in row["hits"]), row["unavailable"])

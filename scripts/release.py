@@ -104,7 +104,7 @@ def resolved(wheel: Path) -> list[Message]:
 
 
 def metadata(wheel: Path) -> Message:
-    """Return what a wheel says of itself."""
+    """Return the metadata of a wheel."""
     with zipfile.ZipFile(wheel) as file:
         (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA") and name.count("/") == 1)
         return message_from_bytes(file.read(name))
@@ -168,7 +168,7 @@ def _component(one: Message, kind: str) -> dict[str, Any]:
 
 
 def _needs(one: Message) -> set[str]:
-    """Return what a package may need without extras."""
+    """Return the packages that a package may require without extras."""
     stated = (need for need in one.get_all("Requires-Dist", []) if not _EXTRA.search(need))
     return {normal(match[0]) for need in stated if (match := _NAME.match(need))}
 

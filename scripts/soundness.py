@@ -113,7 +113,7 @@ class Source:
         self.observed = 0
 
     def observe(self, first: int, texts: Sequence[str]) -> list[dict[str, Any]]:
-        """Return what jax makes of the programs from a seed on."""
+        """Return the layouts that jax makes in the programs from a seed on."""
         digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
         path = self._folder / f"{first}.json.gz"
         if path.is_file():

@@ -36,7 +36,7 @@ class Told(NamedTuple):
 
 
 def told(files: Iterable[Path], codes: tuple[str, ...]) -> list[Told]:
-    """Return what rules find in files."""
+    """Return the findings of rules in files."""
     report = check(list(files), Options(certainty=Certainty.POSSIBLE, select=codes))
     assert not report.failed
     return [
@@ -62,5 +62,5 @@ def apart() -> Path:
 
 @cache
 def all_told() -> list[Told]:
-    """Return what all find in all."""
+    """Return the findings of all rules in all fixtures."""
     return told([apart()], ("all",))

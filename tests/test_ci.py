@@ -139,7 +139,7 @@ class Runner:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return what a clean clone of this working tree would hold."""
+    """Return a folder with the contents of a clean clone of this working tree."""
     folder = tmp_path_factory.mktemp("clone")
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],

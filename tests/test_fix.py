@@ -33,7 +33,7 @@ def fix_all(root: Path, unsafe: bool = False, write: bool = True, **options: obj
 
 
 def text_after(write: Write, text: str | bytes, unsafe: bool = False) -> bytes:
-    """Return what becomes of a file."""
+    """Return the text of a file after its fixes."""
     root = write({"x.py": text.encode() if isinstance(text, str) else text})
     report = fix_all(root, unsafe)
     assert not [outcome.problem for outcome in report.fixed if outcome.problem]

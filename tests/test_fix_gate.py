@@ -33,7 +33,7 @@ row = NamedSharding(mesh, P("data"))
 
 
 def judged(text: str, *edits: tuple[str, str]) -> str | None:
-    """Return what is said of edits that replace pieces of a text."""
+    """Return the verdict on edits that replace pieces of a text."""
     layer = Layer.of(Edit(text.index(old), text.index(old) + len(old), new) for old, new in edits)
     before, after = (
         read_facts(decode(Path("x.py"), one.encode()), Path("x.py")) for one in (text, layer.made(text))

@@ -218,7 +218,9 @@ PROOFS = Path(__file__).parent.parent / "fixtures"
 
 
 def newer_syntax(text: str) -> set[str]:
-    """Return what Python 3.8 cannot read. (`ast.parse` with a `feature_version` lets brackets around contexts pass.)"""
+    """Return the syntax in a text that Python 3.8 cannot read. (`ast.parse` with a `feature_version` lets brackets
+    around contexts pass.)
+    """
     found = set()
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     for node in ast.walk(ast.parse(text)):

@@ -108,7 +108,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def told(odd: Path) -> dict[str, object]:
-    """Return what one run of the command says of all of them."""
+    """Return the output of one run of the command on all of them."""
     done = subprocess.run(
         [sys.executable, "-m", "shardlint", "check", "--select=SL201,SL001", "--output-format=json", "."],
         cwd=odd,

@@ -53,7 +53,7 @@ def _sizes(events: Sequence[Events], count: int) -> Iterator[str]:
 
 
 def _said(events: Sequence[Events]) -> list[dict[str, Any] | None]:
-    """Return what each process raised at its end; None where it did not."""
+    """Return the exception that each process raised at its end; None if it raised none."""
     return [next((one for one in each.of("ended") if one["said"]), None) for each in events]
 
 

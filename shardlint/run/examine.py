@@ -324,7 +324,9 @@ def _seen(
 
 
 def _moved(functions: Iterable[Sequence[Compiled]]) -> list[Moved]:
-    """Return what each line moves, the largest first; of a function compiled several times, what moves most."""
+    """Return the data moved by each line, the largest first. Of a function compiled several times, take the
+    compilation that moves most.
+    """
     found: list[Moved] = []
     for each in functions:
         one = max(each, key=lambda each: each.program.moved_bytes)

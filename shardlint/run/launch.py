@@ -280,7 +280,7 @@ def sweep(folder: Path, older: float) -> None:
 
 
 def remarks(given: Mapping[str, str]) -> list[str]:
-    """Return what of the environment this run had to overrule."""
+    """Return remarks on the environment settings that this run had to override."""
     theirs = [flag for flag in given.get("XLA_FLAGS", "").split() if flag.startswith("--xla_dump_")]
     return (
         [f"this run uses the dumps that XLA_FLAGS asks for ({' '.join(theirs)}): your folder stays empty"]

@@ -225,9 +225,7 @@ def _row_of_loop(one: Instruction, computation: Computation, read: Read, axes: A
 
 
 def _each_by_itself(one: Instruction, entry: Computation) -> str:
-    """Return what an operation takes whose elements it changes each by itself, if that is one array; empty where it is
-    not.
-    """
+    """Return the one array operand of an elementwise operation; empty if there is none."""
     if one.opcode in _CARRY or one.opcode in _ALONE:
         return one.operands()[0][0]
     if one.opcode not in _WITH_A_NUMBER:

@@ -55,7 +55,7 @@ class Process:
         return code if code is not None and code >= 0 else 128 - (code or 0)
 
     def ended(self) -> dict[str, Any] | None:
-        """Return what it said when it came to its end; None before."""
+        """Return the message of the process at its end; None before."""
         for file in (self.folder / "observed").glob("*.jsonl"):
             for text in file.read_text("utf-8", "replace").splitlines():
                 if '"kind": "ended"' in text:

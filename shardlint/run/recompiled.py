@@ -108,7 +108,7 @@ def _by_a_length(mine: Sequence[Compiled]) -> bool:
 
 
 def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
-    """Return what came placed differently between two compilations for the same shapes, where that matters."""
+    """Return the arguments that were placed differently in two compilations for the same shapes, if that matters."""
     for before, after in pairwise(mine):
         shapes = [[(leaf.where, leaf.array) for leaf in one.arguments] for one in (before, after)]
         # Over another number of devices it is meant for another mesh.
@@ -166,7 +166,7 @@ def _again(mine: Sequence[Compiled], made: int) -> tuple[str, str]:
 
 
 def changed(before: Compiled, after: Compiled) -> list[str]:
-    """Return what differs between the arguments of two compilations: `x f32[64,8] -> f32[32,8]`."""
+    """Return the differences between the arguments of two compilations: `x f32[64,8] -> f32[32,8]`."""
     was = {leaf.where: leaf for leaf in before.arguments}
     texts = []
     for leaf in after.arguments:

@@ -224,7 +224,7 @@ class _Walk:
             self.tree.walked[real] = partial(self.below, *here)
 
     def below(self, met: slice = _ALL, folders: slice = _ALL) -> Below:
-        """Return what was found, or a part of it."""
+        """Return the files and folders found, or a part of them."""
         files = {found.real: found.stamp for found in self.found[met] if found.stamp is not None}
         return files, self.folders[folders]
 

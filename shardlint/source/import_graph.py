@@ -235,7 +235,7 @@ class ImportGraph:
 
     @cached_property
     def edges(self) -> list[frozenset[int]]:
-        """Return what each file imports of the project, by the places of files in `paths`."""
+        """Return the imports of each file within the project, by the places of files in `paths`."""
         return [self._imported(place, path) for place, path in enumerate(self.paths)]
 
     @cached_property
@@ -269,7 +269,7 @@ class ImportGraph:
         return frozenset(found)
 
     def _of_root(self, path: str, name: str) -> set[int]:
-        """Return what a name may stand for that begins with a name of the root itself: see `in_root`."""
+        """Return the files that a name may mean which begins with the name of the root itself: see `in_root`."""
         head, _, rest = name.partition(".")
         if not head or not rest:
             return set()

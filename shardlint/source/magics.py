@@ -69,7 +69,7 @@ def as_written(text: str) -> str:
 
 
 def indent_of(code: str) -> str:
-    """Return what the first line of a cell is indented by: IPython takes it away from all lines that begin with it."""
+    """Return the indentation of the first line of a cell. IPython removes it from all lines that begin with it."""
     first = next((line for line in lines_of(code) if line.strip()), "")
     return first[: len(first) - len(first.lstrip(" \t"))]
 

@@ -22,7 +22,7 @@ _BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in su
 
 
 def other_kind(name: str) -> str | None:
-    """Return what a file is that is not Python by its name, as a reason not to check it; None for any other."""
+    """Return the kind of a file that is not Python by its name, as a reason not to check it; None for any other."""
     return _BY_SUFFIX.get(PurePath(name).suffix.lower())
 
 

@@ -81,7 +81,9 @@ def _texts(text: bytes) -> list[bytes]:
 
 @lru_cache(maxsize=64)
 def _of_lines(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
-    """Return what else the file says, what its names do, what the line says, and the pattern of the line."""
+    """Return the conditions of a line pattern: the texts of the file, of its names and of the line, and the pattern
+    itself.
+    """
     near, names, saying, pattern = text[len(LINE) :].split(b"\0", 3)
     if near and _kind(near.replace(b"|", b"")) is None:
         near = ANY_OF + near.replace(b"|", b"\x03")  # words
@@ -99,8 +101,8 @@ def _read_of(module: bytes) -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=16)
 def _chains(name: bytes) -> re.Pattern[bytes]:
-    """Return what is read of a name that is no part of a longer one: begun by letters, it is searched for ten times
-    faster.
+    """Return the pattern of attribute chains of a name that is no part of a longer one. Beginning with letters, it is
+    searched ten times faster.
     """
     return re.compile(name + rb"(?<![\w.]" + name + rb")\.([A-Za-z_][\w.]*)")
 
@@ -145,7 +147,7 @@ class Screen:
         }
 
     def left_of(self, whole: Screen) -> dict[str, Any]:
-        """Return what a screen for some of the rules of another has that the other has not, as plain data."""
+        """Return the difference of a screen for some of the rules from the screen of all, as plain data."""
         other = {word: asked for word, asked in self.words.items() if whole.words.get(word) != asked}
         return {"gone": sorted(whole.words.keys() - self.words.keys()), "other": Screen(other).dump()}
 
@@ -309,7 +311,7 @@ class Texts(dict[bytes, bool]):
         return words_of(b" ".join(_IMPORTED.findall(self.data)))
 
     def _members(self, library: bytes) -> set[bytes]:
-        """Return what is read of a library, by the names that people give it and that the file does."""
+        """Return the attributes read from a library, by its usual names and by those that the file gives it."""
         if library not in self._known_members:
             called = {*_CALLED_SO[library], *re.findall(rb"import " + library + rb" as (\w+)", self.data)}
             read = {chain for name in called & self.words for chain in _chains(name).findall(self.data)}

@@ -50,7 +50,7 @@ class Tree:
         """What is below folders that a walk came through, where nothing from above them leaves anything out."""
 
     def folder(self, path: str) -> Folder | None:
-        """Return what is in a folder; None for one that vanished or is forbidden."""
+        """Return the contents of a folder; None for one that vanished or is forbidden."""
         if path not in self.known:
             self.known[path] = _read(path)
         return self.known[path]

@@ -44,7 +44,7 @@ class Edited:
 
     @staticmethod
     def between(before: Mapping[str, str], now: Text | None, after: Mapping[str, str]) -> Edited:
-        """Return what changed by digests of the parts, before and after."""
+        """Return the changes by digests of the parts, before and after."""
         if now is None or not before:
             return Edited(now, None)
         changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}

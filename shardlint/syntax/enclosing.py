@@ -56,7 +56,7 @@ def stands_in(node: ast.AST, block: Sequence[ast.stmt]) -> bool:
 
 
 def _suppressed_errors(entered: ast.expr) -> list[ast.expr]:
-    """Return what `contextlib.suppress(...)` catches."""
+    """Return the exceptions that `contextlib.suppress(...)` suppresses."""
     return entered.args if isinstance(entered, ast.Call) and called_name(entered) == "suppress" else []
 
 

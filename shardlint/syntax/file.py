@@ -102,7 +102,7 @@ class FileFacts:
 
     @cached_property
     def imports(self) -> list[Binding]:
-        """Return what import statements bind that stand in the module's own block, outside every branch."""
+        """Return the bindings of import statements in the module's own block, outside every branch."""
         return [
             binding
             for bindings in self._bound(self.module).bindings.values()
@@ -141,7 +141,7 @@ class FileFacts:
         self.looked.release()
 
     def remembered(self, what: str, node: ast.AST, make: Callable[[], Answer]) -> Answer:
-        """Return what the text of the file alone says of a node, found once."""
+        """Return a fact about a node that follows from the text of the file alone, computed once."""
         return self.kept((what, node), make)
 
     def kept(self, key: tuple[str, Any], make: Callable[[], Answer]) -> Answer:
@@ -372,7 +372,8 @@ class FileFacts:
         return found
 
     def taken_from(self, word: str, among: LineSet = EVERY) -> list[ast.AST]:
-        """Return what `from` statements with this word in their module's name import, on some lines and maybe others.
+        """Return the names imported by `from` statements with this word in their module's name, on some lines and
+        maybe others.
         """
         lines = [line for line in self._words.lines(word) if among.hold(line) and "from" in self._source.line(line)]
         scopes = {scope for line in lines for scope in self._evaluating(line, word)[0].outward()}

@@ -269,7 +269,7 @@ def lines_of(names: Container[str], parts: Sequence[Part], count: int) -> LineSe
 
 
 def texts(text: str, parts: Iterable[Part]) -> dict[str, str]:
-    """Return what stands in each part, by its name."""
+    """Return the text of each part, by its name."""
     lines = iter(text.split("\n"))
     outline: list[str] = []
     found: dict[str, str] = {}

@@ -53,7 +53,7 @@ def _compares(job: Job) -> bool:
 
 
 def _said(outcome: Outcome) -> tuple[dict[str, Any], str]:
-    """Return what an `Alone` is made of, and why nothing of it is to be believed ("" where it is)."""
+    """Return the data of an `Alone`, and the reason to distrust it ("" if there is none)."""
     told = outcome.all("alone")
     distrust = outcome.distrust
     if not (distrust or outcome.stopped) and not (len(told) == 1 and isinstance(told[0], dict)):

@@ -92,5 +92,5 @@ class Attendant:
 
 
 def writer(descriptor: int) -> Callable[[bytes], object]:
-    """Return what writes to a descriptor."""
+    """Return a function that writes to a descriptor."""
     return lambda data: os.write(descriptor, data)

@@ -151,8 +151,8 @@ class Program:
 
     @property
     def memory_bytes(self) -> int:
-        """Return what one call needs on a device. The compiler's own "peak" is used of TPUs only, whose temporaries
-        share space: on CPU it is less than its parts.
+        """Return the memory in bytes that one call needs on a device. The compiler's own "peak" is used only on TPUs,
+        whose temporaries share space. On CPU it is less than the sum of its parts.
         """
         if self.peak_bytes:
             return self.peak_bytes

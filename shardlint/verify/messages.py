@@ -54,7 +54,8 @@ def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> 
 
 
 def asker(send: Send, orders: int) -> Callable[[Message], Message]:
-    """Return what sends a message and waits for the answer, which comes on a descriptor; {} in a copy of this process.
+    """Return a function that sends a message and waits for the answer, which comes on a descriptor. In a copy of this
+    process the answer is {}.
     """
     own, getpid = os.getpid(), os.getpid
 

@@ -44,5 +44,5 @@ class Outcome:
         self.seconds = end["seconds"]
 
     def all(self, key: str) -> list[Any]:
-        """Return what every message has under `key`."""
+        """Return the value of every message under `key`."""
         return [message[key] for message in self.messages if key in message]

@@ -188,7 +188,7 @@ def _typed(data: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
 
 
 def join(code: str, level: str, bad: Result, good: Result) -> Result:
-    """Return what a proof shows at one level: it holds if both programs did as declared, and is skipped if
+    """Return the result of a proof at one level. It passes if both programs behaved as declared, and is skipped if
     either could not tell.
     """
     both = (bad, good)

@@ -24,7 +24,7 @@ _DID_NOT_RUN = frozenset({"raised", "stopped", "fixture", "distrust"})
 
 
 def worse(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[str]]:
-    """Return what became worse, in words, by the fixtures (`FILE::NAME`) it shows in."""
+    """Return the regressions, in words, by the fixtures (`FILE::NAME`) that show them."""
     known = {_key(result): result for result in before}
     seen = {_key(result) for result in after}
     found: dict[str, list[str]] = {}

@@ -84,7 +84,9 @@ def marked_lines(text: str, code: str) -> list[int]:
 
 
 def faults(code: str, folder: Path) -> list[str]:
-    """Return what does not hold: each program checked for this rule alone, as the only file of its project."""
+    """Return the violated expectations. Each program is checked for this rule alone, as the only file of its
+    project.
+    """
     bad, good = _findings(code, folder / "bad.py"), _findings(code, folder / "good.py")
     found = [one for one in (bad, good) if isinstance(one, str)]
     if not isinstance(bad, str):

@@ -167,9 +167,7 @@ def _compare(seen: Mapping[str, Any], place: Position, found: Evaluation | None)
 
 
 def _argument(name: Any, seen: Mapping[str, Any], found: Evaluation | None) -> dict[Path_, Value] | None:
-    """Return what is predicted of an argument; a method that is jitted takes its object first, which the call does not
-    name.
-    """
+    """Return the prediction for an argument. A jitted method takes its object first, which the call does not name."""
     if found is None:
         return None
     if isinstance(name, str):
@@ -204,7 +202,7 @@ def _compare_tree(
 
 
 def _find(path: Path_, predicted: Mapping[Path_, Value]) -> Value:
-    """Return what is predicted of a path: of itself, or of the part that it is in."""
+    """Return the prediction for a path: for itself, or for the part that it is in."""
     path = _unboxed(path)
     if path in predicted:
         return predicted[path]

@@ -181,7 +181,7 @@ class Observer:
         )
 
     def observe(self, texts: Sequence[str]) -> list[dict[str, Any]]:
-        """Return what jax makes of programs."""
+        """Return the layouts that jax makes in programs."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(texts) + "\n")
         self._process.stdin.flush()
@@ -197,7 +197,7 @@ class Observer:
 
 
 def observe(texts: Sequence[str], python: str = sys.executable) -> list[dict[str, Any]]:
-    """Return what jax makes of programs, in a process of their own."""
+    """Return the layouts that jax makes in programs, in a process of their own."""
     observer = Observer(python)
     try:
         return observer.observe(texts)

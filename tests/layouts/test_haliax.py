@@ -117,7 +117,7 @@ def test_the_mapping_in_context_places_arrays(write: Write, code: str, axis: str
 
 
 def bound(run: Interpreter) -> object:
-    """Return what `y` is bound to last."""
+    """Return the last value of `y`."""
     values = [
         run.layouts[node.value]
         for node in ast.walk(run.file.tree)

@@ -42,7 +42,7 @@ def ran(root: Path, name: str = "main.py") -> Interpreter:
 
 
 def shown(run: Interpreter, name: str) -> str:
-    """Return what the last assignment to a name in the module gave, in words."""
+    """Return the value of the last assignment to a name in the module, in words."""
     value = [
         run.layouts[node.value]
         for node in ast.walk(run.file.tree)

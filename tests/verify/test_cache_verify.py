@@ -148,7 +148,7 @@ a = Fixture(
 
 @pytest.fixture
 def told(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Return what level compile says of a file's only fixture, with a cache."""
+    """Return the result of level compile for a file's only fixture, with a cache."""
     from tests.verify.conftest import PRELUDE
 
     file = tmp_path / "fx.py"

@@ -190,14 +190,14 @@ class RestoredNotPlaced(Rule):
 
 
 def _whole(node: ast.expr) -> ast.expr:
-    """Return what an expression takes a part of: `msgpack_restore(data)["params"]`."""
+    """Return the expression of which another one takes a part: `msgpack_restore(data)["params"]`."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node
 
 
 def _parts(statement: ast.Return) -> list[ast.expr]:
-    """Return what a function returns, one by one where it is a tuple."""
+    """Return the results of a function, one by one if it returns a tuple."""
     if isinstance(statement.value, ast.Tuple):
         return statement.value.elts
     return [statement.value] if statement.value is not None else []

@@ -109,7 +109,7 @@ def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
 
 
 def _said(site: Site, name: str) -> ast.expr | None:
-    """Return what is given for a keyword, also in a dict that is given as `**`."""
+    """Return the argument of a keyword, also in a dict that is passed as `**`."""
     keyword = site.keyword(name)
     if keyword is not None:
         return keyword.value

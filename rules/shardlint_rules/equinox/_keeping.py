@@ -56,12 +56,12 @@ class _Taken:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Return what is not donated, in order."""
+        """Return the parameters that are not donated, in order."""
         return tuple(one for one in (*self.names, *self.named) if one not in self.donated)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return what is kept, without stars."""
+        """Return the parameters that are not donated, without stars."""
         return tuple(one.lstrip("*") for one in self.kept)
 
     @property
@@ -83,7 +83,7 @@ class _Taken:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Return what is, in order."""
+        """Return the donated parameters, in order."""
         return tuple(one for one in (*self.names, *self.named) if one in self.donated)
 
 
@@ -313,7 +313,7 @@ def _place(node: ast.expr) -> tuple[int, int]:
 
 
 def _said(site: Site, function: ast.expr) -> str:
-    """Return what a function is called, for the names of those around it."""
+    """Return the name of a function, for the names of those around it."""
     base = function
     while isinstance(base, ast.Call) and (base.args or isinstance(base.func, ast.Call)):
         base = base.args[0] if base.args else base.func

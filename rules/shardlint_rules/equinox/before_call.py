@@ -126,7 +126,7 @@ def free_names(site: Site, wanted: list[str]) -> list[str]:
 
 
 def _base(site: Site, call: ast.Call) -> str:
-    """Return what a call of `filter_jit` wraps, by name."""
+    """Return the name of the function that a call of `filter_jit` wraps."""
     definition = site.file.parent(call)
     if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
         return definition.name.strip("_")

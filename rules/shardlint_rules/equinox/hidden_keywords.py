@@ -36,7 +36,7 @@ class Hidden:
 
 
 def hidden(site: Site) -> list[Hidden]:
-    """Return what `**` stands for in the site's call. Raises `NotRewritten` where the text does not tell."""
+    """Return the keywords in the `**` arguments of the site's call. Raises `NotRewritten` if the text does not tell."""
     return [_read(site, keyword) for keyword in site.call.keywords if keyword.arg is None]
 
 

@@ -35,7 +35,7 @@ class Jitted:
 
 
 def jitted(site: Site) -> Jitted | None:
-    """Return what the site's jit compiles; None where that is not to be seen.
+    """Return the function that the site's jit compiles; None if it is not visible.
 
     For the forms call, partial and name: a bare decorator is no call. A use that is no decorator is none here.
     """

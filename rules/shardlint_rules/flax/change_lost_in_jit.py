@@ -149,7 +149,7 @@ def _is_self(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> bool:
 
 
 def _class_shown(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
-    """Return what shows that the object of a method is an NNX object, in words."""
+    """Return the evidence that the object of a method is an NNX object, in words."""
     owner = site.file.parent(node)
     if not isinstance(owner, ast.ClassDef) or not _is_module(site, ClassValue(Place(site.file, owner))):
         return ""
@@ -157,7 +157,7 @@ def _class_shown(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
 
 
 def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
-    """Return what shows that a parameter is an NNX object, in words."""
+    """Return the evidence that a parameter is an NNX object, in words."""
     evaluator = site.program.evaluator
     if parameter.annotation is not None:
         found = annotated(evaluator, Place(site.file, parameter.annotation))

@@ -21,7 +21,7 @@ def annotated_specs(site: Site, node: ast.expr, *names: str) -> bool:
 
 
 def _find_indentation(site: Site, statement: ast.stmt) -> str | None:
-    """Return what stands before a statement on its line, if that is nothing but spaces."""
+    """Return the text before a statement on its line, if it is only spaces."""
     start, _ = site.file.span(statement)
     before = site.file.source.text[site.file.source.offset(statement.lineno, 0) : start]
     return before if not before.strip() else None

@@ -114,7 +114,9 @@ def _unboxed(site: Site, value: Value, depth: int = 0) -> CallArguments | None:
 
 
 def _value(site: Site, call: CallArguments, place: Place) -> Value:
-    """Return what is given; of a part of what was unboxed, `variables["params"]`, the whole."""
+    """Return the value of the argument; for a part of an unboxed tree, `variables["params"]`, that of the whole
+    tree.
+    """
     node = place.node
     while isinstance(node, ast.Subscript):
         node = node.value

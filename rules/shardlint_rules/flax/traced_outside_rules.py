@@ -88,7 +88,7 @@ class TracedOutsideRules(Rule):
 
 
 def _wrapped(site: Site) -> list[Value]:
-    """Return what the site's jit compiles."""
+    """Return the functions that the site's jit compiles."""
     syntax = site.syntax
     assert isinstance(syntax, ast.expr)
     found = wrappings(site.program, site.file, syntax, site.form, (*JITS, "flax.linen.jit"))
@@ -96,7 +96,7 @@ def _wrapped(site: Site) -> list[Value]:
 
 
 def _ends(site: Site) -> list[End]:
-    """Return what becomes of the jitted function, as far as it is in sight."""
+    """Return the visible uses of the jitted function."""
     flow = site.program.flow
     if site.decorated is not None:
         return flow.in_sight(site.file, site.decorated).found

@@ -113,7 +113,9 @@ def _same(site: Site, mapping: ast.expr, beside: str) -> bool:
 
 
 def _returns_weights(function: Function) -> str | None:
-    """Return what a function returns that is a model, or the state of an optimizer, which it makes or updates."""
+    """Return the description of a model or optimizer state that a function makes or updates and returns; None without
+    one.
+    """
     node = function.node
     makes = any(
         isinstance(one, ast.Call) and last_name(one.func) in ("init", "apply_updates", "update")

@@ -47,7 +47,9 @@ _ARRAYS = ("jax.numpy.", "jax.lax.")
 
 
 def dropped(site: Site, value: str) -> tuple[str, str] | None:
-    """Return what is lost where a call is a statement, and what to write instead; None where nothing is."""
+    """Return the message about a result that is dropped by a call as a statement, and the advice; None if nothing is
+    lost.
+    """
     if not isinstance(site.file.parent(site.call), ast.Expr):
         return None
     default, text = _default_of(site), site.shown()

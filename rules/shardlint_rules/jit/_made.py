@@ -56,7 +56,7 @@ def arrays(site: Site, whole: Made) -> Iterator[Made]:
 
 
 def _returned(function: Function) -> list[ast.expr]:
-    """Return what a lambda or a function with one `return` gives."""
+    """Return the results of a lambda, or of a function with one `return`."""
     node = function.node
     if isinstance(node, ast.Lambda):
         return [node.body]

@@ -48,7 +48,7 @@ class Placement:
 
 
 def placement(site: Site) -> Placement | None:
-    """Return what a site's call places; None where it does not."""
+    """Return the placement by the site's call; None if it places nothing."""
     if site.api == PUT:
         target = site.argument("device")
         if target is None and site.form == "call":
@@ -156,7 +156,9 @@ def _mapping(site: Site) -> ast.Call | None:
 
 
 def shardings(site: Site, target: ast.expr) -> list[Value]:
-    """Return what a target may be: the leaves of a tree; for a parameter, what the calls that are seen give."""
+    """Return the possible values of a target: the leaves of a tree, and for a parameter the arguments of the visible
+    calls.
+    """
     given = mapped_tree(site, target)
     named = assigned_once(site.file, target) if isinstance(target, ast.Name) else None
     if isinstance(named, ast.Attribute) and isinstance(site.value(target), Unknown | Assumed):
@@ -171,8 +173,7 @@ def shardings(site: Site, target: ast.expr) -> list[Value]:
 
 
 def _without_none(site: Site, target: ast.expr, values: list[Value]) -> list[Value]:
-    """Return what a target may be, less None where a test on the way, or how the target is made, says that it is not.
-    """
+    """Return the possible values of a target, without a None that a test on the path, or its definition, rules out."""
     if Constant(None) not in values or not _is_never_none(site, target, _DEPTH):
         return values
     return [one for one in values if one != Constant(None)]
@@ -226,8 +227,7 @@ def none_from(site: Site, target: ast.expr) -> Place:
 
 
 def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
-    """Return what an object of a class of the project holds, where that is what it is made with: a tree of shardings.
-    """
+    """Return the shardings in an object of a class of the project that is made with a tree of them."""
     if (
         not isinstance(value, CallResult)
         or not isinstance(value.by, ClassValue)
@@ -248,7 +248,7 @@ def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
 
 
 def _under_keys(site: Site, target: ast.expr) -> list[Value]:
-    """Return what callers give for `shardings["x"]`, of a parameter; empty where one of them gives something else."""
+    """Return the callers' values of `shardings["x"]`, of a parameter; empty if a caller passes anything else."""
     keys: list[object] = []
     while isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
         keys.insert(0, target.slice.value)
@@ -266,8 +266,8 @@ def _under_keys(site: Site, target: ast.expr) -> list[Value]:
 
 
 def _of_the_field(site: Site, target: ast.expr) -> list[Value]:
-    """Return what a field of the class around (`self.rows`) is given where objects are made; empty where not all is
-    seen.
+    """Return the values of a field of the class around (`self.rows`) where objects are made; empty if not all are
+    visible.
     """
     match target:
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
@@ -297,7 +297,7 @@ def _dataclass(site: Site, place: Place) -> bool:
 
 
 def _ways(site: Site, value: Value) -> list[Value]:
-    """Return what a value is on each way that is seen, also where a class is given it: `self.rows = rows` in
+    """Return the values of an expression on each visible path, also through a class: `self.rows = rows` in
     `__init__`.
     """
     made = isinstance(value, Parameter) and getattr(value.place.scope.node, "name", "") == "__init__"

@@ -12,9 +12,7 @@ from shardlint.rules_api.site import Site
 
 
 def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[ast.expr, str], list[Edit]] | None:
-    """Return what is written for each of the nodes, with the imports that it takes; None if a tree holds more than
-    specs.
-    """
+    """Return the new code of each of the nodes, with the imports it needs; None if a tree holds anything but specs."""
     name, imports = site.spell("jax.sharding.NamedSharding")
     edits = list(imports)
     written = {}

@@ -17,7 +17,7 @@ def is_tree(value: Value | None) -> bool:
 
 
 def returned_by(site: Site, function: Value) -> list[Value]:
-    """Return what each `return` of a function gives; nothing where its definition is not seen."""
+    """Return the value of each `return` of a function; empty if its definition is not visible."""
     while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
     if not isinstance(function, Function) or isinstance(function.node, ast.AsyncFunctionDef):

@@ -150,7 +150,7 @@ class DevicePutInJit(Rule):
         return reasons.get(form, "")
 
     def _form(self, site: Site, target: ast.expr) -> str | None:
-        """Return what is not sure about it, if anything; None where it is no mistake."""
+        """Return the form of the finding, which names its uncertainty; None if there is no mistake."""
         values = shardings(site, target)
         if values and all(isinstance(one, CallResult) and one.api == _SPEC for one in values):
             return self._of_spec(site)

@@ -365,7 +365,7 @@ def _placements(value: Value) -> list[CallResult]:
 
 
 def _subject(site: Site) -> str:
-    """Return what a call places, as it is written."""
+    """Return the text of the argument that a call places."""
     arguments = site.call.args[1:] if site.api == _MAP else site.call.args
     return site.shown(arguments[0]) if arguments else "the argument"
 

@@ -119,7 +119,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _values(program: Program, file: FileFacts, held: Held) -> tuple[Value, ...]:
-    """Return what made the buffer; nothing where that is not seen here."""
+    """Return the values that made the buffer; empty if they are not visible here."""
     node = held[0].node
     return options(program.value(file, node)) if node is not None and not held[1] else ()
 

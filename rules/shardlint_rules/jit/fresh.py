@@ -69,7 +69,7 @@ class _Body:
     names: set[str]
 
     def result(self, function: Function) -> ast.expr | None:
-        """Return what is returned; None for a function that does more than return."""
+        """Return the result of a function; None if it does more than return."""
         node = function.node
         self.file.walked(self.file.scope(node))
         if isinstance(node, ast.Lambda):
@@ -94,7 +94,8 @@ class _Body:
         return None
 
     def made(self, node: ast.expr) -> str | None:
-        """Return what a returned expression makes of shapes alone, in words; of a train state, what is made so in it.
+        """Return a description of the arrays that a returned expression makes from shapes alone, also inside a train
+        state.
         """
         if isinstance(node, ast.Call) and self._keeps_moments(node):
             return BESIDE

@@ -68,7 +68,7 @@ class Results:
 
 
 def results(evaluator: Evaluator, file: FileFacts, returned: list[ast.expr]) -> Results | None:
-    """Return what a function returns on every way the same; None where the text does not tell how much that is."""
+    """Return the number of results that a function returns on every path; None if the text does not tell."""
     counter = _Counter(evaluator, file)
     found = [counter.of(one) for one in returned]
     first = found[0] if found else None

@@ -30,7 +30,7 @@ class SeenCall:
 
 
 def value_of(site: Site, function: Jitted, name: str) -> Value | None:
-    """Return what is given to a keyword; None where there is none, or it may be hidden."""
+    """Return the argument of a keyword; None if there is none, or if it may be hidden."""
     place = function.setting(name)
     if place is None or function.settings.open_keywords:
         return None

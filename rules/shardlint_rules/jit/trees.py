@@ -41,7 +41,7 @@ class Container:
 
 
 def container(program: Program, value: Value) -> Container | None:
-    """Return what kind of container a value is; None for a tuple, a list, or what may be a single sharding."""
+    """Return the kind of container of a value; None for a tuple, a list, or a possible single sharding."""
     found = [_one(program, option) for option in options(value)]
     known = [one for one in found if one is not None]
     if not known or len(known) < len(found):

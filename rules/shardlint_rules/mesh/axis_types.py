@@ -174,7 +174,9 @@ def targets(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Targe
 
 
 def behind(program: Program, value: Value, depth: int = _DEPTH) -> list[Value]:
-    """Return what a value is on each way that is seen: a parameter is followed to the arguments of its calls."""
+    """Return the values of an expression on each visible path. A parameter is followed to the arguments of its
+    calls.
+    """
     if isinstance(value, Parameter) and depth > 0:
         return [one for given in _given(program, value) for one in behind(program, given, depth - 1)]
     return [value]

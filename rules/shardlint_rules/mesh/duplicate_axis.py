@@ -183,7 +183,7 @@ def _attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
 
 
 def _source(site: Site, node: ast.expr) -> ast.expr:
-    """Return what a local name that is bound once stands for."""
+    """Return the definition of a local name that is bound once."""
     if not isinstance(node, ast.Name):
         return node
     bindings, _ = lookup(site.file, node, node.id)

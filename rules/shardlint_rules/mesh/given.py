@@ -115,5 +115,5 @@ def literal(node: ast.AST, axis: str) -> bool:
 
 
 def jitted(site: Site) -> ast.AST:
-    """Return what a jit makes callable: the definition that the site's call decorates, or the call itself."""
+    """Return the node of the jitted function: the definition that the site's call decorates, or the call itself."""
     return site.decorated or site.call

@@ -95,7 +95,7 @@ def _given(program: Program, value: Value, depth: int = _CALLS) -> bool:
 
 
 def moves_with(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
-    """Return what must change together with a `with mesh:` when it becomes `with jax.set_mesh(mesh):`."""
+    """Return the code that must change together with a `with mesh:` when it becomes `with jax.set_mesh(mesh):`."""
     run = running(site.program, Place(site.file, node))
     return [*readers(site).said, *libraries(site), *_in_the_block(site, run)]
 
@@ -113,7 +113,7 @@ def libraries(site: Site, joined: bool = False) -> list[str]:
 
 
 def _in_the_block(site: Site, run: Running) -> list[str]:
-    """Return what runs in a block, itself or in the functions it calls, and raises under jax.set_mesh."""
+    """Return the code that runs in a block, itself or in the functions it calls, and raises under jax.set_mesh."""
     found = []
     for place in run.calls:
         if _eager_bare(site.program, place):

@@ -162,7 +162,7 @@ class LegacyMeshContext(Rule):
         )
 
     def _obstacles(self, site: Site, item: ast.withitem, kept: str) -> tuple[str, ...]:
-        """Return what keeps it; what keeps all of a project is said once a file."""
+        """Return the obstacles. Those of a whole project are reported once per file."""
         found = joint.obstacles(site) if kept.startswith(TOGETHER) else ()
         if found:
             first = next((one for _, one, _ in entered(site.program, site.file)), None)

@@ -53,7 +53,9 @@ def running(program: Program, block: Place) -> Running:
 
 
 def yielded_to(program: Program, block: Place) -> list[Place] | None:
-    """Return what runs where a generator yields in its block: `with sharded(): ...`, tests that ask for a fixture."""
+    """Return the code that runs while a generator is suspended in its block: `with sharded(): ...`, tests that use a
+    fixture.
+    """
     function = block.file.home(block.node).function()
     node = function.node if function is not None else None
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

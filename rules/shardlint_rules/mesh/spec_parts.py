@@ -72,7 +72,7 @@ def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 
 def _assigned(site: Site, node: ast.Name) -> ast.expr | None:
-    """Return what a name is given, where one assignment alone binds it."""
+    """Return the value of a name that one assignment alone binds."""
     bindings, _ = lookup(site.file, node, node.id)
     only = bindings[0] if len(bindings) == 1 else None
     return only.value if only is not None and only.kind == "assign" else None

@@ -169,7 +169,7 @@ def _turned(site: Site, place: Place) -> bool | None:
 
 
 def _called(site: Site, file: FileFacts, call: ast.Call) -> set[str]:
-    """Return what library functions a call is of; empty where it is of none."""
+    """Return the library functions that a call may call; empty if there are none."""
     found = options(site.program.value(file, call.func))
     names = {one.name for one in found if isinstance(one, Api)}
     return names if all(isinstance(one, Api) for one in found) else set()

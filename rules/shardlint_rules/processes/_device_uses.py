@@ -91,7 +91,7 @@ def _find_placements(program: Program, file: FileFacts, call: ast.Call, given: a
 
 
 def _target(name: str, call: ast.Call, given: ast.AST) -> str | None:
-    """Return what a library function does with a device that is given to it."""
+    """Return the use that a library function makes of a device passed to it."""
     keyword = given.arg if isinstance(given, ast.keyword) else None
     if name in _TARGETS:
         here = _is_given(call, given, *_TARGETS[name])

@@ -73,7 +73,7 @@ def _works_with(file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
-    """Return what a parameter stands for where it is left out, as written below: `devices = jax.devices()`."""
+    """Return the default of a parameter that is left out, as written in the body: `devices = jax.devices()`."""
     for one in walk(function):
         if isinstance(one, ast.Assign) and _is(one.targets[0], name) and isinstance(one.value, ast.Call):
             return last_name(one.value.func)

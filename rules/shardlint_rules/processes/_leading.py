@@ -33,7 +33,7 @@ class Rows:
 
 
 def leading(site: Site) -> Rows | None:
-    """Return what makes an array of as many rows as a count says: by the count itself, or by a name for it."""
+    """Return the expression that makes an array with a count of rows, by the count itself or by a name for it."""
     named = list(standing_for(site.file, site.call, alone=False))
     for node in named:
         call = _made_of(site.file, node)

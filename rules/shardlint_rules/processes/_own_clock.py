@@ -40,7 +40,7 @@ class Decided:
 
 
 def decided(site: Site) -> Decided | None:
-    """Return what a site's clock decides; None where nothing waits, or the answer is not each process's own."""
+    """Return the decision that depends on a site's clock; None if nothing waits, or if all processes get one answer."""
     for read in _reads(site, Place(site.file, site.call), 0):
         compared = _compared(read)
         if compared is None:
@@ -68,7 +68,8 @@ def _asks_itself(answer: Place, test: Place) -> bool:
 
 
 def _waiting(site: Site, one: Asked) -> tuple[bool, Together] | None:
-    """Return what all processes must do together where a condition decides, and whether that is a loop which it ends.
+    """Return the joint work of all processes that a condition decides, and whether it is a loop that the condition
+    ends.
     """
     program, file = site.program, one.file
     if first(program, one.test) is not None or program.project.is_test(file.path):

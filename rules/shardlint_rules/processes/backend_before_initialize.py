@@ -84,7 +84,7 @@ class BackendBeforeInitialize(Rule):
         )
 
     def _cluster(self, site: Site) -> Finding | None:
-        """Return what a method asks by which jax.distributed.initialize finds out where it runs."""
+        """Return a finding for a method by which jax.distributed.initialize detects its cluster."""
         method = site.scope.function()
         node = method.node if method is not None else None
         cls = method.parent.node if method is not None and method.parent is not None else None

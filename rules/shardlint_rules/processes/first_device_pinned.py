@@ -151,7 +151,7 @@ class FirstDevicePinned(Rule):
         )
 
     def _several(self, site: Site) -> _Basis | None:
-        """Return what shows that the program is for several processes."""
+        """Return the evidence that the program is for several processes."""
         question, evidence = process_question(site.file), several(site.program, site.file)
         if site.file.source.in_cells and question is None and evidence != "initialized":
             return None  # a notebook runs on one host

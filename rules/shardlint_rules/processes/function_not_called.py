@@ -113,7 +113,7 @@ def _quotient(node: ast.AST) -> bool:
 
 
 def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
-    """Return what is wrong with a function standing there; None where it may be meant."""
+    """Return the mistake in a function that is not called there; None if it may be intended."""
     parent = site.file.parent(node)
     match parent:
         case ast.Compare():

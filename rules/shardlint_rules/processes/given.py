@@ -44,7 +44,7 @@ def _tests(program: Program, file: FileFacts, end: End) -> bool:
 
 
 def kept(file: FileFacts, node: ast.Attribute) -> Place | None:
-    """Return what a class binds `self.x` to, where it does so once and sorts nothing in place."""
+    """Return the value that a class binds to `self.x`, if it does so once and sorts nothing in place."""
     scope = file.home(node)
     around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
     function = scope.function()

@@ -120,7 +120,7 @@ class OneFileManyWriters(Rule):
         )
 
     def _own(self, site: Site, path: ast.expr) -> Differing | None:
-        """Return what makes what is written another in each process."""
+        """Return the source of the difference between processes in the written contents."""
         if not site.wants("per-process-content") or _maybe_one(site) or not several(site.program, site.file):
             return None
         found = (own_data(site.program, Place(site.file, one)) for one in contents(site, path))

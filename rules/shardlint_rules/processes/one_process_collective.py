@@ -194,7 +194,7 @@ def _sides(site: Site, statement: ast.If, found: First) -> tuple[Sequence[ast.st
 
 
 def _rest(site: Site, statement: ast.If) -> list[ast.stmt]:
-    """Return what follows a statement in its block."""
+    """Return the statements after a statement in its block."""
     parent = site.file.parent(statement)
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parent, name, None)

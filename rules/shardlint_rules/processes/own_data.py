@@ -106,7 +106,7 @@ NOTHING: Given = MappingProxyType({})
 
 
 def own_data(program: Program, place: Place, depth: int = 0, given: Given = NOTHING) -> Differing | None:
-    """Return what makes a value another in each process; None where nothing in sight does.
+    """Return the source of a value's difference between processes; None if none is visible.
 
     `given` holds what the parameters of the function around are given, by the call that the question came through.
     """
@@ -272,7 +272,8 @@ def _returned(program: Program, function: Function, depth: int, given: Given = N
 
 
 def _describe_draw(program: Program, file: FileFacts, name: str) -> str | None:
-    """Return what a function of a library gives, where it gives each process another; nothing that the program seeds.
+    """Return a description of the result of a library function that differs between processes; None if the program
+    seeds it.
     """
     if name in _SOURCES:
         return _SOURCES[name]

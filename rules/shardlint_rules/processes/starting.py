@@ -14,7 +14,7 @@ _CATCHING = ("RuntimeError", "Exception", "BaseException")
 
 
 def started_before(site: Site, place: Place) -> Started | None:
-    """Return what has started the backend when a place runs."""
+    """Return the code that has started the backend before a place runs."""
     return Backend(site.program).before(place)
 
 

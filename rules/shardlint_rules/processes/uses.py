@@ -68,7 +68,7 @@ def taken_as(program: Program, file: FileFacts, call: ast.Call, argument: ast.AS
 
 
 def bound_to(file: FileFacts, node: ast.expr) -> ast.expr | None:
-    """Return what an expression is assigned to, alone or as one of several: `rank, n = process_index(),
+    """Return the target that an expression is assigned to, alone or as one of several: `rank, n = process_index(),
     device_count()`.
     """
     parent = file.parent(node)

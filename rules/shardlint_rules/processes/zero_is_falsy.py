@@ -108,7 +108,7 @@ def _always(op: ast.cmpop, right: ast.expr) -> bool | None:
 
 
 def _chosen(site: Site) -> tuple[ast.expr, ast.expr] | None:
-    """Return what this index is taken in place of where that counts as false, and the whole expression."""
+    """Return the expression that is used if this index counts as false, and the whole expression."""
     parent = site.file.parent(site.call)
     match parent:
         case ast.BoolOp(op=ast.Or(), values=[asked, last]) if last is site.call:

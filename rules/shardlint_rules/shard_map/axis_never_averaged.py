@@ -120,7 +120,7 @@ def _maps(text: str) -> bool:
 
 
 def _mapped(site: Site) -> Place | None:
-    """Return what is mapped: a function that is given or decorated, or the one that a name stands for."""
+    """Return the mapped function: the argument, the decorated definition, or the function bound to a name."""
     if site.decorated is not None:
         return Place(site.file, site.decorated)
     given = site.arguments.positional

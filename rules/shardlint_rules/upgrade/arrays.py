@@ -43,7 +43,7 @@ class Shown:
 
 
 def shown_as_array(site: Site, node: ast.expr) -> Shown | None:
-    """Return what shows that an expression is a jax array; None where nothing does."""
+    """Return the evidence that an expression is a jax array; None if there is none."""
     if _made(site, node) or _part_of_array(site.file, node) or _asserted(site, node):
         return Shown()
     annotation = _annotated(site, node)
@@ -101,7 +101,7 @@ def _is_shard(file: FileFacts, node: ast.expr) -> bool:
 
 
 def _gone_through(file: FileFacts, name: ast.Name) -> ast.expr | None:
-    """Return what a loop or comprehension goes through whose variable a name is."""
+    """Return the iterable of the loop or comprehension of which a name is the variable."""
     inner: ast.AST = name
     for outer in file.ancestors(name):
         if isinstance(outer, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):

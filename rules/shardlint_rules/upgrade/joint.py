@@ -153,7 +153,7 @@ def _unseen(site: Site) -> Iterator[Obstacle]:
 
 
 def _part(site: Site, file: FileFacts) -> _Part:
-    """Return what one file has of the plan, whichever file asks."""
+    """Return the part of the plan in one file, which is the same for every asking file."""
     return site.program.of_file(file, "joint plan", lambda: _made(site, file))
 
 
@@ -307,15 +307,16 @@ def carried(site: Site) -> Fix | str:
 
 
 def obstacles(site: Site) -> tuple[str, ...]:
-    """Return what keeps the site's project from moving, each with its file and line: in its own file, or else anywhere.
+    """Return the obstacles to moving the site's project, each with its file and line: in its own file, or else
+    anywhere.
     """
     found = (_kept_here(site) or plan(site)).obstacles
     return tuple(dict.fromkeys(placed(site, one.path, one.line, one.why) for one in found))
 
 
 def _kept_here(site: Site) -> Plan | None:
-    """Return what the site's own file has of the plan, if that alone keeps all from moving: no other file need be
-    asked.
+    """Return the plan of the site's own file, if that alone keeps all from moving, so that no other file need be
+    searched.
 
     None too for a file with pjit that enters no mesh: what pjit becomes depends on whether another file does.
     """

@@ -42,7 +42,7 @@ class Use:
     root: ast.Name | None = None
 
     def error(self, release: Release) -> str:
-        """Return what importing or reading it raises on a release that does not have it."""
+        """Return the error that importing or reading it raises on a release that does not have it."""
         if self.form == "attribute":
             return "AttributeError"
         module = table().find(self.dotted.rpartition(".")[0])

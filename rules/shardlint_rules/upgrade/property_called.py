@@ -84,7 +84,7 @@ class PropertyCalled(Rule):
 
 
 def _shown(site: Site, node: ast.Attribute) -> Shown | None:
-    """Return what shows that the attribute is a property of jax's; None where nothing does."""
+    """Return the evidence that the attribute is a property of jax's; None if there is none."""
     owner = node.value
     value = site.value(owner)
     if node.attr in _OF_MESHES:

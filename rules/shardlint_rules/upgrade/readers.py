@@ -32,7 +32,7 @@ class Readers:
 
 
 def readers(site: Site) -> Readers:
-    """Return what reads the old mesh in the code that runs with the site; comments and strings read nothing."""
+    """Return the code running with the site that reads the old mesh. Comments and strings read nothing."""
     return site.program.once(site.file, "readers of the old mesh", lambda: _readers(site))
 
 

@@ -87,7 +87,7 @@ def _spelled(site: Site, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...
 
 
 def _at_use(site: Site, old: str, node: ast.expr) -> list[Edit] | None:
-    """Return what else changes where a name is used; None where the new name cannot be used the same way."""
+    """Return the other edits where a name is used; None if the new name cannot be used the same way."""
     if old == _SHARD_MAP:
         return new_call(site, node)
     if old == _USE_MESH and not _entered(site, node):

@@ -178,7 +178,7 @@ def _is_function(site: Site, dotted: str) -> bool:
 
 
 def _missing(site: Site, module: str, name: str) -> _Missing | None:
-    """Return what is missing of a name, if the project's release surely does not have it."""
+    """Return the missing part of a name, if the project's release surely does not have it."""
     library = _library(module)
     at = _place(library, site.target(module.partition(".")[0]))
     on = library.on(module, name) if module in library.modules else frozenset()
@@ -231,7 +231,7 @@ def _put_there(site: Site, name: str) -> bool:
 
 
 def _near(missing: _Missing, site: Site) -> str:
-    """Return what may be meant: the same name in another module, else a name much like it in this one."""
+    """Return the name that may be intended: the same name in another module, else a similar name in this one."""
     library = missing.library
     at = _place(library, site.target(missing.module.partition(".")[0])) or 0
     same = [

@@ -17,7 +17,7 @@ _same_keys: set[str] = set()
 
 
 def note(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], jaxpr: Any) -> tuple[Any, ...] | None:
-    """Return what is kept of a region until it runs: which arguments of the program it takes as split."""
+    """Return the facts kept of a region until it runs: the arguments of the program that it takes as sharded."""
     taken = region.taken_by(eqn)
     numbers = {variable: at for at, variable in enumerate(jaxpr.invars)}
     split = {

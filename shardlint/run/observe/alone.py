@@ -149,7 +149,7 @@ def _at_end() -> None:
 
 
 def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict[str, Any] | None:
-    """Return what is another on one device; None where nothing is, or it cannot be told."""
+    """Return the difference of a run on one device; None if there is none, or if it cannot be determined."""
     try:
         region = _region(jax, way, folder)
         if region is None:
@@ -237,8 +237,8 @@ def _afforded(region: Region, left: list[float]) -> bool:
 
 
 def _ran(run: Callable[[dict[int, Any]], list[Any]], instead: dict[int, Any]) -> list[Any] | None:
-    """Return what a region gives on one device; None where it cannot be run there, as a shift between devices that are
-    not.
+    """Return the results of a region on one device; None if it cannot run there, such as a shift between missing
+    devices.
     """
     try:
         return run(instead)

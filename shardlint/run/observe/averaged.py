@@ -133,7 +133,7 @@ def _spread(made: Op, axes: Names, ops: Flat, known: dict[int, Part]) -> bool:
 
 
 def _averaged_sums(axes: Names, ops: Flat) -> list[int]:
-    """Return what is summed up on each device before a sum over devices, with no more than a scale between them."""
+    """Return the per-device sums that are then summed over devices, with only a scale between."""
     found = []
     for op in ops.ops:
         if op.name in REDUCE - {"pmax", "pmin"} and set(axes_of(op.eqn)) & axes:

@@ -61,7 +61,7 @@ def install(jax: Any) -> None:
 
 @quiet
 def _before(fun: Any) -> dict[str, Any] | None:
-    """Return what a call of the user's takes; None of one that a library makes by itself, or that is traced."""
+    """Return the arguments of a call of the user's; None for one that a library makes by itself, or that is traced."""
     from jax._src import core
 
     entered = _entered(fun) if core.trace_state_clean() else None

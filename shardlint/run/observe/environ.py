@@ -79,7 +79,7 @@ def _written(environ: Any, key: str, value: str) -> None:
 
 
 def _own(value: str) -> str:
-    """Return what the program says in a value: not what the run has put there for the compiler."""
+    """Return the program's part of a value, without the flags that the run has added for the compiler."""
     ours = os.environ.get("SHARDLINT_RUN_FLAGS", "").split()
     return " ".join(one for one in value.split() if one not in ours and not one.startswith("--xla_dump_to="))
 

@@ -92,8 +92,8 @@ def of_traceback(traceback: Any) -> list[list[Any]]:
 
 
 def place(source: str) -> list[Any] | None:
-    """Return what jax calls a function, `total at /home/me/train.py:7`, as its place; None for one that is not the
-    user's.
+    """Return the place of a function from jax's name for it, `total at /home/me/train.py:7`; None for one that is not
+    the user's.
     """
     name, _, place = source.partition(" at ")
     file, _, line = place.rpartition(":")

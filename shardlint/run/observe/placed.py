@@ -34,7 +34,7 @@ def install(jax: Any) -> None:
 
 
 def _brought(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return what brings arrays of the host to a device, where jax pleases."""
+    """Return a wrapper of a function that moves host arrays to a device of jax's choice."""
 
     @functools.wraps(function)
     def brought(*args: Any, **kwargs: Any) -> Any:

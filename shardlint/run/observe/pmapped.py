@@ -68,7 +68,7 @@ def as_regions(jax: Any, options: dict[str, Any], given: Sequence[Any]) -> Itera
 
 
 def _stacked(jax: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Return what a function gives on one device, as a row of what `pmap` gives."""
+    """Return the result of a function on one device, as a row of the result of `pmap`."""
     return jax.tree_util.tree_map(lambda one: jax.numpy.asarray(one)[None], function(*args))
 
 
@@ -79,7 +79,7 @@ def _copies(jax: Any, one: Any) -> bool:
 
 
 def _first(one: Any) -> Any:
-    """Return what the first device gets."""
+    """Return the row of the first device."""
     import numpy as np
 
     shards: Sequence[Any] = getattr(one, "addressable_shards", ())

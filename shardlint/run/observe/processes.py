@@ -142,7 +142,7 @@ def _digest(jax: Any, data: Any) -> str:
 
 
 def digest(computation: Any) -> str:
-    """Return what is equal for equal programs."""
+    """Return a digest that is equal for equal programs."""
     text = "\n".join(
         _POINTER.sub("0", line) if "callback" in line else line
         for line in computation.as_text().splitlines()

@@ -155,8 +155,8 @@ def evaluate(
 
 
 def _alike(given: list[Any]) -> list[Any]:
-    """Return what an operation takes, all varying over what any of them does: a number from outside varies over
-    nothing.
+    """Return the operands of an operation, all varying over the axes of any of them. A number from outside varies over
+    none.
     """
     axes = [frozenset(getattr(getattr(one, "aval", None), "vma", ())) for one in given]
     every = frozenset[str]().union(*axes)

@@ -47,7 +47,7 @@ def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Ite
 
 
 def _like(leaf: dict[str, Any]) -> Any:
-    """Return what two batches have in common: the argument, its type, and the shape of one example."""
+    """Return the common key of two similar batches: the argument, its type, and the shape of one example."""
     return leaf["name"], leaf["dtype"], tuple(leaf["shape"][1:])
 
 

@@ -42,5 +42,5 @@ def some(texts: list[str]) -> tuple[str, ...]:
 
 
 def callee(call: Call | None) -> str:
-    """Return what was called, as it is written."""
+    """Return the callee as it is written."""
     return f"`{call.callee}`" if call is not None and call.callee else "this line"

@@ -146,7 +146,7 @@ class Raised:
 
 
 def read(folder: Path) -> list[Raised]:
-    """Return what the processes of a program put down in a folder, the oldest first."""
+    """Return the exceptions recorded by the processes of a program in a folder, the oldest first."""
     found = []
     for path in sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime, path.name)):
         try:

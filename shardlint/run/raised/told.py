@@ -60,7 +60,7 @@ class Told:
 
 
 def told(folder: Path, ended_well: bool) -> list[Told]:
-    """Return what explains the exceptions that processes put down in a folder.
+    """Return the explanations of the exceptions that processes recorded in a folder.
 
     Of a program that `ended_well` only those that ended a thread: what else it printed was its own business.
     """
@@ -103,8 +103,8 @@ def _explained(raised: Raised) -> Told | None:
 
 
 def _checked(errors: Sequence[Error], releases: Mapping[str, str]) -> list[Any]:
-    """Return what `check` says of the files of the tracebacks, for the releases the program ran on, whatever it is sure
-    of.
+    """Return the findings of `check` in the files of the tracebacks, for the releases the program ran on, of any
+    certainty.
     """
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import BadTarget, parse_targets

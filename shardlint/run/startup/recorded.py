@@ -81,13 +81,13 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _of_equinox(wrapper: Any) -> Any:
-    """Return what `eqx.filter_jit` was given: which arguments it donates."""
+    """Return the donated arguments of an `eqx.filter_jit`."""
     first, rest = wrapper.donate_first, wrapper.donate_rest
     return types.SimpleNamespace(donate_argnums=[at for at in range(64) if (first if at == 0 else rest)])
 
 
 def _of_nnx(wrapper: Any) -> Any:
-    """Return what `nnx.jit` gave to `jax.jit`."""
+    """Return the settings that `nnx.jit` passed to `jax.jit`."""
     return wrapper.jitted_fn._jit_info
 
 
@@ -272,7 +272,7 @@ def _note_results(told: dict[str, Any], outs: Any) -> None:
 
 
 def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dict[str, Any] | None:
-    """Return what is known of a call before it is made; None of one that is no business of the user's."""
+    """Return the facts about a call before it is made; None for one that is not the user's."""
     import jax
 
     whole, fun = fun, _function(fun)
@@ -359,7 +359,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
 
 
 def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | None:
-    """Return what is known of a function that gave arrays on a mesh, of no jit; None of any other."""
+    """Return the facts about a function without a jit that returned arrays on a mesh; None for any other."""
     import jax
 
     leaves = jax.tree_util.tree_leaves((outs, list(given.values())))
@@ -424,7 +424,7 @@ def _function(fun: Any) -> Any:
 
 
 def _already_given(fun: Any) -> tuple[list[str], set[str]]:
-    """Return what a partial has been given, as code, and what that imports."""
+    """Return the bound arguments of a partial as code, and the imports of the code."""
     written = writes.Code()
     given: list[str] = []
     while isinstance(fun, functools.partial):
@@ -435,7 +435,7 @@ def _already_given(fun: Any) -> tuple[list[str], set[str]]:
 
 
 def _kept(names: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return what a module and its classes keep under names."""
+    """Return the objects bound to names in a module and its classes."""
     found = list(names.items())
     for name, one in names.items():
         if isinstance(one, type) and one.__module__ == names.get("__name__"):

@@ -43,7 +43,7 @@ def _tell(error: BaseException | None, thread: str = "") -> None:
 
 
 def _beside(name: str) -> "dict[str, Any]":
-    """Return what a file beside this one defines: it is on no path."""
+    """Return the names defined by a file next to this one, which is on no path."""
     path = os.path.join(_HERE, name)  # noqa: PTH118
     found: dict[str, Any] = {"__name__": "shardlint_startup"}
     with open(path, encoding="utf-8") as file:  # noqa: PTH123

@@ -178,7 +178,7 @@ class Code:
         return self.of(value)
 
     def by_name(self, value: Any) -> str:
-        """Return what is written only as the name it is kept under, as a function is."""
+        """Return the code of an object that can be written only as its name, such as a function."""
         kept = made.named(value, own) if made is not None else None
         if kept is None or not (module := self.module(kept[0])):
             raise Unwritten(type(value).__name__)
@@ -213,7 +213,7 @@ class Code:
         return main_module() if file and guarded(file) else ""
 
     def given(self, name: str, value: Any) -> str:
-        """Return what a class was called with: as another argument, or by the name it is kept under."""
+        """Return the code of an argument that a class was called with: as another argument, or as its name."""
         import jax
 
         if type(value).__name__ == "Rngs":

@@ -17,7 +17,7 @@ _Change = tuple[KeptLine | None, KeptLine | None]
 
 
 def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -> Kept:
-    """Return what a golden keeps of a program; `folder` is where its fixture lies."""
+    """Return the facts of a program that a golden records. `folder` is that of its fixture."""
     lines = Lines(folder)
     moved: dict[tuple[str, str, str, str], list[tuple[str, int]]] = {}
     numbers: dict[tuple[str, str, str, str], int] = {}

@@ -248,7 +248,7 @@ def _outputs(lowered: Any, compiled: Any, named: bool) -> tuple[list[tree.Leaf],
 
 
 def _taken(lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[int]) -> list[Taken]:
-    """Return what became of each array in the arguments."""
+    """Return the fate of each array in the arguments."""
     wanted = [(index, leaf, value) for index, pairs in order.arrays.items() for leaf, value in pairs]
     info, treedef = jax.tree_util.tree_flatten(lowered.args_info)
     # An argument the program never uses is dropped; jax then lists no sharding for it.

@@ -32,7 +32,7 @@ class Looked:
         return self
 
     def sentences(self) -> list[str]:
-        """Return what proves nothing, for the report."""
+        """Return the sentences of the report about declarations that prove nothing."""
         unproved = {text: why for text, why in self.idle.items() if text not in self.proved}
         return [f"{text} proves nothing: {why}" for text, why in unproved.items()] + self.said
 

@@ -24,7 +24,7 @@ def cut(text: str) -> str:
 
 
 def exit_code(error: SystemExit) -> str:
-    """Return what a program gave to `sys.exit`, as it is written there."""
+    """Return the argument of a program's `sys.exit`, as it is written there."""
     return "" if error.code is None else cut(told(error.code, repr))
 
 

@@ -133,7 +133,7 @@ def run_fixture(
 
 
 def judge(coverage: Coverage, level: str, checked: checks.Checked | None, reason: str) -> dict[str, Any]:
-    """Return what a level's result says: `status`, `checked`, `failures`, `notes`, and the `reason` of a skip.
+    """Return the fields of a level's result: `status`, `checked`, `failures`, `notes`, and the `reason` of a skip.
 
     It passes where something was compared, nothing failed, and no declaration is left that a level still to come
     cannot check. `checked` None: it could do nothing, for this `reason`.

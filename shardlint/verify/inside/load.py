@@ -146,7 +146,7 @@ def fixtures_in(module: ModuleType) -> dict[str, Fixture]:
 
 
 def resolve(reference: Any) -> Any:
-    """Return what `"module:attribute"` names; anything but a string is already the thing itself.
+    """Return the object that `"module:attribute"` names. Anything but a string is returned as it is.
 
     Raises `ImportError` or `AttributeError`, naming the reference.
     """

@@ -99,7 +99,7 @@ def _largest(files: Iterator[Path]) -> str:
 
 
 def _compile(lowered: Any, options: Mapping[str, Any] | None, answer: Any = None) -> Any:
-    """Return what `lowered.compile()` gives; with `answer` in place of what the compiler would."""
+    """Return the result of `lowered.compile()`, with `answer` in place of the compiler's."""
     inner = getattr(lowered, "lowered", None)
     if inner is None and answer is not None:
         return answer

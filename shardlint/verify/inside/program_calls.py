@@ -32,11 +32,11 @@ class Origins:
         self._known[id(array)] = weakref.ref(array), of, shown
 
     def of(self, array: Any) -> str:
-        """Return what it was made of; "" where that is not known."""
+        """Return its origin; "" if it is not known."""
         return self._entry(array)[0]
 
     def shown(self, array: Any) -> str:
-        """Return what a person calls it; "" where nobody said."""
+        """Return its name for people; "" if there is none."""
         return self._entry(array)[1]
 
     def _entry(self, array: Any) -> tuple[str, str]:

@@ -105,8 +105,8 @@ class Answer:
 
 
 def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[Device]) -> str | None:
-    """Return what a program's compilation depends on, as a digest; None where that cannot be told, and for a program
-    that calls back into this process, of which its text holds an address.
+    """Return a digest of everything that a program's compilation depends on. It is None if that cannot be determined,
+    and for a program that calls back into this process, of which its text holds an address.
     """
     try:
         # What jax hands the compiler besides the text.
@@ -134,7 +134,7 @@ def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[De
 
 
 def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, dict[str, str]] | None:
-    """Return what was kept under a key: the compiled program, and the texts that were kept with it."""
+    """Return the entry of a key: the compiled program, and the texts saved with it."""
     kept = memory.get(key)
     if kept is None:
         return None
@@ -256,7 +256,7 @@ def _release(name: str) -> str:
 
 
 def _machine() -> str:
-    """Return what a compiler for this machine's own processor goes by."""
+    """Return the properties of this machine's processor that a compiler depends on."""
     found = [platform.machine()]
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:

@@ -37,7 +37,7 @@ _REPLICATES = Outcome("`{keyword}` replicates every array, as written", Harm.REM
 
 
 def outcome_of_inputs(site: Site, place: Place) -> Outcome:
-    """Return what in_shardings did."""
+    """Return the effect of in_shardings."""
     value = site.program.evaluator.value(place)
     if value == Constant(None):
         return _NOTHING
@@ -78,7 +78,7 @@ def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
 
 
 def outcome_of_outputs(site: Site, place: Place) -> Outcome:
-    """Return what out_shardings did."""
+    """Return the effect of out_shardings."""
     value = site.program.evaluator.value(place)
     if value == Constant(None):
         return _NOTHING

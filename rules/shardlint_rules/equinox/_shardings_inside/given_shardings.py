@@ -89,7 +89,7 @@ class One:
         count: int | None = None,
         parted: Parted | None = None,
     ) -> One:
-        """Return what the expression `text` names where it is not None."""
+        """Return the sharding that the expression `text` names if it is not None."""
         return One(text, surely, source, f"{text} is not None", f"{text} is None", count, parted)
 
     def taken(self, names: list[str], spare: int, what: str) -> list[str]:
@@ -121,7 +121,7 @@ class Each:
         return f"{shard}({value}, {text})"
 
     def around(self, shard: str, name: str, text: str | None) -> str:
-        """Return what stands for a variable: itself, constrained to its entry where there is one."""
+        """Return the code of a variable: its name, constrained to its entry if there is one."""
         if text is None:
             return name
         call = self.call(shard, name, text)
@@ -197,7 +197,7 @@ def given(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
 
 
 def _optional(site: Site, node: ast.expr) -> One:
-    """Return what may be None, and then asks for nothing."""
+    """Return a sharding that may be None, and then has no effect."""
     found = [option for option in options(site.value(node)) if option != Constant(None)]
     counts = {_count(site, node, option) if isinstance(option, Items) else None for option in found}
     if len(counts) > 1:

@@ -51,7 +51,7 @@ class Flow:
     # Scalars of loop conditions.
 
     def unwrap(self, one: Instruction, scope: Scope | None) -> tuple[Instruction, Scope | None]:
-        """Return what computes a value: the root of the computation where `one` is a fusion or a call."""
+        """Return the instruction that computes a value: the root of the computation if `one` is a fusion or a call."""
         while one.opcode in ("fusion", "call") and one.called():
             inner = self.module.computations.get(one.called()[0])
             if inner is None or inner.root is None:
@@ -101,7 +101,7 @@ class Flow:
         return found[1] if found is not None and found[0] == "constant" else None
 
     def returned(self, body: Computation, index: int) -> tuple[Instruction, int | None] | None:
-        """Return what a loop's body puts in element `index`, and which element of that."""
+        """Return the instruction that a loop's body puts in element `index`, and the element of that."""
         root = body.root
         if root is None or root.opcode != "tuple" or index >= len(root.operands()):
             return None

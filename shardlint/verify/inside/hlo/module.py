@@ -47,7 +47,7 @@ class Instruction:
 
     @property
     def inner(self) -> str:
-        """Return what stands between the parentheses: operands, a parameter's number, a constant's value."""
+        """Return the text between the parentheses: operands, a parameter's number, a constant's value."""
         return self._line[self._open : self._end()]
 
     @property
