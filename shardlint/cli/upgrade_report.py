@@ -153,7 +153,7 @@ def _kept_title(group: by_project.Group) -> str:
 
 
 def _told(reasons: str, group: by_project.Group) -> bool:
-    """Return whether the first of the reasons that a finding names stands in what is told of a project."""
+    """Return whether the first reason that a finding names is among the reasons reported for a project."""
     first = _PLACE.sub("", reasons)
     return any(first.startswith(_PLACE.sub("", one)) for one in group.obstacles)
 

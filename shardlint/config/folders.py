@@ -74,7 +74,7 @@ class Places:
         return open_store()
 
     def is_marked(self, folder: str) -> bool:
-        """Return whether something says where the project begins that a folder is in."""
+        """Return whether a marker file shows where the project of a folder begins."""
         return self._nearest(folder) is not None
 
     def _nearest(self, folder: str) -> str | None:

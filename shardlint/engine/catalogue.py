@@ -163,6 +163,6 @@ def _card(told: list[Any], whens: list[When]) -> Card:
 
 
 def wanted(card: Card, least: Certainty) -> bool:
-    """Return whether any finding of a rule may be sure enough."""
+    """Return whether any finding of a rule may reach the required certainty."""
     return card.known.ceiling.meets(least)
 

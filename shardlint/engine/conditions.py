@@ -109,13 +109,13 @@ class Around:
     """Whether another file that maps functions imports the file."""
 
     def may_meet(self, when: When) -> bool:
-        """Return whether what must hold for a word beside its own file may: what is cheaper to say than what the file
-        says.
+        """Return whether the conditions of a word outside its file may hold. Only those are tested that cost less than
+        reading the file.
         """
         return not (self.is_test and not when.in_tests)
 
     def meets(self, when: When) -> bool:
-        """Return whether what must hold for a word beside its own file does."""
+        """Return whether the conditions of a word outside its file hold."""
         if not self.may_meet(when):
             return False
         if when.module and not self.imports(when.module):
@@ -166,7 +166,7 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
 
 
 def _is_plain(word: str) -> bool:
-    """Return whether a word is one that people name all sorts of things by."""
+    """Return whether a word is a common name that means many things."""
     if word in ("jit", "pjit"):
         return False
     return word in _COMMON or ("_" not in word and sum(letter.isupper() for letter in word) < 2)

@@ -43,7 +43,7 @@ class Told(NamedTuple):
     spots: tuple[Spot, ...]
 
     def mentions(self, names: Iterable[str], own_lines: bool) -> bool:
-        """Return whether it tells people of lines: of files, by name, or of its own."""
+        """Return whether its texts mention lines: of files, by name, or of its own."""
         finding = self.finding
         fix = finding.fix
         said = [finding.label, finding.message, finding.help, finding.why, *(finding.obstacles or ())]
@@ -223,7 +223,7 @@ class Look:
         self._followed: Mapping[str, frozenset[Followed]] = {}
 
     def _is_usable(self, record: Record) -> bool:
-        """Return whether anything that was found may still be so: each finding rests on the outline of its own file."""
+        """Return whether any cached finding may still be valid. Each depends on the outline of its own file."""
         same = self.kept and record.texts.get(OUTLINE) == self._texts[OUTLINE]
         return same and record.least == self.index.least.value
 
@@ -361,7 +361,7 @@ class Look:
         return known if known is not None and known.asked == said and name in self._same else None
 
     def _holds(self, group: Group) -> bool:
-        """Return whether what was found still is."""
+        """Return whether cached findings are still valid."""
         if group.needed & self._dead:
             return False
         before = self._before

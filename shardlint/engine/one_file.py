@@ -429,7 +429,7 @@ def _around(scope: _Scope, path: Path, own: Texts) -> Around:
 
 
 def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
-    """Return whether another rule, which says more of a place, is as sure of something there."""
+    """Return whether a rule that takes precedence reports the place with the same or a higher certainty."""
     before = finding.rule.behind if isinstance(finding.rule, type) else ()
     others = (found.get((code, finding.start, finding.end)) for code in before)
     return any(other is not None and other.certainty.meets(finding.certainty) for other in others)

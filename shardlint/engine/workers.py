@@ -29,8 +29,8 @@ _checker: Checker | None = None
 
 
 def worth_it(files: Sized) -> bool:
-    """Return whether more processes pay. Only where they can be forked: elsewhere each would begin with an empty
-    memory.
+    """Return whether more processes pay off. They do only if they can be forked, because others start with an empty
+    cache.
     """
     return len(files) >= _FILES and _processors() > 1 and sys.platform == "linux"
 

@@ -80,18 +80,14 @@ def _releases(targets: Targets) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _is_told_there(program: Program, found: Violation, file: FileFacts) -> bool:
-    """Return whether what breaks a contract in a mapped body or helper of another file is told in that file, and not
-    here.
-    """
+    """Return whether a violation in a mapped body or helper of another file is reported in that file, and not here."""
     if not found.inside or found.kind == "rows.first" or not _is_in_its_body(replace(found, place=found.inside[-1])):
         return False
     return file.path in program.project.runners(found.inside[-1].file.path)[:_FILES]
 
 
 def _is_in_its_body(found: Violation) -> bool:
-    """Return whether what breaks a contract stands in the file of the mapped function, or in a helper whose mistake it
-    is.
-    """
+    """Return whether a violation is in the file of the mapped function, or in a helper that makes the mistake."""
     return found.kind.startswith(_OF_HELPERS) or (found.body is not None and found.body.file is found.place.file)
 
 

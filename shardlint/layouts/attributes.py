@@ -152,7 +152,7 @@ _BY_NAME = frozenset(
 
 
 def is_array_method(name: str) -> bool:
-    """Return whether arrays have a method of a name, whose result is followed."""
+    """Return whether arrays have a method of this name whose result is modelled."""
     return name in _BY_NAME or name in _SAME_SHAPE or name in _ASKED or name == "tolist"
 
 

@@ -304,7 +304,7 @@ class Calls(RunState):
 
 
 def _is_plain(value: Value) -> bool:
-    """Return whether a value never changes and compares by what it is."""
+    """Return whether a value is immutable and compares by content."""
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)

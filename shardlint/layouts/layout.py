@@ -72,7 +72,7 @@ def divide_size(one: Size, two: Size) -> Size:
 
 
 def surely_differ(one: Size, two: Size) -> bool:
-    """Return whether two sizes that are not 0 cannot be equal."""
+    """Return whether two nonzero sizes cannot be equal."""
     if isinstance(one, Symbol) and isinstance(two, Symbol):
         return one.name == two.name and one.factor != two.factor
     return isinstance(one, int) and isinstance(two, int) and one != two

@@ -387,7 +387,7 @@ def function_of(value: Value) -> FunctionValue | None:
 
 
 def is_function(value: Value) -> bool:
-    """Return whether something is a function, which is no array wherever it stands in a tree."""
+    """Return whether a value is a function, which is no array anywhere in a tree."""
     return isinstance(value, FunctionValue | Native | Partial | Method)
 
 
@@ -419,7 +419,7 @@ class Call:
         return Unknown("a star argument") if self.open else default
 
     def has(self, position: int, name: str) -> bool:
-        """Return whether an argument is there, and is not None."""
+        """Return whether an argument is given, and is not None."""
         return self.get(position, name, None) is not None
 
     @property
@@ -474,7 +474,7 @@ def rebuilt(tree: Value, parts: Iterable[Value]) -> Value:
 
 
 def _is_open(tree: Value) -> bool:
-    """Return whether a list or dict may hold more than its parts: as a whole it is a leaf of which nothing is known."""
+    """Return whether a list or dict may hold more than its known parts. As a whole it is an unknown leaf."""
     return isinstance(tree, ListValue | DictValue) and tree.open
 
 
@@ -494,7 +494,7 @@ _TREES = frozenset(
 
 
 def is_tree(value: Instance) -> bool:
-    """Return whether jax looks into an object: a NamedTuple, a Module of Equinox, a struct of flax."""
+    """Return whether an object is a pytree node of jax: a NamedTuple, a Module of Equinox, a struct of flax."""
     if value.of is None or value.registered:
         return value.transparent
     made_of = value.libraries()

@@ -17,7 +17,7 @@ from shardlint.model.values import Place
 
 
 def has_copies(array: Layout) -> bool:
-    """Return whether the devices have equal entries of an array."""
+    """Return whether the entries of an array are equal on all devices."""
     return array.rows is not None and array.rows.kind in ("equal", "reduced")
 
 

@@ -119,7 +119,8 @@ class Scope:
         return found if isinstance(found, DictValue) else None
 
     def is_sure(self, run: RunState, counted: bool = False) -> bool:
-        """Return whether what is made now surely is made; `counted`: and whether all that was made before it is known.
+        """Return whether the module that is made now is surely made; with `counted` also whether all earlier ones are
+        known.
         """
         return run.region is self.app.region and not (counted and run.doubts - self.doubts - self.inside)
 

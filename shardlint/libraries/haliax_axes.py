@@ -229,7 +229,7 @@ def scalar(call: Call) -> Value:
 
 @function(f"{NAMED_ARRAY} has_axis")
 def has_axis(call: Call) -> Value:
-    """Return whether it has an axis. Of several axes haliax says that it does, whatever they are."""
+    """Return whether the array has an axis. For several axes haliax always returns True."""
     named, chosen = call.args[0], call.get(1, "axis")
     if not isinstance(named, NamedArray) or named.axes is None or not isinstance(chosen, Axis | str):
         return Unknown("a test")

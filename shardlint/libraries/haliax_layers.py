@@ -48,7 +48,8 @@ _ANY = AnyTree(Unknown())
 
 
 def _gives_rows(leaf: Value, axis: tuple[str, Size]) -> bool:
-    """Return whether an array gives a row for each entry of an axis: one with the axis, or a plain one with dimensions.
+    """Return whether an array has a row for each entry of an axis: one with the axis, or a plain one with
+    dimensions.
     """
     if isinstance(leaf, NamedArray):
         own = {one.name: one.size for one in leaf.axes or ()}
@@ -195,7 +196,7 @@ class Layer(Instance):
         return Layer(None, attributes, self.open, region=self.region, kind=self.kind, fields=self.fields)
 
     def is_like(self, other: Instance) -> bool:
-        """Return whether both are of one kind, with the same fields."""
+        """Return whether both are of one kind, with equal fields."""
         return isinstance(other, Layer) and (self.kind, self.fields) == (other.kind, other.fields)
 
     def named(self, name: str) -> Value:

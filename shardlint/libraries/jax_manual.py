@@ -397,7 +397,7 @@ def _pmap(call: Call, given: Value) -> Value:
 
 
 def _is_unknown(tree: Value) -> bool:
-    """Return whether of a part of a tree neither parts nor arrays are known."""
+    """Return whether neither the parts nor the arrays of a tree's part are known."""
     return isinstance(tree, Unknown) or (getattr(tree, "open", False) and not children(tree))
 
 

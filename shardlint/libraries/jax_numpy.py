@@ -815,7 +815,9 @@ def like(call: Call) -> Value:
 
 
 def _is_placed_alike(call: Call, array: Layout, typed: bool) -> bool:
-    """Return whether an array that is made outside of jit like another one is placed like it: that is committed."""
+    """Return whether an array made like another one outside of jit gets its placement, which it does if that is
+    committed.
+    """
     given = any(call.has(-1, name) for name in ("shape", "device", "out_sharding"))
     weak = array.weak is not False and not typed
     return not call.interpreter.traced and bool(array.committed) and not (given or weak or array.host or call.open)

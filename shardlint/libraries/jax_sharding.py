@@ -440,7 +440,7 @@ def _without_single(axes: Axes, mesh: Mesh) -> Axes | None:
 
 
 def _divides(array: Layout, spec: PartitionSpec, mesh: Mesh) -> bool:
-    """Return whether a spec fits an array as far as its sizes are known."""
+    """Return whether a spec divides an array, as far as the array's sizes are known."""
     axes = spec.axes()
     if array.shape is None or len(axes) > len(array.shape):
         return False
@@ -514,7 +514,7 @@ def reshard(call: Call) -> Value:
 
 
 def _has_automatic_axes(leaf: Value) -> bool:
-    """Return whether Auto axes of a mixed mesh split an array, or may: they do so after it was resharded too."""
+    """Return whether Auto axes of a mixed mesh shard an array, or may. They still do after it was resharded."""
     if not isinstance(leaf, Layout) or leaf.mesh is None or not leaf.mesh.is_mixed:
         return False
     mesh = leaf.mesh

@@ -261,7 +261,9 @@ def _multiplied(call: Call, left: Layout, right: Layout, carried: Statistic | No
 
 
 def _may_divide(found: Statistic, factor: Value) -> bool:
-    """Return whether a factor may be one by the number of devices: of gradients, it is taken for a learning rate."""
+    """Return whether a factor may be one over the number of devices. A factor of gradients is taken for a learning
+    rate.
+    """
     if found.kind in _STAYING:
         return False
     if found.kind == "gradients":
@@ -270,7 +272,7 @@ def _may_divide(found: Statistic, factor: Value) -> bool:
 
 
 def _is_plain_factor(factor: float) -> bool:
-    """Return whether a number is surely not one by the number of devices, which is a power of two."""
+    """Return whether a number is surely not one over the number of devices, which is a power of two."""
     return abs(factor) >= 1 or frexp(abs(factor))[0] != 0.5
 
 

@@ -64,7 +64,7 @@ def map_with_path(call: Call) -> Value:
 
 
 def _is_known(tree: Value) -> bool:
-    """Return whether all leaves of a tree are known to be its leaves."""
+    """Return whether all leaves of a tree are known."""
     if isinstance(tree, Unknown | AnyTree) or getattr(tree, "open", False):
         return False
     return all(_is_known(part) for _, part in children(tree) or ())

@@ -186,7 +186,7 @@ def _count(call: Call, axes: frozenset[str]) -> str:
 
 
 def reads_parameter(function: FunctionValue | None, place: int) -> bool:
-    """Return whether a function reads a positional parameter; so it is taken to be where that is not known."""
+    """Return whether a function reads a positional parameter. If that is not known, the answer is True."""
     if function is None or place >= len(function.positional):
         return True
     name = function.positional[place]

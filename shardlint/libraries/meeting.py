@@ -158,7 +158,7 @@ def _promoted(operands: Sequence[Layout]) -> str | None:
 
 
 def is_recent(call: Call, change: Change = _EXPLICIT) -> bool | None:
-    """Return whether Explicit axes follow the rules after a change of jax; None for a release that was not tried."""
+    """Return whether Explicit axes follow the rules after a change of jax; None for an untested release."""
     release = call.interpreter.releases.get("jax", (99,))
     return True if release >= change[1] else False if release < change[0] else None
 
@@ -220,9 +220,7 @@ def _devices_of(mesh: Mesh | None) -> Order | None:
 
 
 def _cannot_meet(one: Order | str, two: Order | str) -> bool:
-    """Return whether devices surely differ, or their order does. How many there are, and how jax arranges them, may be
-    so.
-    """
+    """Return whether two groups of devices surely differ, in their members or in their order."""
     for first, second in ((one, two), (two, one)):
         if first in ("all", "arranged") and isinstance(second, tuple):
             return first == "all" and second != tuple(range(len(second)))
@@ -309,7 +307,7 @@ def host_array(shape: Shape | None, dtype: str | None) -> Layout:
 
 
 def context_commits(call: Call) -> bool | None:
-    """Return whether what is computed is committed for a mesh in context alone; None where there may be one."""
+    """Return whether computed arrays are committed because of a mesh in context alone; None if there may be one."""
     run = call.interpreter
     if run.traced:
         return False
@@ -443,7 +441,7 @@ def typed_sharding(array: Layout) -> tuple[Mesh | None, Spec | None]:
 
 
 def is_whole(array: Layout) -> bool:
-    """Return whether an array counts as replicated beside arrays on a mesh: a number, one of the host, or one on no
+    """Return whether an array counts as replicated next to arrays on a mesh: a number, a host array, or an array on no
     mesh.
     """
     return array.literal or bool(array.host) or (array.mesh is None and array.committed is False)
@@ -470,7 +468,8 @@ def typed_like(found: Layout, array: Layout, spec: Spec | None) -> Layout:
 
 
 def refuses_outside(call: Call) -> bool:
-    """Return whether a function that fills a new array refuses split ones: before jax 0.12 where no mesh is in context.
+    """Return whether a function that fills a new array refuses sharded ones. Before jax 0.12 it does without a mesh in
+    context.
     """
     recent, run = is_recent(call, NEWEST_CHANGE), call.interpreter
     return bool(recent) or (recent is False and run.mesh is None and run.mesh_known)

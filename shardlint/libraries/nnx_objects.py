@@ -239,7 +239,7 @@ def state_of(run: RunState, tree: Value) -> Value:
 
 
 def fits(leaf: Value, chosen: Value) -> bool | None:
-    """Return whether a filter takes a leaf of a state; None where that is not known."""
+    """Return whether a filter selects a leaf of a state; None if that is not known."""
     if chosen is ... or chosen is True:
         return True
     if chosen is None or chosen is False:

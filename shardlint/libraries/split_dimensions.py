@@ -156,7 +156,7 @@ def mark_index(call: Call, found: Value) -> Value:
 
 
 def _leaves_border_out(part: slice) -> bool:
-    """Return whether a slice leaves out some entries at one end, or turns a dimension round: `1:`, `:-1`, `::-1`."""
+    """Return whether a slice leaves out entries at one end, or reverses a dimension: `1:`, `:-1`, `::-1`."""
     match (part.start, part.stop, part.step):
         case (int() as first, None, None):
             return first > 0

@@ -107,7 +107,7 @@ def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
 
 
 def _moves_lines(before: FileFacts | None, after: Project, path: Path) -> bool:
-    """Return whether any line of a file may be elsewhere: not after an edit of one line."""
+    """Return whether the position of any line of a file may have changed. An edit of one line changes none."""
     now = after.facts(path) if before is not None else None
     if before is None or now is None:
         return True
@@ -126,7 +126,7 @@ def _text(facts: FileFacts) -> Text:
 
 
 def _holds(question: Question, data: bytes | None) -> bool:
-    """Return whether a search finds a text now; not where there is none any more."""
+    """Return whether a search finds a text now; False for a deleted text."""
     return data is not None and holds(question, data)
 
 

@@ -314,7 +314,7 @@ _NAMES = frozenset((*_ALIASES, *_ALIASES.values(), *SIGNATURES, *TRANSFORMS, *ME
 
 
 def has_name(module: str, name: str) -> bool:
-    """Return whether a module of a library is known to have a name; of most names nothing is known."""
+    """Return whether a module of a library surely has a name. For most names that is unknown."""
     return f"{module}.{name}" in _NAMES
 
 

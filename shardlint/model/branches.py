@@ -77,7 +77,7 @@ def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Conditi
 
 
 def is_ruled_out(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> bool:
-    """Return whether a test on the way to a node fails by an array's shape, or by what a call gives: `if x.ndim == 3:`.
+    """Return whether a test on the path to a node fails by an array's shape, or by a call's result: `if x.ndim == 3:`.
 
     A test of neither is no answer: a flag of a module may be set anew.
     """
@@ -112,7 +112,7 @@ def _asked(file: FileFacts, function: Scope, test: ast.expr, wanted: bool) -> It
 
 
 def _is_parameter(file: FileFacts, function: Scope, use: ast.Name) -> bool:
-    """Return whether a name is a parameter of the function, as it was given."""
+    """Return whether a name is an unchanged parameter of the function."""
     return file.remembered("parameter of", use, lambda: _taken_by(file, use)) is function
 
 
@@ -125,7 +125,7 @@ def _taken_by(file: FileFacts, use: ast.Name) -> Scope | None:
 def comes_to(
     evaluator: Evaluator, file: FileFacts, function: Scope, asked: tuple[Condition, ...], call: Place
 ) -> bool | None:
-    """Return whether a call of a function meets conditions of its parameters; None where it is told of some to be None.
+    """Return whether a call of a function meets conditions on its parameters; None if some may be None.
 
     What is not told counts as met otherwise: a mesh that is handed in may well be one.
     """

@@ -63,7 +63,9 @@ class Ends:
     _met: set[Hashable] = field(default_factory=set, repr=False)
 
     def first(self, way: Hashable) -> bool:
-        """Return whether a way to follow is met for the first time: functions may be given to each other in rounds."""
+        """Return whether a path to follow is met for the first time. Functions may be passed to each other in
+        cycles.
+        """
         if way in self._met:
             return False
         self._met.add(way)
@@ -88,7 +90,7 @@ class Ends:
         return [end.place for end in self.found[:most] if end.kind == "called" and not end.wrappers]
 
     def stops(self, wrappers: tuple[Wrapper, ...]) -> bool:
-        """Return whether following a function further, through these wrappers, could prove nothing more."""
+        """Return whether following a function further, through these wrappers, cannot prove anything more."""
         if self.every:
             return self.cut
         return self.lost or (not self.complete and any(wrapper.effect == "staged" for wrapper in wrappers))

@@ -281,7 +281,7 @@ class Flow:
                         self._expression(Place(other, node), wrappers, ends, depth + 1)
 
     def _imports_all(self, other: FileFacts, file: FileFacts) -> bool:
-        """Return whether a file holds `from file import *`."""
+        """Return whether a file has a `from file import *`."""
         for binding in other.bindings(other.module, "*"):
             statement = other.parent(binding.node)
             if isinstance(statement, ast.ImportFrom):
@@ -319,7 +319,7 @@ class Flow:
         self._attribute(file, node.name, cls, wrappers, ends, 0)
 
     def _is_module(self, cls: ClassValue) -> bool:
-        """Return whether a class is a Module of a library: such instances are made and called in plain sight."""
+        """Return whether a class is a Module of a library, whose instances are made and called visibly."""
         return any(isinstance(base, Api) and base.name in _MODULES for base in self.evaluator.bases(cls))
 
     def _instances(self, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
@@ -497,7 +497,7 @@ class Flow:
         return None if any(isinstance(one, ast.Starred) for one in before) else len(before)
 
     def _another_entry(self, file: FileFacts, taken: ast.Subscript, held: Wrapper) -> bool:
-        """Return whether what is taken out of a dict or list is surely not the function: its key is another one."""
+        """Return whether an entry of a dict or list is surely not the function, because its key is another one."""
         display, key = self._display(held), held.place.node
         own: Value = Constant(self._index(held))
         if isinstance(display, ast.Dict):
@@ -694,7 +694,7 @@ def _layers(value: Value, function: ast.AST, decorator: Place) -> tuple[Wrapper,
 
 
 def _in_annotation(file: FileFacts, node: ast.AST) -> bool:
-    """Return whether a mention says what something is: `placer: Placer | None`."""
+    """Return whether a mention is in an annotation: `placer: Placer | None`."""
     inner, outer = node, file.parent(node)
     while isinstance(outer, ast.Subscript | ast.BinOp | ast.Tuple):
         inner, outer = outer, file.parent(outer)

@@ -236,7 +236,7 @@ class Modules:
                     yield value
 
     def _static(self, binding: Binding, place: Place) -> bool:
-        """Return whether a field is not a leaf: `eqx.field(static=True)`, or with a setting the text does not tell."""
+        """Return whether a field is not a leaf: `eqx.field(static=True)`, or with an unknown setting."""
         if binding.value is None:
             return False
         value = self.evaluator.value(Place(place.file, binding.value))

@@ -86,7 +86,8 @@ class Needs:
         return tuple(need for need in self.whole(needed) if need != GIVEN)
 
     def rests_on_given(self, needed: int) -> bool:
-        """Return whether an answer rests on something that a call gives; taken to be so of what comes round to itself.
+        """Return whether an answer depends on the arguments of a call. An answer that depends on itself counts as
+        one.
         """
         todo = [needed]
         while todo:
@@ -392,7 +393,7 @@ class Circular(Generic[Key, Answer]):
         return bool(self._open)
 
     def is_open(self, key: Key) -> bool:
-        """Return whether a question is being asked; an answer that depends on it is cut short."""
+        """Return whether a question is active. An answer that depends on it is cut short."""
         if key not in self._open:
             return False
         self._cut_by = min(self._cut_by, self._open[key])

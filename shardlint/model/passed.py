@@ -94,8 +94,7 @@ def kept_as(evaluator: Evaluator, function: Value, call: Place, argument: ast.AS
 
 
 def _is_of(evaluator: Evaluator, function: Value, call: Place, name: str) -> bool:
-    """Return whether a call is one of a library's class method, also by a class of the project that is derived from it.
-    """
+    """Return whether a call is one of a library's class method, also through a derived class of the project."""
     if isinstance(function, Api):
         return function.name == name
     owner, _, method = name.rpartition(".")

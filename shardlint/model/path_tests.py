@@ -99,9 +99,7 @@ def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
 
 
 def is_not_none(file: FileFacts, node: ast.expr) -> bool:
-    """Return whether a test on the way to a name or attribute says that it is not None: `if self.sharding is not
-    None:`.
-    """
+    """Return whether a test on the path to a name or attribute excludes None: `if self.sharding is not None:`."""
     return file.remembered("not none", node, lambda: _is_not_none(file, node))
 
 
@@ -111,7 +109,7 @@ def _is_not_none(file: FileFacts, node: ast.expr) -> bool:
 
 
 def none_is_ruled_out(file: FileFacts, node: ast.Name, binding: Binding) -> bool:
-    """Return whether a binding that may give a name None does not where it is read.
+    """Return whether a binding that may give a name None surely does not where the name is read.
 
     So it is of `rows = sharding if mesh is not None else None` where `mesh` is not None, and of `rows = None` next to
     `mesh = None`.
@@ -181,13 +179,15 @@ def _read(node: ast.expr) -> str:
 
 
 def _contradicted(file: FileFacts, fact: _Fact, test: ast.expr, facts: dict[_Fact, ast.expr]) -> bool:
-    """Return whether tests say the contrary of what would be known."""
+    """Return whether tests contradict the facts."""
     said = facts.get((fact[0], fact[1], not fact[2]))
     return said is not None and _same_value(file, said, test)
 
 
 def _same_value(file: FileFacts, test: ast.expr, read: ast.expr) -> bool:
-    """Return whether two readings of an expression of names and attributes give the same, as far as this file tells."""
+    """Return whether two readings of an expression of names and attributes give the same value, as far as this file
+    tells.
+    """
     for one, two in zip(walk(test), walk(read), strict=False):
         if isinstance(one, ast.Call) and called_name(one) not in _SAME_AGAIN:
             return False

@@ -118,8 +118,8 @@ class Project:
         return facts
 
     def outweighs(self, most: int) -> bool:
-        """Return whether the parsed files take more bytes of memory, about; not always looked at, for it is asked
-        often.
+        """Return whether the parsed files take more than about `most` bytes of memory. They are measured only now and
+        then.
         """
         self._before_weighing -= 1
         if self._before_weighing >= 0:

@@ -338,9 +338,7 @@ def _innermost_loop(shared: Sequence[ast.AST]) -> ast.AST:
 
 
 def _bound_anew(use: Sequence[ast.AST], shared: int, name: str) -> bool:
-    """Return whether the next round of the innermost of these loops gives the name another value before a use in its
-    body.
-    """
+    """Return whether the next iteration of the innermost of these loops rebinds the name before a use in its body."""
     depth = max(index for index, node in enumerate(use[:shared]) if isinstance(node, _LOOPS))
     loop = use[depth]
     if not isinstance(loop, ast.For | ast.AsyncFor) or len(use) <= depth + 1:
@@ -358,7 +356,7 @@ def field_of(owner: ast.AST, node: ast.AST) -> str:
 
 
 def _exclusive(first: Sequence[ast.AST], second: Sequence[ast.AST], shared: int) -> bool:
-    """Return whether two nodes stand in branches of which only one runs (if/else, match cases, except handlers)."""
+    """Return whether two nodes are in branches of which only one runs (if/else, match cases, except handlers)."""
     if not shared or len(first) <= shared or len(second) <= shared:
         return False
     owner, left, right = first[shared - 1], first[shared], second[shared]
@@ -401,7 +399,7 @@ def _conditional(binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.A
 
 
 def _on_both_ways(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], shared: int) -> bool:
-    """Return whether a binding and those below it leave no way past them: both arms of each `if` around it bind the
+    """Return whether a binding and those below it leave no path past them: both arms of each `if` around it bind the
     name.
 
     `arms` are the arms that surely do so far. An arm that leaves counts as one.
@@ -426,7 +424,7 @@ def _on_both_ways(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], share
 
 
 def _bound_below(later: Binding, there: Sequence[ast.AST], chain: Sequence[ast.AST]) -> bool:
-    """Return whether control that comes from a place passes a binding below it: both stand in one branch of an `if`."""
+    """Return whether control from a place passes a binding below it: both are in one branch of an `if`."""
     shared = _shared(chain, there)
     return not _exclusive(chain, there, shared) and not _conditional(later, chain, there, shared)
 

@@ -90,7 +90,7 @@ class Parameters:
         return given
 
     def fits(self, arguments: CallArguments) -> bool:
-        """Return whether a call with these arguments can be one of it: none is missing, none too many."""
+        """Return whether a call with these arguments is possible: none is missing, and there are none too many."""
         if arguments.open_positional or arguments.open_keywords:
             return True
         given = len(arguments.positional)
@@ -154,8 +154,8 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
 
 
 def _left_open(node: Definition) -> bool:
-    """Return whether a method only raises NotImplementedError: the one that is called is a subclass's, and may take
-    more.
+    """Return whether a method only raises NotImplementedError. A subclass overrides it, and may take more
+    parameters.
     """
     if isinstance(node, ast.Lambda):
         return False
@@ -245,7 +245,8 @@ def _with_self(inner: Value) -> Value:
 
 
 def _bound_later(function: Function, call: CallArguments, evaluator: Evaluator) -> bool:
-    """Return whether self was bound after jit: decorators and `step = jax.jit(_step)` in a class body see it unbound.
+    """Return whether self was bound after jit: decorators and `step = jax.jit(_step)` in a class body get it
+    unbound.
     """
     if call.place.node in getattr(function.node, "decorator_list", ()):
         return True

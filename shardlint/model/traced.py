@@ -229,5 +229,5 @@ def _given_at(end: End) -> list[Place]:
 
 
 def _as_its_caller(end: End) -> bool:
-    """Return whether an end runs as the function does that it is in."""
+    """Return whether a use runs in the same way as the function around it."""
     return end.kind != "escaped" and not any(wrapper.effect in _TELLING for wrapper in end.wrappers)

@@ -283,7 +283,7 @@ class CallArguments:
         return None
 
     def may_have(self, name: str, signature: tuple[str, ...]) -> bool:
-        """Return whether the argument is there or could be hidden in a star argument."""
+        """Return whether the argument is given, or may be in a star argument."""
         hidden = self.open_keywords or (self.open_positional and name in signature)
         return hidden or self.get(name, signature) is not None
 

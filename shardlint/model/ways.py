@@ -38,7 +38,7 @@ def ways_in(
 
 
 def _never_called(ends: Ends, wrapped: End, sure: dict[int, bool | None]) -> bool:
-    """Return whether all calls of what a transform made are known, and none of them can be."""
+    """Return whether all calls of a transformed function are known, and none of them is possible."""
     length = len(wrapped.wrappers)
     through = [
         index
@@ -53,7 +53,7 @@ def _never_called(ends: Ends, wrapped: End, sure: dict[int, bool | None]) -> boo
 def _sure(
     evaluator: Evaluator, file: FileFacts, scope: Scope, asked: tuple[Condition, ...], end: End
 ) -> bool | None:
-    """Return whether a call surely comes to the branch; None where it does not, or cannot be one of the function."""
+    """Return whether a call surely reaches the branch; None if it does not, or cannot be a call of the function."""
     names = [wrapper.api for wrapper in end.wrappers]
     if any(map(_calls_itself, names)):
         return True

@@ -143,7 +143,7 @@ def _why(unit: Unit, made: AppliedFix) -> str:
 
 
 def _leaves_an_import(alone: FixedFile, made: Sequence[AppliedFix]) -> bool:
-    """Return whether a module-level import is unused after some fixes of a file."""
+    """Return whether some fixes of a file leave a module-level import unused."""
     names = {name for one in made if one.finding.fix is not None for name in one.finding.fix.drops}
     try:
         return bool(names) and bool(dropped(read_facts(alone.after, alone.path.resolve()), names))

@@ -161,7 +161,7 @@ def _found(attempt: Attempt, works: list[Work], options: Options, *, as_it_was: 
 
 
 def _breaks(finding: Finding) -> bool:
-    """Return whether the program surely raises or does something else there."""
+    """Return whether the program surely raises or behaves differently on that release."""
     return (
         finding.certainty is Certainty.PROVEN
         and finding.harm is not Harm.COST

@@ -181,7 +181,7 @@ class Proving:
 
 
 def _moves(attempt: Attempt) -> bool:
-    """Return whether an attempt moves mesh contexts: then what fixtures say they are called under moves with them."""
+    """Return whether an attempt moves mesh contexts. Then the contexts that fixtures declare move too."""
     return any(made.finding.rule.code in _MOVING for work in attempt.works.values() for made in work.made)
 
 

@@ -90,8 +90,8 @@ def with_name(file: FileFacts, statement: ast.ImportFrom, text: str) -> list[Edi
 
 
 def one_a_line(file: FileFacts, module: str) -> bool:
-    """Return whether a file takes each name of a module by a statement of its own, or of all modules, as some styles
-    ask.
+    """Return whether a file imports each name of a module, or of all modules, by a statement of its own, as some
+    styles demand.
     """
     taken = [one for one in file.tree.body if isinstance(one, ast.ImportFrom) and not one.level]
     of_it = [one for one in taken if one.module == module]
@@ -153,7 +153,7 @@ def _in_order(keys: Sequence[Any]) -> bool:
 
 
 def _alone(file: FileFacts, statement: ast.stmt) -> bool:
-    """Return whether nothing else is on the lines of a statement."""
+    """Return whether a statement shares its lines with no other code."""
     start, end = file.span(statement)
     before = file.source.text[file.source.offset(statement.lineno, 0) : start]
     after = file.source.text[end:].partition("\n")[0].strip()

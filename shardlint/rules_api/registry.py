@@ -122,7 +122,7 @@ def know(entries: Mapping[str, Entry], rules: Iterable[Known]) -> None:
 
 
 def are_kept() -> bool:
-    """Return whether an earlier run's knowledge is used."""
+    """Return whether cached metadata of an earlier run is used."""
     return bool(_KEPT)
 
 

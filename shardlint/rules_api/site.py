@@ -153,7 +153,7 @@ class Site:
         return found, needs.rests_on_given(needed)
 
     def _concerns(self) -> bool:
-        """Return whether the site is one that its rule is to be asked about (see `Rule`)."""
+        """Return whether the rule applies to the site (see `Rule`)."""
         rule = self.rule
         if rule.forms and self.form not in rule.forms:
             return False
@@ -377,7 +377,7 @@ class Site:
         return self.targets.allows(package, specifier)
 
     def pinned(self, package: str, specifier: str) -> bool:
-        """Return whether the project itself pins a release in a range exactly, whatever release it is checked for."""
+        """Return whether the project itself pins an exact release in a range, whatever release it is checked for."""
         pinned = self.targets.found[package].pinned
         return pinned is not None and allows(specifier, pinned)
 
@@ -388,9 +388,7 @@ class Site:
     # findings
 
     def wants(self, *forms: str) -> bool:
-        """Return whether an unproven finding of one of these forms is of interest: finding one is often most of the
-        work.
-        """
+        """Return whether an unproven finding of one of these forms is wanted. Finding one is often most of the work."""
         return any(self.rule.unproven(form).meets(self.least) for form in forms or ("",))
 
     def finding(

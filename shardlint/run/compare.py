@@ -58,7 +58,7 @@ def _said(events: Sequence[Events]) -> list[dict[str, Any] | None]:
 
 
 def _gave_up(told: dict[str, Any]) -> bool:
-    """Return whether what was raised says that another process did not come, or went: it is no cause by itself."""
+    """Return whether an exception says that another process did not come, or left. It is no cause by itself."""
     return _WAITED.search(told["said"].splitlines()[0]) is not None
 
 

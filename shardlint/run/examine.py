@@ -273,7 +273,9 @@ def _all(
 
 
 def _same_loop(found: Found, looped: Sequence[Found]) -> bool:
-    """Return whether what the compiler makes of a scan through a split dimension is told of by its arguments, too."""
+    """Return whether the compiler's result for a scan over a sharded dimension is also reported by the scan's
+    arguments.
+    """
     names = {text.partition(" ")[0] for text in found.arrays}
     return any(
         (found.kind == "scanned" and _see(found) & _see(one))

@@ -83,8 +83,8 @@ def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iter
 
 
 def _in_product(one: Instruction) -> bool:
-    """Return whether a product takes what an instruction makes: weights are split to save memory, and gathered for
-    that.
+    """Return whether a product uses the result of an instruction. Weights are sharded to save memory, and gathered for
+    it.
     """
     waiting = list(one.computation.users.get(one.name, []))
     for _ in range(_STEPS):
@@ -99,14 +99,14 @@ def _in_product(one: Instruction) -> bool:
 
 
 def _written_to(one: Instruction) -> bool:
-    """Return whether all that uses an instruction writes a part of what it makes."""
+    """Return whether all users of an instruction write a part of its result."""
     users = one.computation.users.get(one.name, [])
     return bool(users) and all(user.op_name.rpartition("/")[2] in _UPDATES for user in users)
 
 
 def _chosen_along(one: Instruction, last: int, dimensions: list[int]) -> bool:
-    """Return whether `top_k` takes what is gathered along other dimensions than the last, in which it chooses: the
-    compiler of the CPU has it whole anyway.
+    """Return whether `top_k` uses an array gathered along other dimensions than its last, in which it chooses. The
+    compiler of the CPU replicates that one anyway.
     """
     users = one.computation.users.get(one.name, [])
     return bool(users) and last not in dimensions and all("top_k" in user.op_name for user in users)
@@ -126,7 +126,7 @@ def _put_into(one: Instruction, depth: int = 0) -> str:
 
 
 def _given_back(one: Instruction, depth: int = 0) -> bool:
-    """Return whether what an instruction makes is a result as it is, and nothing else."""
+    """Return whether the result of an instruction is only returned from the program, unchanged."""
     users, root = one.computation.users.get(one.name, []), one.computation.root
     return one is root or (
         depth < _STEPS

@@ -222,7 +222,7 @@ class _Load:
 
 
 def _ahead(processes: Sequence[Process], done: Sequence[bool]) -> bool:
-    """Return whether a process waits in a program that one which has come to its end did not start."""
+    """Return whether a process waits in a program that an ended process did not start."""
     counts = [len(launches(one.folder)) for one in processes]
     least = min(count for count, over in zip(counts, done, strict=True) if over)
     return any(count > least for count, over in zip(counts, done, strict=True) if not over)

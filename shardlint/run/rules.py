@@ -27,8 +27,8 @@ def different(each: Sequence[Compiled]) -> list[Compiled]:
 
 
 def _row_each(leaf: Array, one: Compiled) -> bool:
-    """Return whether each device has a row of its own: what it keeps for itself, as an error that is fed back, is split
-    so.
+    """Return whether each device has a row of its own. Per-device data, such as an error that is fed back, is sharded
+    in this way.
     """
     if not leaf.axes or leaf.shape[0] != one.partitions:
         return False

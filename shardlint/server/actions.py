@@ -146,7 +146,7 @@ class Actions:
 
 
 def _is_it(work: Work, one: Finding, finding: Finding, path: Path) -> bool:
-    """Return whether a finding is the one, or is to be fixed together with it."""
+    """Return whether a finding is the given one, or is fixed together with it."""
     if one.rule.code != finding.rule.code or one.fix is None or finding.fix is None:
         return False
     if finding.fix.together and one.fix.together == finding.fix.together:

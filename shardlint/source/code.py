@@ -32,7 +32,9 @@ def code_of(data: bytes) -> bytes:
 
 
 def _nests(line: bytes) -> bool:
-    """Return whether an f-string may hold its own quotes, as from Python 3.12 on, so that a `#` may be in it or not."""
+    """Return whether an f-string may contain its own quotes, as from Python 3.12 on, so that it is unclear if a `#` is
+    in it.
+    """
     if b"#" not in line or b"{" not in line:
         return False
     quotes = set(_F_STRING.findall(line))

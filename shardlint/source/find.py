@@ -109,7 +109,7 @@ def find(
 
 
 def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
-    """Return whether patterns as in `.gitignore`, relative to `base`, name a file."""
+    """Return whether patterns as in `.gitignore`, relative to `base`, match a file."""
     return _matches(_Ignore(list(patterns)), str(base), str(path), False)
 
 

@@ -107,7 +107,7 @@ def _dynamic(data: bytes) -> Iterator[bytes]:
 
 
 def in_root(imports: Iterable[str], head: str, found: Callable[[str], bool]) -> bool:
-    """Return whether a file imports what lies in the project's root by a name of the root itself, that of its package.
+    """Return whether a file imports modules in the project's root by the name of the root itself, that of its package.
 
     `lmpo.utils.configs` is utils/configs.py where the clone is called otherwise, or is put on the path as `lmpo`. At
     least two such modules must be there, so that `other.utils` is not taken for the project's.
@@ -187,7 +187,7 @@ class ImportGraph:
         return self._joined[place]
 
     def imports_itself(self, importer: str, path: str) -> bool:
-        """Return whether one file imports another, and not only through a third."""
+        """Return whether one file imports another directly, and not only through a third."""
         one, other = self._place.get(importer), self._place.get(path)
         return one is not None and other is not None and other in self.edges[one]
 
@@ -377,6 +377,6 @@ class ImportGraph:
 
 
 def _is_test(path: str) -> bool:
-    """Return whether pytest may load a file, and the conftests above it with it."""
+    """Return whether pytest may load a file together with the conftests above it."""
     name = path.rpartition("/")[2]
     return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"

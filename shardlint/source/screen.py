@@ -240,8 +240,8 @@ class Texts(dict[bytes, bool]):
         return text in self.data
 
     def names_another(self, text: bytes) -> bool:
-        """Return whether a file takes a name from a module that does not have it; may be said of a file that takes
-        none.
+        """Return whether a file imports a name from a module that does not have it. It may be True for a file without
+        such imports.
         """
         known, data, words = _known_names(text), self.data, self.words
         for module, (last, names) in known.items():
@@ -258,15 +258,17 @@ class Texts(dict[bytes, bool]):
         return False
 
     def calling(self, text: bytes) -> bool:
-        """Return whether a line begins by calling something whose name holds what is asked for."""
+        """Return whether a line begins with a call of something whose name contains this text."""
         return text[len(CALLING) :].lower() in self._called
 
     def taking(self, text: bytes) -> bool:
-        """Return whether a function takes a parameter; may be said where the header holds the word elsewhere."""
+        """Return whether a function has a parameter. It may be True if the header contains the word elsewhere."""
         return text[len(TAKING) :] in self._taken
 
     def line(self, text: bytes) -> bool:
-        """Return whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
+        """Return whether a line matches a pattern at its first character that is no blank, in a file that matches
+        another pattern.
+        """
         near, names, saying, pattern = _of_lines(text)
         if saying and not any(map(self.__getitem__, saying)):
             return False
@@ -275,7 +277,7 @@ class Texts(dict[bytes, bool]):
         return self.begins(pattern, saying)
 
     def begins(self, pattern: bytes, saying: tuple[bytes, ...]) -> bool:
-        """Return whether a line that holds one of some texts begins as a pattern says."""
+        """Return whether a line with one of some texts begins with a pattern."""
         key = pattern, saying
         if key not in self._begins:
             known = self._edit.still_begins(pattern, saying) if self._edit is not None else None
@@ -285,7 +287,7 @@ class Texts(dict[bytes, bool]):
         return self._begins[key]
 
     def names_like(self, text: bytes) -> bool:
-        """Return whether an identifier, in small letters, is as a pattern says."""
+        """Return whether an identifier, in small letters, matches a pattern."""
         return re.search(text[len(NAMES_LIKE) :], self._identifiers.lower()) is not None
 
     @cached_property
@@ -294,7 +296,7 @@ class Texts(dict[bytes, bool]):
         return b" ".join(self.words)
 
     def named(self, text: bytes) -> bool:
-        """Return whether a word stands after a dot or where a name is imported; may be said of a line of prose."""
+        """Return whether a word occurs after a dot or in an import. It may be True for a line of prose."""
         library, _, word = text[len(NAMED) :].rpartition(b" ")
         if library in _CALLED_SO:
             if word in self._members(library):
@@ -320,15 +322,15 @@ class Texts(dict[bytes, bool]):
         return self._known_members[library]
 
     def each(self, text: bytes) -> bool:
-        """Return whether of each group of texts one stands there."""
+        """Return whether one text of each group occurs."""
         return all(map(self.__getitem__, _groups(text)))
 
     def any_of(self, text: bytes) -> bool:
-        """Return whether one of a group of texts stands there."""
+        """Return whether one of a group of texts occurs."""
         return any(map(self.__getitem__, _texts(text)))
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
-        """Return whether a file is about a library and holds one of the texts, if there are any."""
+        """Return whether a file mentions a library and one of the texts, if there are any."""
         about = self._about_any if library == ANY else library not in _MENTIONS or self.mention(library)
         return about and (not near or any(map(self.__getitem__, near)))
 
@@ -354,7 +356,7 @@ class Edit:
         self._had, self._has = map(Texts, around_edit(before.data, now))
 
     def still(self, text: bytes, kind: Kind) -> bool | None:
-        """Return whether a text is there, where that is known from before."""
+        """Return whether a text occurs, if that is known from before."""
         found = self._found.get(text)
         if found is None or text.startswith(_OVER_LINES):
             return None

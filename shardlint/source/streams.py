@@ -19,7 +19,7 @@ def ignoring_write_errors() -> Iterator[None]:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether somebody looks at a stream (None: it was closed before us)."""
+    """Return whether a stream is a terminal (None: it was closed before)."""
     try:
         return stream is not None and stream.isatty()
     except (AttributeError, ValueError):

@@ -56,12 +56,12 @@ class Suppression:
 
 
 def is_code(said: str) -> bool:
-    """Return whether what a comment says is a code or the beginning of one, not a name."""
+    """Return whether a selector in a comment is a code or the beginning of one, not a name."""
     return _CODE.fullmatch(said) is not None
 
 
 def names(said: str, code: str, name: str) -> bool:
-    """Return whether what is said in a comment means a rule: its code, the beginning of it, or its name."""
+    """Return whether a selector in a comment selects a rule: its code, the beginning of it, or its name."""
     if is_code(said):
         return code.startswith(said.upper())
     return said.lower() == name

@@ -23,7 +23,7 @@ def around(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> Iterator[as
 
 
 def caught(file: FileFacts, node: ast.AST) -> bool:
-    """Return whether a node stands in the body of a `try` with handlers, or of `with suppress(...)`, in its own
+    """Return whether a node is in the body of a `try` with handlers, or of `with suppress(...)`, in its own
     function.
     """
     return any(True for _ in caught_around(file, node))
@@ -49,7 +49,7 @@ def block_of(file: FileFacts, statement: ast.stmt) -> list[ast.stmt]:
 
 
 def stands_in(node: ast.AST, block: Sequence[ast.stmt]) -> bool:
-    """Return whether a node stands in one of the statements of a block, by where their text is."""
+    """Return whether a node is in one of the statements of a block, by their positions."""
     place = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
     last = block[-1]
     return (block[0].lineno, block[0].col_offset) <= place < (last.end_lineno or 0, last.end_col_offset or 0)

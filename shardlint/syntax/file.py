@@ -154,7 +154,7 @@ class FileFacts:
         return cast(Answer, known[0])
 
     def says(self, text: str) -> bool:
-        """Return whether a text stands anywhere in the file; looked for once."""
+        """Return whether a text occurs anywhere in the file; searched once."""
         said = self._words.says(text)
         self.looked.note(SAYS, text, "1" if said else "")
         return said
@@ -415,7 +415,7 @@ class FileFacts:
         return scope, True
 
     def stands_by(self, node: ast.AST, texts: tuple[str, ...]) -> bool:
-        """Return whether one of the texts stands in the function around a node; True without texts and without a
+        """Return whether one of the texts occurs in the function around a node. It is True without texts and without a
         function.
         """
         if not texts:

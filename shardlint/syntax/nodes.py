@@ -67,7 +67,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def says(node: ast.AST, name: str) -> bool:
-    """Return whether a name stands in a node."""
+    """Return whether a name occurs in a node."""
     return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
 
 

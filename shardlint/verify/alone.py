@@ -45,8 +45,7 @@ def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _compares(job: Job) -> bool:
-    """Return whether a job compares numbers; a mesh of one device has none to compare with but a reference of its own.
-    """
+    """Return whether a job compares numbers. A mesh of one device can compare only with a reference of its own."""
     if job["task"] != "fixture" or "execute" not in job["levels"]:
         return False
     return job["reference"] == "other" or (job["reference"] == "itself" and devices_of(job["mesh"]) > 1)

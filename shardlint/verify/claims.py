@@ -47,7 +47,7 @@ class Claim:
         return cls(text.strip(), kind, axes)
 
     def takes(self, collective: Collective) -> bool:
-        """Return whether it speaks of a collective."""
+        """Return whether the claim applies to a collective."""
         return self.kind in (ANY, collective.kind) and set(self.axes) <= set(collective.axes)
 
     def lost(self, mesh: Mapping[str, int]) -> str | None:

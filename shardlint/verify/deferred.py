@@ -45,7 +45,7 @@ class Deferred(Runner):
             self.caught = check_self(self)
 
     def has(self, job: Job) -> bool:
-        """Return whether what a job tells is kept."""
+        """Return whether a job's outcome is cached."""
         return self.keeper is not None and self.keeper.recall(self._whole(job)) is not None
 
     def _whole(self, job: Job) -> Job:

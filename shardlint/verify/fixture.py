@@ -212,7 +212,7 @@ class Fixture:
         return {path: P.of(spec) for path, spec in self.gradients.items()}
 
     def limits_compiled(self) -> bool:
-        """Return whether it limits what the compiled program moves or takes."""
+        """Return whether the fixture limits the communication or the memory of the compiled program."""
         return bool(self.forbid or self.budget) or self.memory_max is not None
 
     def declares_nothing(self) -> bool:

@@ -38,9 +38,7 @@ class Entry:
     message: str | None = None
 
     def holds(self, releases: Mapping[str, str]) -> bool:
-        """Return whether the installed releases are those the entry is about. A package that is missing
-        matches nothing.
-        """
+        """Return whether the entry applies to the installed releases. A missing package matches nothing."""
         from packaging.specifiers import SpecifierSet
 
         return all(

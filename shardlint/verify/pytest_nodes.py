@@ -108,7 +108,7 @@ def _fits(path: Path, pattern: str) -> bool:
 
 
 def _has_tests(source: bytes, config: pytest.Config) -> bool:
-    """Return whether a module may hold anything for pytest itself. Where that cannot be told, it may."""
+    """Return whether a module may hold tests for pytest itself. If that cannot be determined, it may."""
     try:
         module = ast.parse(source)
     except (SyntaxError, ValueError):

@@ -41,7 +41,9 @@ def worse(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[s
 
 
 def _is_said(one: str, mesh: str, known: Sequence[str]) -> bool:
-    """Return whether another level told the same of a mesh: what is compiled without a reuse is called without one."""
+    """Return whether another level reports the same for a mesh. A program compiled without a reuse also runs without
+    it.
+    """
     if one.startswith(_DROPS):
         return any(other.startswith(_DROPS) and other.endswith(mesh) for other in known)
     return f"{one}{mesh}" in known

@@ -128,7 +128,7 @@ def match(
     base: Path,
     looked: Callable[[Entry], bool],
 ) -> Matched:
-    """Return the findings of reports matched with entries.
+    """Return the findings of reports matched with the entries of a baseline.
 
     `looked` says whether a run would have found what an entry stands for, if it were still there.
     """

@@ -104,7 +104,7 @@ def compare(project: Known, report: Report, whole: bool) -> Matched:
 
 
 def all_rules(options: Options) -> bool:
-    """Return whether a run looks for all that the settings ask for."""
+    """Return whether a run checks all rules that the settings select."""
     return not (options.select or options.ignore or options.harm or options.targets)
 
 

@@ -76,7 +76,7 @@ class Files:
         return name if os.path.isabs(name) else self._prefix + name
 
     def same(self, name: str) -> bool:
-        """Return whether a file is as it was when the last run ended."""
+        """Return whether a file is unchanged since the end of the last run."""
         known = self._unchanged.get(name)
         if known is None:
             stored, stamp = self.stamps.get(name), self.current(name)

@@ -172,7 +172,7 @@ class Shard:
         return QUIET
 
     def _imported(self, module: str) -> bool:
-        """Return whether any file of the project imports a module, as the program would answer."""
+        """Return whether any file of the project imports a module, as the program model would answer."""
         if module not in self._there:
             self._there[module] = self._look_for(module)
         return self._there[module]
@@ -412,7 +412,7 @@ class Shard:
                 self.earlier.replace(name, found)
 
     def _is_dead(self, index: int, need: tuple[str, ...], changed: set[str], moved: bool) -> bool:
-        """Return whether what a need stands for is no longer what it was; what searches find is brought up to date."""
+        """Return whether a dependency has changed. Results of searches are updated first."""
         if need[0] in _OF_FILES:
             return need[1] in changed and (need[1] not in self._edited or self._edited[need[1]].touches(need))
         if need[0] in (TOGETHER, JOINED):
@@ -433,7 +433,7 @@ class Shard:
         return bool(gone or new)
 
     def _same_files(self, path: str, joined: bool) -> bool:
-        """Return whether the same files as before may run with a file."""
+        """Return whether a file may run together with the same files as before."""
         before, after = self._graphs
         if before is after:
             return True
@@ -498,13 +498,13 @@ def _loaded(need: Any, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tells_of(findings: list[Any], names: Iterable[str]) -> bool:
-    """Return whether findings name one of some files, of which a line may have moved."""
+    """Return whether findings mention one of some files, in which lines may have moved."""
     said = json.dumps([finding[:-1] for finding in findings])  # without the files that each rests on
     return any(name in said for name in names)
 
 
 def _parses(data: bytes) -> bool:
-    """Return whether Python can parse what a file holds; False where only a check of it may tell why not."""
+    """Return whether Python can parse a file. For a False result only a check of the file can give the reason."""
     from shardlint.syntax.parse import NotParsed, check_parses
 
     try:

@@ -134,7 +134,7 @@ def _others(
 
 
 def _is_new(report: FileReport, before: list[Finding] | None) -> bool:
-    """Return whether any finding of a file may not have been there; without `before` that is not known."""
+    """Return whether any finding of a file may be new. Without `before` that is not known."""
     return before is None or any(one not in before for one in report.findings)
 
 

@@ -70,7 +70,9 @@ class Tracked(NamedTuple):
     dates: tuple[int, ...]
 
     def is_as_added(self, path: Path) -> bool:
-        """Return whether a file was not written since. Without nanoseconds in its dates that cannot be told."""
+        """Return whether a file was not written since it was added. Without nanoseconds in its dates that cannot be
+        determined.
+        """
         try:
             status = path.lstat()
         except OSError:
@@ -161,7 +163,7 @@ def _rows(listed: str) -> Iterator[tuple[str, str]]:
 
 
 def is_same(top: Path, path: Path, blob: Blob) -> bool:
-    """Return whether a file of the working tree holds what a commit says, with whatever line ends git gave it."""
+    """Return whether a file of the working tree equals the committed one, whatever its line ends."""
     try:
         if blob.mode == _MODULE:
             return path.is_dir()

@@ -121,7 +121,7 @@ def _meant(ends: Ends) -> list[End]:
 
 
 def moved(end: End) -> bool:
-    """Return whether something between a call and its function moves arguments."""
+    """Return whether code between a call and its function moves arguments."""
     return any(_moves_arguments(wrapper.api) for wrapper in end.wrappers)
 
 

@@ -114,7 +114,7 @@ class Classes:
         return assumed(value, Assumed(value, f"`{cls.node.name}.{name}` is that of `{first}`, or given elsewhere"))
 
     def _in_init(self, cls: ClassValue, name: str) -> bool:
-        """Return whether `__init__` surely sets `self.name`: in a statement of its own block."""
+        """Return whether `__init__` surely sets `self.name`, in a statement of its own block."""
         inits = [one for one in cls.node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
         return any(
             isinstance(statement, ast.Assign)

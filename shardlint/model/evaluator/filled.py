@@ -93,7 +93,8 @@ def filled_in_parts(evaluator: Evaluator, file: FileFacts, mentions: Sequence[as
 
 
 def is_changed(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
-    """Return whether a mention changes what it names in place: itself, or by a function of the project that takes it.
+    """Return whether a mention changes its object in place: itself, or through a function of the project that gets
+    it.
     """
     if _change(file, mention) is not None:
         return True
@@ -126,7 +127,7 @@ def _taken_by(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> tuple[
 
 
 def _is_changer(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
-    """Return whether a function of the project that is called for its effect changes what it is given here."""
+    """Return whether a function of the project that is called for its effect changes this argument."""
     callee, name = _taken_by(evaluator, file, mention)
     if callee is None or name is None:
         return False
@@ -258,7 +259,7 @@ def _is_loop(node: ast.AST) -> bool:
 
 
 def _jumps(file: FileFacts, loop: ast.For) -> bool:
-    """Return whether a turn of a loop may leave before its end."""
+    """Return whether an iteration of a loop may leave before its end."""
     return bool(loop.orelse) or file.remembered("jumps", loop, lambda: _holds_jump(loop))
 
 

@@ -68,7 +68,7 @@ def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
 
 
 def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
-    """Return whether a path is given to the function that reads it, or to the program on its command line."""
+    """Return whether a path is an argument of the function that reads it, or of the program's command line."""
     node, file = place.node, place.file
     if steps == 0:
         return False
@@ -167,7 +167,7 @@ def _joined(evaluator: Evaluator, given: list[Place], env: Environment | None, s
 
 
 def _is_here(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
-    """Return whether a folder is told by `__file__`, or the working folder."""
+    """Return whether a folder is given by `__file__`, or is the working folder."""
     node, file = place.node, place.file
     if steps == 0:
         return False

@@ -94,7 +94,7 @@ class Objects:
         return Assumed(default, f"`{name}` of `{cls.node.name}` has this default")
 
     def _may_be_none(self, file: FileFacts, binding: Binding) -> bool:
-        """Return whether a field whose default is None may be left so: `size: int = None` is set before it is used."""
+        """Return whether a field whose default is None may stay None: `size: int = None` is set before it is used."""
         annotation = binding.annotation
         return annotation is not None and Constant(None) in annotated(self.evaluator, Place(file, annotation))
 

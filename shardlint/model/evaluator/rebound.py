@@ -65,7 +65,7 @@ def _sets(statement: ast.stmt, node: ast.Attribute) -> bool:
 
 
 def _may_set(statement: ast.stmt, node: ast.Attribute) -> bool:
-    """Return whether a statement between may set it: by name, by another object under the name, or by a method it
+    """Return whether a statement between may set it: by name, through another object under the name, or in a method it
     calls.
     """
     assert isinstance(node.value, ast.Name)

@@ -164,7 +164,7 @@ def _joined(
 
 
 def _is_kind(value: Value, kinds: Value) -> bool | None:
-    """Return whether a value that is written out is of one of some builtin types."""
+    """Return whether a literal value is of one of some builtin types."""
     given = kinds.items if isinstance(kinds, Items) and not kinds.open else (kinds,)
     names = [one.name.removeprefix("builtins.") for one in given if isinstance(one, Api)]
     match value:
@@ -183,8 +183,7 @@ def _is_kind(value: Value, kinds: Value) -> bool | None:
 
 
 def surely_true(value: Value) -> bool:
-    """Return whether a value is true as it is given for another one: a sharding or mesh, or a spec that is not empty.
-    """
+    """Return whether a value is surely true in a test: a sharding or mesh, or a spec that is not empty."""
     if not isinstance(value, CallResult) or value.call is None or value.call.open_positional:
         return False
     return value.api in _TRUE or (value.api == "jax.sharding.PartitionSpec" and bool(value.call.positional))
@@ -223,7 +222,7 @@ def _compared(op: ast.cmpop, one: Value, two: Value) -> bool | None:
 
 
 def _same_items(items: tuple[Value, ...], others: tuple[Value, ...]) -> bool | None:
-    """Return whether two tuples are equal, as far as their length and what is known of their items tells."""
+    """Return whether two tuples are equal, as far as their lengths and known items tell."""
     if len(items) != len(others):
         return False
     pairs = list(zip(items, others, strict=True))

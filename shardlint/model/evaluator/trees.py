@@ -326,7 +326,7 @@ class Trees:
 
 
 def _in_a_mesh(test: ast.expr) -> bool:
-    """Return whether a test asks for an axis of a mesh: `a in mesh.axis_names`, `mesh.shape[a] > 1`."""
+    """Return whether a test is about an axis of a mesh: `a in mesh.axis_names`, `mesh.shape[a] > 1`."""
     match test:
         case ast.BoolOp(op=ast.And(), values=parts):
             return all(_in_a_mesh(part) for part in parts)
@@ -407,8 +407,8 @@ def _telling(trees: Sequence[Value]) -> Value:
 
 
 def _branches(tree: Value) -> bool:
-    """Return whether a value is surely more than one leaf beside an array: a tuple of names and numbers may be given
-    whole.
+    """Return whether a value surely has more than one leaf where an array has one. A tuple of names and numbers may be
+    passed whole.
     """
     if isinstance(tree, Items):
         plain = any(isinstance(one, Constant) for one in tree.items)

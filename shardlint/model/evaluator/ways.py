@@ -193,7 +193,7 @@ def _outermost(scope: Scope | None) -> Scope | None:
 
 
 def _moved(end: End) -> bool:
-    """Return whether something between a call and its function moves or reshapes arguments."""
+    """Return whether code between a call and its function moves or reshapes arguments."""
     return moved(end) or any(wrapper.api in _RESHAPING for wrapper in end.wrappers)
 
 

@@ -300,7 +300,7 @@ def _abstract(file: FileFacts, call: ast.Call) -> bool:
 
 
 def fresh(value: Value) -> bool:
-    """Return whether a value is surely an array just made, on one device and not bound to it."""
+    """Return whether a value is surely a new uncommitted array on one device."""
     return isinstance(value, CallResult) and value.api.startswith(_MAKING) and not value.api.endswith(_NOT_ARRAYS)
 
 

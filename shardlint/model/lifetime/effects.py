@@ -13,8 +13,8 @@ _SAYING = ("print", "debug", "info", "warning", "warn", "log")
 
 
 def only_returns(value: Value) -> bool:
-    """Return whether a function value, wherever it is told, only makes what it returns: it stores and calls nothing
-    else.
+    """Return whether a function value has no side effects, in all its possibilities: it stores nothing and calls
+    nothing else.
     """
     while isinstance(value, Transformed):
         value = value.inner

@@ -273,14 +273,14 @@ class Evaluation:
         return Buffer(value, "made" if value is not None else "unknown")
 
     def _same_array(self, node: ast.Call) -> bool:
-        """Return whether a call returns the very array it is given, if that is one of jax's."""
+        """Return whether a call returns its argument itself, if that is an array of jax."""
         if len(node.args) != 1 or node.keywords:
             return False
         found = options(self.evaluator.value(Place(self.file, node.func)))
         return all(isinstance(option, Api) and option.name in _SAME_ARRAY for option in found)
 
     def _of_jax(self, node: ast.expr) -> bool:
-        """Return whether a value is surely an array of jax's, and no numpy array."""
+        """Return whether a value is surely an array of jax, and no numpy array."""
         found = options(self.evaluator.value(Place(self.file, node)))
         return all(
             isinstance(option, CallResult)

@@ -62,7 +62,7 @@ def _filled(
 
 
 def _certain(file: FileFacts, function: ast.AST, node: ast.AST) -> bool:
-    """Return whether every way through a function comes to a place: nothing leaves it before."""
+    """Return whether every path through a function reaches a place: nothing leaves it before."""
     if not straight(file, node, function):
         return False
     if isinstance(function, ast.Lambda):

@@ -34,8 +34,8 @@ _SAME = frozenset((*JIT_WRAPPERS, "functools.partial", "jax.checkpoint"))
 
 
 def only_run(evaluator: Evaluator, function: Function, parameter: str) -> bool:
-    """Return whether an argument is given to a model as its weights, and no result holds anything made of it in its
-    shape.
+    """Return whether an argument is used only as a model's weights, and no result holds anything of its shape made of
+    it.
     """
     body = _Body(evaluator, function.place.file, function.node, parameter, 0, _Known({}, {}))
     return not body.returns() and body.ran
@@ -163,7 +163,7 @@ class _Body:
         return True
 
     def _through(self, inner: Function, parameter: str) -> bool:
-        """Return whether a function of the project returns what may be made of a parameter."""
+        """Return whether a function of the project returns values that may be made of a parameter."""
         if self.depth >= _DEPTH:
             return True
         depth, known = self.depth + 1, self.known.parameters
@@ -197,7 +197,7 @@ class _Body:
         )
 
     def _mutable(self, call: ast.Call) -> bool:
-        """Return whether `apply` gives back variables too."""
+        """Return whether `apply` returns variables too."""
         given = next((one.value for one in call.keywords if one.arg == "mutable"), None)
         stars = any(one.arg is None for one in call.keywords)
         return stars or (

@@ -302,7 +302,7 @@ class _Body:
 
 
 def _returns_one(function: Function) -> bool:
-    """Return whether a function returns one thing, and not several as a tuple."""
+    """Return whether a function returns one result, and not several as a tuple."""
     node = function.node
     if isinstance(node, ast.Lambda):
         return not isinstance(node.body, ast.Tuple)

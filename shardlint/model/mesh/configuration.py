@@ -138,7 +138,7 @@ def plain_yaml(text: str) -> Any:
 
 
 def _shallow(events: Iterator[Any]) -> bool:
-    """Return whether what a text in YAML says can be built with little stack and in little time."""
+    """Return whether a text in YAML can be built with little stack and in little time."""
     depth = aliases = 0
     merges = False
     for event in events:

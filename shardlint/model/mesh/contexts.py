@@ -210,9 +210,7 @@ class Contexts:
                 yield context if alone else MeshContext(context.kind, None, context.place)
 
     def _set_by_imports(self, file: FileFacts) -> bool:
-        """Return whether a module that a file imports sets a mesh as it is imported: what the file runs has that mesh
-        then.
-        """
+        """Return whether a module that a file imports sets a global mesh, which the code of the file then has."""
         if not self.flow.project.anywhere(file.path, "set_mesh"):
             return False
         return self._imported.get(file.path, lambda: self._found_in_imports(file))
@@ -233,7 +231,8 @@ class Contexts:
         return False
 
     def _set_elsewhere(self, file: FileFacts) -> bool:
-        """Return whether a mesh may be set globally some other way: `__enter__`, an ExitStack, a function that sets it.
+        """Return whether a mesh may be set globally in another way: `__enter__`, an ExitStack, a function that sets
+        it.
         """
         if any(map(file.says, ("enter_context", ".__enter__(", "thread_resources"))):
             return True
@@ -252,7 +251,7 @@ class Contexts:
         )
 
     def _sets_in_function(self, file: FileFacts) -> bool:
-        """Return whether a function of the file sets a mesh and leaves it set; who called it before is not known."""
+        """Return whether a function of the file sets a mesh and leaves it set. Its earlier callers are not known."""
         for mention in file.mentions("set_mesh"):
             if not isinstance(mention, ast.Name | ast.Attribute) or file.home(mention).function() is None:
                 continue
@@ -303,7 +302,7 @@ class Contexts:
 
 
 def _sets_at_import(file: FileFacts) -> bool:
-    """Return whether a module sets a mesh for good as it is imported, also in the body of a class."""
+    """Return whether importing a module sets a global mesh, also in the body of a class."""
     return any(
         isinstance(call := file.parent(mention), ast.Call)
         and call.func is mention
@@ -315,8 +314,8 @@ def _sets_at_import(file: FileFacts) -> bool:
 
 
 def _runs_later(file: FileFacts, function: Scope) -> bool:
-    """Return whether a call of the function only begins it: a generator runs where it is read, a coroutine where
-    awaited.
+    """Return whether a call only creates a generator, which runs where it is read, or a coroutine, which runs where it
+    is awaited.
     """
     if isinstance(function.node, ast.AsyncFunctionDef):
         return True

@@ -135,9 +135,7 @@ def _setting(program: Program, module: Place) -> Iterator[Place]:
 
 
 def _names(place: Place, key: str) -> bool:
-    """Return whether a file takes what stands under a key: as an attribute or in quotes, or as an attribute that ends
-    it.
-    """
+    """Return whether a file reads an entry under a key: as an attribute, in quotes, or as the end of an attribute."""
     node = place.node
     if isinstance(node, ast.Attribute) and key.endswith(node.attr):
         return True

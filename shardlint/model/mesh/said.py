@@ -84,7 +84,7 @@ class SaidMeshes:
         return bool(some) and all(self.a_mesh(Place(file, one), depth) for one in some)
 
     def _bound(self, file: FileFacts, binding: Binding, depth: int) -> bool:
-        """Return whether what gives a name its value says so."""
+        """Return whether the binding of a name gives it a mesh."""
         if binding.kind == "param":
             if isinstance(binding.node, ast.arg) and _gathers(file, binding.node):
                 return False
@@ -125,8 +125,7 @@ class SaidMeshes:
         return value.by if isinstance(value, CallResult) and isinstance(value.by, ClassValue) else None
 
     def _member(self, cls: ClassValue, name: str, depth: int) -> bool:
-        """Return whether an attribute of a class or of its instances is a mesh, told by the nearest class that has it.
-        """
+        """Return whether an attribute of a class or of its instances is a mesh, by the nearest class that has it."""
         for owner in self.evaluator.lineage(cls):
             file = owner.place.file
             bindings = [one for one in file.bindings(file.scope(owner.node), name) if one.kind != "delete"]
@@ -165,7 +164,7 @@ class SaidMeshes:
 
 
 def _gathers(file: FileFacts, node: ast.arg) -> bool:
-    """Return whether it is `*meshes` or `**meshes`, whose annotation is that of one of them."""
+    """Return whether a parameter is `*meshes` or `**meshes`, whose annotation is that of one of them."""
     function = file.home(node).node
     return isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and (
         node is function.args.vararg or node is function.args.kwarg

@@ -141,7 +141,7 @@ class Shardings:
         return computed or any(entry.axes for entry in spec.entries)
 
     def spread(self, value: Value, auto: bool = False, depth: int = 0) -> bool:
-        """Return whether a value is surely spread over a mesh: an array, or all arrays of a tree."""
+        """Return whether a value is surely placed over a mesh: an array, or all arrays of a tree."""
         if depth > _DEPTH:
             return False
         match value:
@@ -162,7 +162,8 @@ class Shardings:
         return self.shards(self.target(value), auto)
 
     def seems_spread(self, value: Value, depth: int = 0) -> bool:
-        """Return whether some array of a tree is placed by a sharding that may split it: less than `spread` asks for.
+        """Return whether some array of a tree is placed by a sharding that may shard it. That is weaker than
+        `spread`.
         """
         return _some_leaf(value, self._made_spread, depth)
 
@@ -189,7 +190,7 @@ class Shardings:
         )
 
     def _placed_when_made(self, cls: ClassValue) -> bool:
-        """Return whether variables of an NNX module are placed as they are made: flax does it where a mesh is set."""
+        """Return whether variables of an NNX module are placed when they are made. flax does it if a mesh is set."""
         file = cls.place.file
         annotated = file.says("nnx") and any(file.says(text) for text in _ANNOTATING)
         return (
@@ -220,7 +221,7 @@ class Shardings:
 
 
 def _some_leaf(value: Value, asked: Callable[[Value, int], bool], depth: int) -> bool:
-    """Return whether something is so of some leaf of a tree, which is asked about with its depth.
+    """Return whether a predicate holds for some leaf of a tree. The predicate gets the leaf and its depth.
 
     Unlike `leaves` it also looks at what a list repeats.
     """

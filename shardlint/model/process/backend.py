@@ -320,7 +320,7 @@ def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:
 
 
 def _deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
-    """Return whether calling it does not run its body: a generator, or one that a decorator may hold back."""
+    """Return whether a call of it does not run its body: a generator, or a function that a decorator may delay."""
     return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(node)) or bool(
         node.decorator_list
     )
@@ -335,7 +335,7 @@ def _earlier(file: FileFacts, outer: ast.AST, inner: ast.AST) -> Iterator[ast.st
 
 
 def _may_leave(statement: ast.stmt) -> bool:
-    """Return whether what follows a statement may not be reached, though nothing is raised."""
+    """Return whether the code after a statement may not be reached, though nothing is raised."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     return any(isinstance(part, ast.Return) for part in walk(statement))

@@ -40,7 +40,7 @@ _REDUCING_METHODS = ("max", "mean", "min", "std", "sum", "var")
 
 
 def communicates(program: Program, call: Place) -> bool | None:
-    """Return whether a call communicates if its arrays are sharded; None where their layout decides.
+    """Return whether a call communicates if its arrays are sharded; None if their layout decides.
 
     A call of what is not seen counts as one that does.
     """
@@ -79,7 +79,7 @@ def _names_axis(call: ast.Call, position: int) -> bool:
 
 
 def _body(program: Program, function: Function, depth: int) -> bool | None:
-    """Return whether what a function computes communicates."""
+    """Return whether the computation of a function communicates."""
     if depth > _DEPTH:
         return True
     file, node = function.place.file, function.node

@@ -97,8 +97,8 @@ def _each_starts_one(program: Program, path: Path) -> bool:
 
 
 def runs_code_with(program: Program, file: FileFacts, name: str) -> bool:
-    """Return whether code of a file, or of one that runs with it, holds a dotted name; comments and strings are no
-    code.
+    """Return whether code of a file, or of one that runs with it, holds a dotted name. Comments and strings do not
+    count.
     """
     project = program.project
     return any(_is_in_code(project, one, name) for one in project.mentioning(file.path, name))
@@ -119,7 +119,7 @@ def _mention(file: FileFacts, name: str) -> ast.AST | None:
 
 
 def asks_itself(file: FileFacts) -> bool:
-    """Return whether a file itself asks which process this is, how many there are, or which devices are its own."""
+    """Return whether a file itself reads the process index, the process count, or its local devices."""
     return process_question(file) is not None
 
 
@@ -216,8 +216,8 @@ def first(program: Program, place: Place, depth: int = 0) -> First | None:
 
 
 def may_ask(program: Program, place: Place) -> bool:
-    """Return whether a condition reads a name that files bind which ask for the process: what cannot is not worth a
-    look.
+    """Return whether a condition reads a name bound in files that read the process index. Any other condition is
+    skipped.
     """
     names = {one.attr if isinstance(one, ast.Attribute) else one.id for one in walk(place.node) if _is_read(one)}
     return bool(names & program.once(place.file, "names that ask for the process", lambda: _asking(program, place)))
@@ -235,7 +235,7 @@ def _asking(program: Program, place: Place) -> frozenset[str]:
 
 
 def _index(program: Program, place: Place) -> bool | None:
-    """Return whether an expression is the index of this process: True is sure, False by its name."""
+    """Return whether an expression is the index of this process: True is sure, False is a guess by its name."""
     if is_index(program, place):
         return True
     node = place.node
@@ -305,8 +305,7 @@ def _bound(program: Program, place: Place, name: str, depth: int) -> First | Non
 
 
 def _on_one_alone(program: Program, file: FileFacts, value: ast.expr, depth: int) -> bool:
-    """Return whether a flag is set by one process alone: `if rank == 0: tracking = True`, where it is false otherwise.
-    """
+    """Return whether a flag is set by one process alone: `if rank == 0: tracking = True`, if it is false otherwise."""
     inner: ast.AST = file.statement(value)
     for outer in file.ancestors(inner):
         if isinstance(outer, ast.If) and (inner in outer.body or inner in outer.orelse):

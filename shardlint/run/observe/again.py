@@ -66,7 +66,7 @@ def look(
 
 
 def _much(atom: Any) -> bool:
-    """Return whether an argument is more than a key: what is made of keys alone may be meant to be the same on all
+    """Return whether an argument is more than a key. Values made of keys alone may be intended to be equal on all
     devices.
     """
     aval = getattr(atom, "aval", None)
@@ -80,7 +80,7 @@ def _draws(eqn: Any) -> bool:
 
 
 def _equal(jax: Any, one: Any) -> bool:
-    """Return whether all devices hold the same. What is one number throughout says nothing, but of a key."""
+    """Return whether all devices hold equal values. A constant array proves nothing, except for a key."""
     key = is_key(one)
     parts = replicas.parts(jax, getattr(one, "_base_array", one))
     if len(parts) < 2 or not all(replicas.same(parts[0], part) for part in parts[1:]):

@@ -104,7 +104,8 @@ def _entered(fun: Any) -> FrameType | None:
 
 
 def _is_given(fun: Any) -> bool:
-    """Return whether a jitted function is the user's, or what a wrapper jits for it; not one of jax, such as `jnp.sum`.
+    """Return whether a jitted function is the user's, or jitted by a wrapper for it. Functions of jax, such as
+    `jnp.sum`, are not.
     """
     for _ in range(8):
         code = getattr(fun, "__code__", None)

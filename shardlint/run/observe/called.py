@@ -49,7 +49,7 @@ def awaits(given: Callable[[Any], None]) -> bool:
 
 
 def of_user(known: dict[str, Any]) -> bool:
-    """Return whether a program is a function of the user's: `eqx.filter_jit` hands jax one of its own."""
+    """Return whether a program is a function of the user's. `eqx.filter_jit` passes jax one of its own."""
     return bool(known["defined"] or getattr(_calls, "now", None))
 
 

@@ -30,7 +30,7 @@ _HANDING_ON = frozenset(
 
 @functools.cache
 def is_user(file: str) -> bool:
-    """Return whether a file is the user's: neither a library's, nor Python's, nor one of these."""
+    """Return whether a file is the user's, and not one of a library, of Python or of this package."""
     if file.startswith("<"):
         return not file.startswith("<frozen") and file != "<__array_function__ internals>"
     path = os.path.abspath(file)  # noqa: PTH100
@@ -147,7 +147,8 @@ def _next(code: CodeType, at: int) -> str:
 
 
 def _unread(code: CodeType, name: str, at: int) -> bool:
-    """Return whether a local variable of a function is never read after it is written at `at`; `_x` is not meant to be.
+    """Return whether a local variable of a function is never read after it is written at `at`. `_x` is not intended to
+    be.
     """
     if name.startswith("_") or {"locals", "vars", "eval", "exec"} & set(code.co_names):
         return False

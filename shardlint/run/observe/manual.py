@@ -158,8 +158,8 @@ def _same_numbers(eqn: Any, taken: list[Value], region: Region) -> None:
 
 
 def _several(drawn: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Return whether random numbers are drawn for each element of a shape, or for each row of it: one number for all of
-    a device's data may be meant.
+    """Return whether random numbers are drawn for each element or row of a shape. One number for all of a device's
+    data may be intended.
     """
     fits = len(drawn) == len(shape) and all(one in (1, part) for one, part in zip(drawn, shape, strict=True))
     return fits and math.prod(drawn) >= _DRAWN

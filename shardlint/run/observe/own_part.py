@@ -145,8 +145,8 @@ class _Seen:
             self.tell("own-softmax" if softmax else "own-norm", made, one.total, scores=scores)
 
     def _rows_of(self, made: Op) -> bool:
-        """Return whether a sum goes over the rows of one batch beside those of another, as in a contrastive loss: as
-        many.
+        """Return whether a sum goes over the rows of one batch next to as many rows of another, as in a contrastive
+        loss.
         """
         dims, shape = self.part(made.takes[0]).dims, self.ops.shape(made.takes[0])
         return len(dims) == 2 and bool(dims[0] & dims[1]) and shape[0] == shape[1]
@@ -186,8 +186,8 @@ class _Seen:
         return False
 
     def _added_up(self, number: int, axes: Names) -> bool:
-        """Return whether a statistic comes to the other devices: by a sum, or as the exponent of a weight. A sum of
-        logarithms is none of the numbers.
+        """Return whether a statistic reaches the other devices: by a sum, or as the exponent of a weight. A sum of
+        logarithms is no such sum.
         """
         size = max(1, math.prod(self.ops.shape(number)))
         waiting, done = [(number, False)], set[tuple[int, bool]]()
@@ -224,8 +224,8 @@ class _Seen:
             self.tell("own-running", op, axes, name=op.name)
 
     def _carried(self, number: int, axes: Names, past: Names) -> bool:
-        """Return whether a smaller piece of a value goes to the other devices, past operations of some names. A sum of
-        one number over devices is a loss.
+        """Return whether a smaller piece of a value is sent to the other devices, through operations of some names. A
+        sum of one number over devices is a loss.
         """
         size = math.prod(self.ops.shape(number))
         waiting, done = [number], set[int]()

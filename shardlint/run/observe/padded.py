@@ -83,7 +83,7 @@ def _data(one: Any) -> bool:
 
 
 def _mask(one: Any) -> bool:
-    """Return whether it is of zeros and ones alone."""
+    """Return whether an array consists of zeros and ones."""
     some = one.reshape(-1)[:_ROWS]
     if not ((some == 0) | (some == 1)).all():
         return False

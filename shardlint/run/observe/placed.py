@@ -224,7 +224,7 @@ def _moved_on(jax: Any, pairs: list[tuple[Any, Any]]) -> None:
 
 
 def _asked_none(args: Any, kwargs: Any) -> bool:
-    """Return whether `device=None` was written, or came: `device_put(x)` by itself moves what is on the host."""
+    """Return whether `device=None` was passed. `device_put(x)` by itself moves host arrays."""
     return args[1] is None if len(args) > 1 else "device" in kwargs and kwargs["device"] is None
 
 

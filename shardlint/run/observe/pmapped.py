@@ -73,7 +73,7 @@ def _stacked(jax: Any, function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _copies(jax: Any, one: Any) -> bool:
-    """Return whether each device gets the same, by samples."""
+    """Return whether each device gets equal data, by samples."""
     rows = replicas.rows_of(jax, one) or list(jax.device_get(one))
     return all(replicas.same(rows[0], row) for row in rows[1:])
 

@@ -332,7 +332,7 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
 
 
 def _until_small(eqn: Any) -> bool:
-    """Return whether it is a loop that ends by what its numbers come to, as a solver's does."""
+    """Return whether a loop ends when its numbers meet a tolerance, as that of a solver."""
     test = inner(eqn.params.get("cond_jaxpr"))
     atoms = (atom for one in getattr(test, "eqns", ()) for atom in one.invars)
     floats = (getattr(getattr(atom.aval, "dtype", None), "kind", "") for atom in atoms)
@@ -357,7 +357,7 @@ def _left(makers: dict[int, Step], ends: Sequence[int], fits: Fits) -> tuple[Ste
 
 
 def _joined(several: Steps, step: Step) -> bool:
-    """Return whether the place that an operation finds among a device's own comes to a collective as it is."""
+    """Return whether the index that an operation finds in a device's shard reaches a collective unchanged."""
     waiting, done = [step.gives[-1]], set[int]()
     while waiting and len(done) < _USES:
         number = waiting.pop(0)

@@ -100,9 +100,7 @@ class Region:
             self.seen.append({"what": what, "lines": lines[:4], **facts})
 
     def ring(self, eqn: Any) -> bool:
-        """Return whether a shift is all that happens in a loop to what it carries, and no device is treated apart
-        there.
-        """
+        """Return whether the carry of a loop is only shifted, and no device is treated differently."""
         return id(eqn) in self.rings
 
     def lines(self, eqn: Any) -> list[Any]:
@@ -133,8 +131,8 @@ def divisor(eqn: Any, region: Region) -> float:
 
 
 def only_counts(constant: Any) -> bool:
-    """Return whether a constant that was not given as an argument is of a few whole numbers, as the sizes of a batch
-    are: to sum those over devices is to count.
+    """Return whether a constant that is no argument consists of a few whole numbers, such as batch sizes. A sum of
+    those over devices is a count.
     """
     aval = getattr(constant, "aval", None)
     kind = getattr(getattr(aval, "dtype", None), "kind", "")

@@ -52,7 +52,7 @@ def _like(leaf: dict[str, Any]) -> Any:
 
 
 def is_whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compiled]) -> bool:
-    """Return whether a function, compiled, has an argument whole on every device."""
+    """Return whether an argument of a compiled function is replicated."""
     file, number, _ = one["defined"]
     return any(
         argument.where == leaf["name"] and argument.copies == each.partitions

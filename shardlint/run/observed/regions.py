@@ -379,7 +379,7 @@ def _began_apart(one: dict[str, Any], place: Line) -> Found:
 
 
 def _averaged_by_another(events: Events, one: dict[str, Any]) -> bool:
-    """Return whether another mapped function reduces what comes to differ: local steps, and then the mean of all."""
+    """Return whether another mapped function reduces the values that diverge: local steps, and then the mean of all."""
     return any(
         other["pmap"] and other.get("collectives") and other["defined"] != one["defined"]
         and array(one) in {array(leaf) for leaf in other["taken"]} & {array(leaf) for leaf in other["given"]}

@@ -444,7 +444,7 @@ def _kept(names: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _wraps(one: Any, fun: Any) -> bool:
-    """Return whether something is a jit of a function, also one that a class keeps as its method."""
+    """Return whether a value is a jit of a function, also as a method of a class."""
     for _ in range(3):
         if isinstance(one, staticmethod):
             one = one.__func__

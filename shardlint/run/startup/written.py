@@ -26,7 +26,7 @@ def own(file: str) -> bool:
 
 
 def guarded(file: str) -> bool:
-    """Return whether importing a script leaves out what it does as a program."""
+    """Return whether importing a script skips its main program."""
     with open(file, encoding="utf-8") as text:  # noqa: PTH123
         body = ast.parse(text.read()).body
     return any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in body)

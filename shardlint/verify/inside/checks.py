@@ -41,9 +41,7 @@ class Checked:
 
 
 def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
-    """Return whether a sharding places an array as `spec` on `mesh` does; where in a device's memory does not
-    matter.
-    """
+    """Return whether a sharding places an array as `spec` on `mesh` does. The memory kind does not matter."""
     if isinstance(actual, jax.sharding.SingleDeviceSharding):
         return bool(mesh.devices.size == 1 and actual.device_set == set(mesh.devices.flat))
     expected = named(mesh, spec, getattr(actual, "memory_kind", None))

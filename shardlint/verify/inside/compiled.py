@@ -72,7 +72,7 @@ class Compiled:
 
 
 def can_lower(function: Any) -> bool:
-    """Return whether a function is a jit that can be compiled without being run."""
+    """Return whether a function is a jit that can be compiled without running it."""
     return callable(getattr(function, "lower", None))
 
 
@@ -87,8 +87,8 @@ def is_haliax(jitted: Any) -> bool:
 
 
 def takes_abstract(function: Any, args: Sequence[Any]) -> bool:
-    """Return whether `compile_function` can do with arrays that have only a shape: `jax.jit` can, its
-    wrappers cannot.
+    """Return whether `compile_function` works with arrays that have only a shape. `jax.jit` does, its wrappers do
+    not.
     """
     if can_lower(function):
         return type(function).__module__.startswith("jax")

@@ -114,7 +114,7 @@ def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> 
 
 
 def _alike_but_program(mine: Call, other: Call) -> bool:
-    """Return whether two calls differ in nothing but what was compiled: a number of the host's in it, or an order."""
+    """Return whether two calls differ only in the compiled program: in a number from the host in it, or in an order."""
     return all(mine.get(key) == other.get(key) for key in _DOES if key != "program")
 
 

@@ -171,7 +171,7 @@ def _modules() -> Iterator[tuple[str, Any]]:
 
 
 def _counts(name: str, value: Any) -> bool:
-    """Return whether a name of the verifier's own keeps its value: code does, and constants, and the rest is state."""
+    """Return whether a name of the verifier's own must keep its value. Code and constants must; the rest is state."""
     return _is_code(value) or isinstance(value, types.ModuleType) or name.strip("_").isupper()
 
 

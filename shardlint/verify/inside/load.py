@@ -211,7 +211,9 @@ def place_of(function: Callable[..., Any]) -> str:
 
 
 def is_theirs(file: str) -> bool:
-    """Return whether a source file is the user's: none of an installed package, of Python or of this verifier."""
+    """Return whether a source file is the user's, and not one of an installed package, of Python or of this
+    verifier.
+    """
     here = str(Path(__file__).resolve().parents[2])
     theirs = "site-packages" not in file and not file.startswith((here, "<"))
     return theirs and str(Path(sys.base_prefix) / "lib") not in file

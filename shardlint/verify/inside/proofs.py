@@ -298,7 +298,7 @@ def _raised_or_warned(program: Program, seen: _Seen) -> str | None:
 
 
 def _is_a(kind: type, name: str | None) -> bool:
-    """Return whether a class or one of its bases has a name, given bare or with its module."""
+    """Return whether a class or one of its bases has a name, with or without its module."""
     return name is None or any(
         name in (base.__name__, f"{base.__module__}.{base.__name__}") for base in kind.__mro__
     )

@@ -76,7 +76,7 @@ class Memory:
         self._send({"keep": key, "value": value})
 
     def was_used(self) -> bool:
-        """Return whether an answer came from the cache since this was asked last."""
+        """Return whether an answer came from the cache since the last query."""
         used, self.used = self.used, False
         return used
 

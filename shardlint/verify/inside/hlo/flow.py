@@ -110,7 +110,7 @@ class Flow:
         return None if one is None else (one, element)
 
     def unchanged(self, body: Computation, index: int) -> bool:
-        """Return whether a loop hands an element of its tuple on as it is."""
+        """Return whether a loop passes an element of its tuple on unchanged."""
         made = self.returned(body, index)
         if made is None:
             return False
@@ -203,8 +203,8 @@ class Flow:
         return found.pop() if len(found) == 1 else None
 
     def is_made(self, name: str, element: int | None, computation: Computation) -> bool:
-        """Return whether a value was computed by a product or a look-up, or changes from trip to trip of a loop: no
-        weights, whatever was done to them, do.
+        """Return whether a value was computed by a product or a lookup, or changes between iterations of a loop.
+        Weights do not.
         """
         made = self._made.get(computation.name)
         if made is None:
