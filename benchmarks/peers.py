@@ -46,7 +46,7 @@ class Peer:
 
 
 def _jaxlint_fails(text: bytes) -> bool:
-    """Return whether its walk over a tree meets None in a list: `{"a": 1, **b}`, `def f(*, a=1, b)`."""
+    """Return whether jaxlint's walk over a tree meets None in a list: `{"a": 1, **b}`, `def f(*, a=1, b)`."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

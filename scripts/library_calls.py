@@ -158,13 +158,14 @@ def reason_of(name: str) -> str:
 
 @cache
 def makes_functions(name: str) -> bool:
-    """Return whether what a function makes takes arrays: a layer, an optimizer, an initializer, a transformed function.
+    """Return whether the result of a function takes arrays: a layer, an optimizer, an initializer, a transformed
+    function.
     """
     return any(fnmatchcase(name, pattern) for pattern in SCOPE["makers"]["patterns"])
 
 
 def is_covered(name: str) -> bool:
-    """Return whether the layout of what a function gives is followed."""
+    """Return whether the layout of a function's result is modelled."""
     home, _, method = name.rpartition(".")
     if home == "array":
         return is_array_method(method)

@@ -238,7 +238,7 @@ def newer_syntax(text: str) -> set[str]:
 
 
 def _bracketed(tokens: list[tokenize.TokenInfo], node: ast.With | ast.AsyncWith) -> bool:
-    """Return whether one pair of brackets holds all that stands between `with` and its colon."""
+    """Return whether one pair of brackets encloses all items between `with` and its colon."""
     behind = [one for one in tokens if one.start >= (node.lineno, node.col_offset)]
     behind = [one for one in behind if one.type == tokenize.OP or one.string.strip()]
     words = behind[1 + (isinstance(node, ast.AsyncWith)) :]

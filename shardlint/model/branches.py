@@ -125,7 +125,8 @@ def _taken_by(file: FileFacts, use: ast.Name) -> Scope | None:
 def comes_to(
     evaluator: Evaluator, file: FileFacts, function: Scope, asked: tuple[Condition, ...], call: Place
 ) -> bool | None:
-    """Return whether a call of a function meets conditions on its parameters; None if some may be None.
+    """Return whether a call of a function may meet conditions on its parameters; None if one that must be None is
+    unknown.
 
     What is not told counts as met otherwise: a mesh that is handed in may well be one.
     """

@@ -57,7 +57,7 @@ _SINCE_0_5 = frozenset(
 
 @cache
 def is_there(name: str, release: Release) -> bool:
-    """Return whether a release of jax has a name; of other libraries all are."""
+    """Return whether a release of jax has a name. Other libraries have all names."""
     module, _, member = name.rpartition(".")
     table = libraries()["jax"]
     if module not in table.modules:

@@ -59,7 +59,7 @@ def told(*options: str) -> dict[str, Any]:
 
 
 def was_run(report: dict[str, Any]) -> bool:
-    """Return whether every result was run now; some of them alone must not be."""
+    """Return whether every result was computed now. Some of them alone must not be."""
     kept = {bool(result["kept"]) for result in report["results"]}
     assert len(kept) == 1
     assert kept == {not report["self_test"]}, "whoever runs something tries the checks first"

@@ -98,7 +98,7 @@ def _is(site: Site, func: ast.expr, names: tuple[str, ...]) -> bool:
 
 
 def _makes_array(site: Site, function: ast.expr) -> bool:
-    """Return whether what a tree map runs makes an array of a leaf and does not say where."""
+    """Return whether the function of a tree map makes an array of a leaf without a placement."""
     if isinstance(function, ast.Lambda):
         body = function.body
         named = isinstance(body, ast.Call) and len(body.args) == 1 and not body.keywords

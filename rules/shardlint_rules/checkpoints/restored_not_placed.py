@@ -204,7 +204,7 @@ def _parts(statement: ast.Return) -> list[ast.expr]:
 
 
 def _puts(site: Site, node: ast.expr) -> bool:
-    """Return whether an expression is a call that places what it gives: of jax, of a jit, or of a function that does
+    """Return whether an expression is a call that places its result: of jax, of a jit, or of a function that does
     so.
     """
     if not isinstance(node, ast.Call):
@@ -221,7 +221,7 @@ def _puts(site: Site, node: ast.expr) -> bool:
 
 
 def _from_the_host(site: Site, call: ast.Call) -> bool:
-    """Return whether a call gives arrays of numpy: a reader, or a function of the project that reads and does not
+    """Return whether a call returns arrays of numpy: a reader, or a function of the project that reads and does not
     place.
     """
     for one in options(site.value(call.func)):
@@ -282,7 +282,7 @@ def _sharding_of(site: Site, call: ast.Call) -> ast.expr | None:
 
 
 def _says_where(site: Site, call: ast.Call) -> bool:
-    """Return whether a call runs a jitted function that says where its arguments are, and so puts them there."""
+    """Return whether a call runs a jitted function with shardings of its arguments, which places them."""
     return any(
         isinstance(one, Transformed) and one.call is not None and "in_shardings" in one.call.keywords
         for one in options(site.value(call.func))
@@ -290,7 +290,7 @@ def _says_where(site: Site, call: ast.Call) -> bool:
 
 
 def _behind(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
-    """Return whether a statement comes after what was restored: then it may place that."""
+    """Return whether a statement comes after the restored value, and may place it."""
     if later.lineno < restored.lineno or file.home(later) is not file.home(restored):
         return False
     for outer in file.ancestors(restored):
@@ -314,8 +314,8 @@ def _in_another_branch(branch: ast.If | ast.Try, one: ast.stmt, two: ast.stmt) -
 
 
 def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt) -> bool:
-    """Return whether a call behind it may place the name, or attribute: by what it is called, or what it is given with
-    it.
+    """Return whether a later call may place the name or attribute, by the name of the call or by its other
+    arguments.
     """
     file, written = site.file, site.text(target)
     around = holder(scope, target)

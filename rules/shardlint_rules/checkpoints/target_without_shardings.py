@@ -164,7 +164,7 @@ def _asked(site: Site, file: FileFacts, call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _placed(site: Site, file: FileFacts, call: ast.expr, depth: int = 0) -> bool:
-    """Return whether something places what a call gives: around it, of the name it is bound to, or where it is returned
+    """Return whether the result of a call is placed: around the call, by its name, or in the callers it is returned
     to.
     """
     scope = file.home(call).function()
@@ -219,7 +219,7 @@ def _of_value(site: Site, value: Value, depth: int) -> Iterator[Place]:
 
 
 def _tells(site: Site, made: CallResult) -> bool:
-    """Return whether what is looked at is a jit, which may say the shardings of its results."""
+    """Return whether the function is a jit, which may give the shardings of its results."""
     assert made.call is not None
     if not made.call.positional:
         return True

@@ -117,7 +117,7 @@ def _said(site: Site, name: str) -> ast.expr | None:
 
 
 def _named(one: Hidden) -> bool:
-    """Return whether a dict holds keywords that go."""
+    """Return whether a dict has keywords that are removed."""
     return bool({*DONATE_SETTINGS, *STATIC_SETTINGS} & set(one.entries))
 
 
@@ -312,7 +312,7 @@ def _mode(site: Site, parameters: Parameters) -> str:
 
 
 def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten) -> bool:
-    """Return whether the arguments a keyword calls static are no arrays, so that dropping it changes nothing."""
+    """Return whether the static arguments of a keyword are no arrays, so that removing it changes nothing."""
     try:
         places = _places(site, name)
     except NotRewritten:
@@ -334,7 +334,7 @@ def _annotation(parameters: Parameters, name: str | None) -> ast.expr | None:
 
 
 def _may_hold_arrays(site: Site, parameters: Parameters, name: str) -> bool:
-    """Return whether what is called static may be a tree with arrays, which "all" would donate: `self` of a Module."""
+    """Return whether a static argument may be a tree with arrays, which "all" would donate: `self` of a Module."""
     node = parameters.node
     home = site.file.home(node).node
     decorated = [] if isinstance(node, ast.Lambda) else [site.text(one) for one in node.decorator_list]

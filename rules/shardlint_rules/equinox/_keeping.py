@@ -329,7 +329,7 @@ def refuse_lowered_target(site: Site, statement: ast.stmt) -> None:
 
 
 def _made_anew(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
-    """Return whether the call is made several times with functions of one name, or its result takes the name."""
+    """Return whether the call runs several times with functions of one name, or its result takes the name."""
     if isinstance(statement, ast.Assign) and site.text(function) in map(site.text, statement.targets):
         return True
     for outer in site.file.ancestors(site.call):
@@ -351,9 +351,7 @@ def _in_loop(site: Site, statement: ast.stmt) -> bool:
 
 
 def _is_there_later(site: Site, function: ast.expr) -> bool:
-    """Return whether what an expression is now it is when the function is called too: a name bound once, a bound
-    method.
-    """
+    """Return whether an expression keeps its value until the function is called: a name bound once, a bound method."""
     if isinstance(function, ast.Name):
         bindings, scope = lookup(site.file, function, function.id)
         return len(bindings) == 1 and scope is not None and scope.kind in ("function", "module")
@@ -379,7 +377,7 @@ def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _T
 
 
 def _counted(known: Parameters, donated: Collection[int | str]) -> bool:
-    """Return whether all that is donated has a parameter of its own, beside `*args`."""
+    """Return whether each donated argument has a parameter of its own, outside `*args`."""
     return all(isinstance(one, str) or 0 <= one < len(known.positional) for one in donated)
 
 

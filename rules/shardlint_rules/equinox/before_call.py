@@ -15,8 +15,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def runs_anew(site: Site) -> bool:
-    """Return whether the call is made for each element or turn, so that what it is given cannot be named just before.
-    """
+    """Return whether the call runs for each element or iteration, so that its argument cannot be named just before."""
     try:
         check_place(site)
     except NotRewritten:
@@ -51,8 +50,7 @@ def check_place(site: Site) -> None:
 
 
 def own_dict(site: Site, node: ast.expr) -> bool:
-    """Return whether it is a variable of this function (or module) that only fills it, and gives it to this call alone.
-    """
+    """Return whether the dict is a variable of this function (or module), filled here and passed to this call alone."""
     if not isinstance(node, ast.Name):
         return False
     bindings, scope = lookup(site.file, node, node.id)
@@ -75,7 +73,7 @@ def own_dict(site: Site, node: ast.expr) -> bool:
 
 
 def _fresh(binding: Binding) -> bool:
-    """Return whether nothing else holds the dict: it is made here, or is the `**kwargs` of the function."""
+    """Return whether nothing else refers to the dict: it is made here, or is the `**kwargs` of the function."""
     if binding.kind == "assign" and binding.value is not None:
         return _made(binding.value)
     return binding.node is getattr(getattr(binding.scope.node, "args", None), "kwarg", None)

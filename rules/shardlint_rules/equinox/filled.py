@@ -186,7 +186,7 @@ def _parts(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def open_to(site: Site, file: FileFacts, node: ast.expr, depth: int = _DEPTH) -> bool:
-    """Return whether the dict may have keys that the text does not tell."""
+    """Return whether the dict may have keys that the text does not show."""
     if not depth:
         return True
     match node:
@@ -256,8 +256,8 @@ def _between(file: FileFacts, node: ast.AST, scope: Scope) -> list[ast.AST]:
 
 
 def _comes_to(file: FileFacts, scope: Scope, change: ast.AST, use: ast.AST) -> bool:
-    """Return whether a way leads from a change to the use, as far as blocks tell: not out of a branch that leaves, nor
-    from one branch into another, which may have the opposite test.
+    """Return whether a path leads from a change to the use, as far as blocks tell: not out of a branch that leaves,
+    nor from one branch into another, which may have the opposite test.
     """
     before, after = _between(file, change, scope), _between(file, use, scope)
     mine = [one for one in before if one not in after]
@@ -283,5 +283,5 @@ def _block(owner: ast.AST, inside: list[ast.AST]) -> str:
 
 
 def is_none(entry: Entry) -> bool:
-    """Return whether an entry is None, and so asks for nothing."""
+    """Return whether an entry is None, and so has no effect."""
     return entry.value == Constant(None)

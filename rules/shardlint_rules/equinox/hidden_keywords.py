@@ -125,7 +125,7 @@ def _refuse_changes(site: Site, name: ast.Name) -> None:
 
 
 def _only_read(site: Site, node: ast.Name) -> bool:
-    """Return whether a use of a dict opens it as `**`, or makes another of it."""
+    """Return whether a use of a dict unpacks it as `**`, or copies it."""
     outer = site.file.parent(node)
     match outer:
         case ast.keyword():

@@ -84,7 +84,7 @@ def calls(site: Site, found: Jitted) -> Iterator[Place]:
 
 
 def expected(site: Site, found: Jitted) -> bool:
-    """Return whether a test expects the jit, or a call of what it makes, to raise."""
+    """Return whether a test expects the jit, or a call of the jitted function, to raise."""
     return any(expected_to_fail(one.file, one.node) for one in calls(site, found))
 
 

@@ -86,7 +86,7 @@ def _adds_settings(site: Site, call: ast.Call, wrapper: ast.AST) -> bool:
 
 
 def one_argument(call: ast.Call) -> bool:
-    """Return whether a call is given one argument by position, and nothing else."""
+    """Return whether a call has one positional argument, and nothing else."""
     return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
 
 
@@ -126,7 +126,7 @@ def besides(site: Site) -> str:
 
 
 def has_another_way(site: Site) -> bool:
-    """Return whether the error that the call raises is caught, and something else is done instead."""
+    """Return whether the error that the call raises is caught, and other code runs instead."""
     return caught(site.file, site.syntax) and not _becomes_none(site)
 
 

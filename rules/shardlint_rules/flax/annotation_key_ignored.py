@@ -216,7 +216,7 @@ def _sets(text: str, key: str) -> bool:
 
 
 def _reads_itself(site: Site, one: Annotation) -> bool:
-    """Return whether the file reads the key, as metadata of its own would be."""
+    """Return whether the file reads the key, as code with metadata of its own does."""
     text = site.file.source.text
     quoted = text.count(f'"{one.key}"') + text.count(f"'{one.key}'")
     own = 0 if isinstance(one.node, ast.keyword) else 1

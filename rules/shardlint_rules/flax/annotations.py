@@ -29,7 +29,7 @@ OLDER = "releases of flax on the other side of the change do not know it by this
 
 
 def is_switched(site: Site) -> bool:
-    """Return whether a file of the project may say that flax does not shard variables as they are made."""
+    """Return whether a file of the project may switch off flax's sharding of new variables."""
     return any(map(site.anywhere, _SWITCHES))
 
 
@@ -41,7 +41,7 @@ def kept_under(site: Site) -> str:
 
 
 def heeded(site: Site, key: str) -> bool:
-    """Return whether the project's flax takes a key for a sharding annotation."""
+    """Return whether the project's flax reads a key as a sharding annotation."""
     if key == "out_sharding":
         return site.allows("flax", ">=0.12.4")
     return key == "sharding" or (key == "sharding_names" and site.allows("flax", ">=0.11"))

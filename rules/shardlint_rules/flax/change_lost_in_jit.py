@@ -112,9 +112,7 @@ def _parameter(node: ast.FunctionDef, name: str) -> ast.arg | None:
 
 
 def _given_back(site: Site, scope: Scope, name: str) -> bool:
-    """Return whether a return gives back an object, or what was taken of its state; or it is handed to what may keep
-    it.
-    """
+    """Return whether an object, or a part of its state, is returned, or passed to code that may store it."""
     kept = {name}
     for call in site.file.walked(scope).calls:
         takes = all(
@@ -178,7 +176,7 @@ def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> s
 
 
 def _is_module(site: Site, value: Value) -> bool:
-    """Return whether a class is one of NNX's that `jax.jit` takes apart."""
+    """Return whether a class is one of NNX that `jax.jit` flattens."""
     if isinstance(value, Api):
         return value.name in _BASES
     if not isinstance(value, ClassValue):

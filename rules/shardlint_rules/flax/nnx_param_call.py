@@ -152,7 +152,7 @@ class NnxParamCall(Rule):
 
 
 def _is_computed_with(site: Site) -> bool:
-    """Return whether a method of the class takes the attribute that the variable is assigned to for a number."""
+    """Return whether a method of the class uses the attribute that the variable is assigned to as a number."""
     assigned, owner = site.file.parent(site.call), site.scope
     target = assigned.targets[0] if isinstance(assigned, ast.Assign) else getattr(assigned, "target", None)
     while owner.kind != "class" and owner.parent is not None:

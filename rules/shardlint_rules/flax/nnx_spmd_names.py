@@ -156,7 +156,7 @@ def _patched(site: Site) -> bool:
 
 
 def _unread(file: FileFacts, node: ast.AST) -> bool:
-    """Return whether the name stands in an annotation that is never evaluated."""
+    """Return whether the name is in an annotation that is never evaluated."""
     if not file.says("from __future__ import annotations"):
         return False
     inner = node

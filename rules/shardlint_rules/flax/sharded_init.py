@@ -16,7 +16,7 @@ READING = ("get_partition_spec", "get_named_sharding")
 
 
 def annotated_specs(site: Site, node: ast.expr, *names: str) -> bool:
-    """Return whether an expression surely is what one of these functions reads off annotations."""
+    """Return whether an expression surely is the result of one of these functions, which read annotations."""
     return all(isinstance(one, CallResult) and one.api in names for one in options(site.value(node)))
 
 

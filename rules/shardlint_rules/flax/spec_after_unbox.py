@@ -124,7 +124,7 @@ def _value(site: Site, call: CallArguments, place: Place) -> Value:
 
 
 def _of_a_function(site: Site, argument: ast.expr) -> bool:
-    """Return whether the function is named here of which the result is unboxed: then that is where it must be kept."""
+    """Return whether the function whose result is unboxed is named here, where the spec must be read."""
     found = options(site.value(argument))
     return all(isinstance(one, CallResult) and one.api == "jax.eval_shape" for one in found)
 

@@ -185,7 +185,7 @@ class _Entered:
         self.met: set[ast.AST] = set()
 
     def maybe(self, place: Place, depth: int) -> bool:
-        """Return whether a `with`, a decorator, or a caller enters them, or may do so out of sight."""
+        """Return whether a `with`, a decorator, or a caller enters axis rules, or may do so out of sight."""
         file, node = place.file, place.node
         if depth > _DEPTH or any(map(file.says, ("enter_context", ".__enter__("))):
             return True

@@ -110,7 +110,7 @@ def _updates(site: Site, call: ast.Call) -> bool:
 
 
 def _is_gradient(site: Site, binding: Binding) -> bool:
-    """Return whether a name gets the gradients that `nnx.grad` or `nnx.value_and_grad` made of a function gives."""
+    """Return whether a name is bound to gradients from `nnx.grad` or `nnx.value_and_grad`."""
     if not isinstance(binding.value, ast.Call):
         return False
     for one in options(site.value(binding.value.func)):
@@ -126,7 +126,7 @@ def _is_gradient(site: Site, binding: Binding) -> bool:
 
 
 def only_jax_jit(site: Site, scope: Scope) -> bool:
-    """Return whether every way the function is traced is `jax.jit` itself, with no transform of NNX around it."""
+    """Return whether every trace of the function is by `jax.jit` itself, with no transform of NNX around it."""
     if (
         not site.region.proven
         or not site.region.steps
@@ -139,7 +139,7 @@ def only_jax_jit(site: Site, scope: Scope) -> bool:
 
 
 def _source(site: Site, scope: Scope, name: ast.Name) -> bool | None:
-    """Return whether what a name stands for was merged in the function (True) or is an argument of it (False)."""
+    """Return whether the object of a name was merged in the function (True) or is an argument of it (False)."""
     bindings, owner = lookup(site.file, name, name.id)
     if owner is not scope or len(bindings) != 1:
         return None

@@ -119,10 +119,10 @@ def rewritten(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:
 
 
 def is_mesh(site: Site, given: ast.expr) -> bool:
-    """Return whether it is a mesh, whatever callers give."""
+    """Return whether the value is a mesh in all calls."""
     return all(site.mesh_of(one) is not None for one in options(site.program.followed(site.value(given))))
 
 
 def is_mapping(site: Site, given: ast.expr) -> bool:
-    """Return whether it is a dict, whatever callers give."""
+    """Return whether the value is a dict in all calls."""
     return all(isinstance(one, Table) for one in options(site.program.followed(site.value(given))))

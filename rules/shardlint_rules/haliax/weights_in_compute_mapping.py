@@ -103,7 +103,7 @@ def _beside(site: Site, name: str) -> str | None:
 
 
 def _same(site: Site, mapping: ast.expr, beside: str) -> bool:
-    """Return whether the two are known, and equal."""
+    """Return whether both are known and equal."""
     if not isinstance(mapping, ast.Name):
         return False
     mine = site.value(mapping)

@@ -73,7 +73,7 @@ def _is_lowered(call: ast.AST) -> bool:
 
 
 def _asked(file: FileFacts, node: ast.AST) -> bool:
-    """Return whether a test about a mesh leads here, or an error is expected."""
+    """Return whether the code is under a test about a mesh, or an error is expected."""
     if expected_to_fail(file, node):
         return True
     for outer in file.ancestors(node):

@@ -82,7 +82,7 @@ def _default_of(site: Site) -> str | None:
 
 
 def _makes_arrays(site: Site) -> bool:
-    """Return whether a statement calls a function of the project that does nothing but return another array."""
+    """Return whether a statement calls a function of the project that only returns another array."""
     function = called(site.program.evaluator, Place(site.file, site.call))
     if not isinstance(function, Function) or not isinstance(function.node, ast.FunctionDef):
         return False

@@ -106,7 +106,7 @@ def _made(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Itera
 
 
 def _leans(place: Place, name: str, depth: int = 0) -> bool:
-    """Return whether an expression is made of a parameter, also through names bound once."""
+    """Return whether an expression depends on a parameter, also through names bound once."""
     for node in walk(place.node):
         if not isinstance(node, ast.Name):
             continue

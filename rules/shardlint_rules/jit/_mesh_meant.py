@@ -142,7 +142,7 @@ def _checked(site: Site, name: str | None, entered: Sequence[MeshContext], why: 
 
 
 def _same_name(site: Site, name: str, context: MeshContext) -> bool:
-    """Return whether what is entered is the variable of that name."""
+    """Return whether the entered mesh is the variable of that name."""
     node = context.place.node
     if not isinstance(node, ast.Name) or node.id != name or context.place.file is not site.file:
         return False
@@ -150,7 +150,7 @@ def _same_name(site: Site, name: str, context: MeshContext) -> bool:
 
 
 def _enter_it(site: Site, name: str, entered: Sequence[MeshContext]) -> bool:
-    """Return whether all contexts around are known, and of the mesh of that name."""
+    """Return whether all contexts around are known, and enter the mesh of that name."""
     made = _made(site, name)
     return bool(entered) and all(
         _same_name(site, name, one) or (one.mesh is not None and one.mesh.place.node is made) for one in entered

@@ -13,7 +13,7 @@ from shardlint.syntax.nodes import walk
 
 
 def called_mesh(name: str) -> bool:
-    """Return whether a name is one that people give a mesh."""
+    """Return whether a name is a usual name of a mesh."""
     return name.lower().rstrip("_").endswith("mesh")
 
 
@@ -78,7 +78,7 @@ def _set(site: Site, file: FileFacts, method: Scope) -> list[str]:
 
 
 def _mesh_like(site: Site, file: FileFacts, name: str, node: ast.expr) -> bool:
-    """Return whether what an attribute is given is a mesh, or both have the name of one."""
+    """Return whether the value of an attribute is a mesh, or both have a usual name of one."""
     if is_mesh([site.program.value(file, node)]):
         return True
     match node:

@@ -128,7 +128,7 @@ def bound_earlier(site: Site, target: ast.expr) -> bool:
 
 
 def says_the_same(site: Site, target: ast.expr) -> bool:
-    """Return whether an expression of the file means at the site's call what it means where it stands."""
+    """Return whether an expression of the file has the same value at the site's call as at its own place."""
     if not any(part is target for part in walk(site.file.tree)):
         return False
     match target:
@@ -180,7 +180,7 @@ def _without_none(site: Site, target: ast.expr, values: list[Value]) -> list[Val
 
 
 def _is_never_none(site: Site, node: ast.expr, depth: int) -> bool:
-    """Return whether an expression is a sharding whatever callers give: `where or rows`, a name that is bound to it."""
+    """Return whether an expression is a sharding in all calls: `where or rows`, a name that is bound to it."""
     if is_not_none(site.file, node):
         return True
     if all(isinstance(one, CallResult) and one.api in SHARDINGS for one in options(site.value(node))):
@@ -290,7 +290,7 @@ def _of_the_field(site: Site, target: ast.expr) -> list[Value]:
 
 
 def _dataclass(site: Site, place: Place) -> bool:
-    """Return whether a class decorator makes a dataclass of it, which makes no objects."""
+    """Return whether a class decorator makes a dataclass, and creates no objects."""
     found = options(site.program.evaluator.value(place))
     made = [one.by if isinstance(one, CallResult) else one for one in found]
     return all(isinstance(one, Api) and one.name.rpartition(".")[2] == "dataclass" for one in made)
@@ -359,8 +359,8 @@ def shard_map_around(site: Site, region: Region) -> Place | None:
 
 
 def may_hold_numbers(site: Site, node: ast.expr) -> bool:
-    """Return whether what is placed is, or holds, Python numbers or arrays of numpy, which filter_shard leaves as they
-    are.
+    """Return whether the placed value is, or holds, Python numbers or arrays of numpy, which filter_shard leaves
+    unchanged.
     """
     match node:
         case ast.Dict(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):

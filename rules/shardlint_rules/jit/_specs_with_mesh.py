@@ -33,7 +33,7 @@ def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[as
 
 
 def _only_specs(value: Value) -> bool:
-    """Return whether `jax.tree.map` comes to nothing but specs there: it leaves None alone."""
+    """Return whether `jax.tree.map` is applied to specs alone there. It skips only None."""
     if isinstance(value, Items):
         return not value.open and all(_only_specs(one) for one in (*value.items, *value.repeated))
     if isinstance(value, Table):

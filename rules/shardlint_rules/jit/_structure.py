@@ -37,7 +37,7 @@ def returned_by(site: Site, function: Value) -> list[Value]:
 
 
 def trees_differ(given: Value | None, returned: Value) -> bool:
-    """Return whether a tree of settings surely is no tree for a result."""
+    """Return whether the structure of a tree of settings surely differs from that of a result."""
     if isinstance(returned, Table) and not returned.open:
         return isinstance(given, Items)
     if not isinstance(returned, Items) or returned.open or returned.kind not in ("tuple", "list"):

@@ -94,8 +94,7 @@ def taken(
 
 
 def looks_alike(file: FileFacts, call: DonatingCall, argument: Argument) -> bool:
-    """Return whether a result is bound to a name that says it is the argument's next value: `new_state = step(state)`.
-    """
+    """Return whether a result is bound to a name for the argument's next value: `new_state = step(state)`."""
     statement = file.parent(call.call)
     while isinstance(statement, ast.Call | ast.Attribute) and "block_until_ready" in file.text(statement):
         statement = file.parent(statement)
@@ -181,7 +180,8 @@ def _fresh(value: Value) -> bool:
 
 
 def _placed(value: Value) -> bool:
-    """Return whether an array lies on the devices of a function with shardings or a pmap: one made it, or a placement.
+    """Return whether an array is on the devices of a function with shardings or a pmap: such a function made it, or a
+    placement.
     """
     if not isinstance(value, CallResult):
         return False
@@ -194,12 +194,13 @@ def _placed(value: Value) -> bool:
 
 
 def _stays(program: Program, file: FileFacts, argument: Argument) -> bool:
-    """Return whether an argument surely does not make jit move the others to its own devices."""
+    """Return whether an argument surely does not make jit move the other arguments to its own devices."""
     return argument.static or _is_uncommitted(program, Place(file, argument.node))
 
 
 def _is_uncommitted(program: Program, place: Place) -> bool:
-    """Return whether an expression is a number, what jax just made, or arithmetic of such: no device is asked for it.
+    """Return whether an expression is a number, a new array of jax, or arithmetic of these, so that no device is
+    requested for it.
     """
     found = options(program.evaluator.value(place))
     return all(_fresh(one) or _no_array(one) or _is_arithmetic(program, one) for one in found)
@@ -258,7 +259,7 @@ def name_of(api: str) -> str:
 
 
 def ignored(site: Site, *arguments: Argument) -> bool:
-    """Return whether jax does not donate an argument though it is told to: SL222."""
+    """Return whether jax ignores the donation of an argument (SL222)."""
     return any(argument.behind for argument in arguments) and site.allows("jax", "<0.12")
 
 

@@ -90,7 +90,7 @@ def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth
 
 
 def sliced(node: ast.expr, name: str) -> bool:
-    """Return whether a part of the parameter goes into it element by element."""
+    """Return whether a part of the parameter is used in it elementwise."""
     match node:
         case ast.Subscript():
             return _is(node.value, name) and _cuts(node.slice)
@@ -106,7 +106,7 @@ def _is(node: ast.expr, name: str) -> bool:
 
 
 def _cuts(index: ast.expr) -> bool:
-    """Return whether an index or slice surely leaves something out."""
+    """Return whether an index or slice surely leaves out some elements."""
     if isinstance(index, ast.Tuple):
         return any(_cuts(element) for element in index.elts)
     if isinstance(index, ast.Slice):

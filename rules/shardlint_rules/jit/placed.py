@@ -22,7 +22,7 @@ _ASKS_TRACED = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_j
 
 
 def asks_for_a_place(site: Site) -> bool:
-    """Return whether a call of a placing function says where to: `device_put(x)` and `device_put(x, None)` do not."""
+    """Return whether a call of a placing function has a target. `device_put(x)` and `device_put(x, None)` have none."""
     if site.arguments.open_positional or site.arguments.open_keywords:
         return True
     where = site.argument(PLACING[site.api])
@@ -32,7 +32,7 @@ def asks_for_a_place(site: Site) -> bool:
 
 
 def put_somewhere(made: CallResult, evaluator: Evaluator) -> bool:
-    """The same of a call that an expression comes to, with that of `jax.tree.map(jax.device_put, tree)`."""
+    """Return the same for a call that is the value of an expression, including `jax.tree.map(jax.device_put, tree)`."""
     call = made.call
     if call is None or made.api not in PLACING:
         return True
@@ -99,7 +99,7 @@ def placed_later(site: Site, node: ast.AST) -> bool:
 
 
 def placed_by_callers(site: Site) -> bool:
-    """Return whether some call of the function around a place puts what it gives somewhere, at once or later."""
+    """Return whether a caller of the function around a place puts its result somewhere, at once or later."""
     function = site.scope.function()
     while function is not None and not isinstance(function.node, ast.FunctionDef):
         function = function.parent.function() if function.parent is not None else None

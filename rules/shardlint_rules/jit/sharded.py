@@ -50,7 +50,7 @@ def count_of(site: Site, function: Jitted, name: str) -> int | None:
 
 
 def may_be_none(value: Value) -> bool | None:
-    """Return whether nothing is asked for: None where the text does not tell."""
+    """Return whether a value may be None, so that nothing is requested; None if the text does not tell."""
     found = options(value)
     if any(option == Constant(None) for option in found):
         return True
@@ -70,11 +70,11 @@ class Counts:
     static: frozenset[int]
 
     def fits(self, count: int) -> bool:
-        """Return whether a call with so many entries is possible."""
+        """Return whether a call with this number of entries is possible."""
         return self.least <= count and (self.most is None or count <= self.most)
 
     def with_static(self, count: int) -> bool:
-        """Return whether the entries would fit if those at static positions went away."""
+        """Return whether the entries would fit without those at static positions."""
         counted = sum(1 for position in self.static if position < count)
         return bool(counted) and not self.fits(count) and self.fits(count - counted)
 

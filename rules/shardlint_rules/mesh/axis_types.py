@@ -94,7 +94,7 @@ def sharding_argument(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def speaks_of_explicit(site: Site) -> bool:
-    """Return whether the project has a word for Explicit axes anywhere."""
+    """Return whether the project mentions Explicit axes anywhere."""
     if any(site.anywhere(word) for word in _EXPLICIT_WORDS):
         return True
     return site.anywhere("out_sharding") and not site.anywhere(_NNX)

@@ -153,7 +153,7 @@ def _handed_on(site: Site) -> bool:
 
 
 def _is_strange(value: Value) -> bool:
-    """Return whether nothing is known of what is called; of a library that we know, the names may be logical."""
+    """Return whether the called function is unknown. For known library functions the names may be logical."""
     if isinstance(value, Api):
         return value.name.partition(".")[0] not in ("jax", "flax", "equinox", "haliax", "keras", "chex")
     return isinstance(value, Parameter | Unknown)

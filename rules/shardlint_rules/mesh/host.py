@@ -60,7 +60,8 @@ def on_the_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> boo
 
 
 def runs_on_the_host(site: Site, node: ast.AST, also: Iterable[Place] = ()) -> bool:
-    """Return whether a place runs untraced, for certain or by evidence: by who calls its function, or what that does.
+    """Return whether a place runs untraced, for certain or by evidence: by the callers of its function, or by its
+    calls.
 
     `also` are calls that are made there through other functions.
     """
@@ -120,7 +121,7 @@ def _of_a_test(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionD
 
 
 def _of_a_main(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether it is what a script or a command runs."""
+    """Return whether the function is run by a script or a command."""
     if any(word in file.text(decorator) for decorator in definition.decorator_list for word in _RUN_BY):
         return True
     return isinstance(file.parent(definition), ast.Module) and definition.name in _MAINS

@@ -67,9 +67,7 @@ def items(
 
 
 def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
-    """Return whether an expression is a mesh: made in the text, annotated as one, or given by all callers that are
-    seen.
-    """
+    """Return whether an expression is a mesh: made in the text, annotated as one, or passed by all visible callers."""
     value = program.value(file, node)
     followed = [one for one in options(program.followed(value)) if one != Constant(None)]
     if followed and all(_is_made(one) for one in followed):
@@ -85,7 +83,7 @@ def _is_made(value: Value) -> bool:
 
 
 def _given(program: Program, value: Value, depth: int = _CALLS) -> bool:
-    """Return whether all calls that are seen give a parameter a mesh, and there are some."""
+    """Return whether there are visible calls, and all pass a mesh for a parameter."""
     if not isinstance(value, Parameter):
         return _is_made(value)
     if program.contexts.said.parameter(value):

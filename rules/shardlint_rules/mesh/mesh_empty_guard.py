@@ -116,7 +116,7 @@ class MeshEmptyGuard(Rule):
 
 
 def _only(context: Context, *kinds: ContextKind) -> bool:
-    """Return whether on every way there are meshes in context, known ones, and all of these kinds."""
+    """Return whether on every path the meshes in context are known, exist, and are all of these kinds."""
     known = all(one.mesh is not None or one.kind != "with mesh" for one in context.contexts)
     return context.only(*kinds) and known and bool(context.contexts)
 
@@ -158,7 +158,7 @@ def _decides(site: Site, node: ast.expr) -> bool:
 
 
 def _places(site: Site) -> bool:
-    """Return whether the function places arrays, so that skipping it is felt."""
+    """Return whether the function places arrays, so that skipping it has an effect."""
     function = site.scope.function()
     if function is None:
         return False

@@ -143,7 +143,7 @@ def _calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
 
 
 def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> bool:
-    """Return whether what is called is of the project and has None for a default there itself."""
+    """Return whether the called function is of the project and itself has the default None there."""
     for option in options(site.value(call.func)):
         if isinstance(option, ClassValue):
             if keyword is None or not _is_needed(option.node, keyword):
@@ -168,7 +168,7 @@ def _is_needed(cls: ast.ClassDef, name: str) -> bool:
 
 
 def _tests(node: ast.AST, name: str) -> bool:
-    """Return whether this asks if a name is None, or for its truth."""
+    """Return whether an expression tests a name for None, or for its truth."""
     match node:
         case ast.Compare(left=ast.Name(id=asked), comparators=[ast.Constant(value=None)]):
             return asked == name

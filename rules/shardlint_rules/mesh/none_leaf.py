@@ -191,7 +191,7 @@ def _none_in(node: ast.expr | None) -> ast.expr | None:
 
 
 def _says_none(node: ast.AST) -> bool:
-    """Return whether a function is annotated to give None: then its callers are meant to know."""
+    """Return whether a function is annotated to return None, so that its callers are expected to know."""
     returns = getattr(node, "returns", None)
     return returns is not None and any(
         (isinstance(part, ast.Constant) and (part.value is None or "None" in str(part.value)))
@@ -212,7 +212,7 @@ def _is_spec(site: Site, node: ast.expr) -> bool:
 
 
 def _is_mapped(site: Site, function: Scope) -> bool:
-    """Return whether the file gives a function to what maps over a tree."""
+    """Return whether the file passes a function to one that maps it over a tree."""
     return any(
         isinstance(use, ast.Name | ast.Attribute)
         and isinstance(use.ctx, ast.Load)

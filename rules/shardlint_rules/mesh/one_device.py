@@ -94,7 +94,9 @@ def _sets_default(site: Site, place: Place) -> bool:
 
 
 def _holds_in(site: Site, place: Place, statement: ast.With | ast.AsyncWith, run: Running) -> bool:
-    """Return whether a `jax.default_device(...)` holds where a block runs; also where its own block is not known."""
+    """Return whether a `jax.default_device(...)` is active where a block runs. True also if its own block is not
+    known.
+    """
     item = place.file.parent(place.node)
     outer = place.file.parent(item) if isinstance(item, ast.withitem) else None
     if not isinstance(outer, ast.With | ast.AsyncWith):
@@ -172,7 +174,7 @@ def _placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:
 
 
 def _leaves_the_device(site: Site, file: FileFacts, call: ast.Call) -> bool:
-    """Return whether what a call gives is only copied on, to the host or elsewhere: `np.asarray(jax.device_put(x,
+    """Return whether the result of a call is only copied on, to the host or elsewhere: `np.asarray(jax.device_put(x,
     cpu))`.
     """
     outer = file.parent(call)

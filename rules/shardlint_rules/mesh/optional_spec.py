@@ -197,7 +197,7 @@ def _holds_none(value: Value) -> bool:
 
 
 def asked_about(file: FileFacts, node: ast.expr, owner: bool = True, besides: ast.expr | None = None) -> bool:
-    """Return whether a test in the function, or around it, asks about what an expression names: `if spec is None`.
+    """Return whether a test in the function, or around it, is about the object of an expression: `if spec is None`.
 
     With `owner` also one that asks about the object it is a field of. `besides` is a test that does not count.
     """

@@ -145,7 +145,7 @@ def _entry(wanted: Value, index: int) -> Value:
 
 
 def _may_split(program: Program, value: Value) -> bool:
-    """Return whether a sharding, or one of a tree, may divide what it is for."""
+    """Return whether a sharding, or one of a tree, may shard its array."""
     for leaf in leaves(value):
         if leaf == Constant(None):
             continue

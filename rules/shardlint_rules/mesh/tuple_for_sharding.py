@@ -110,7 +110,7 @@ class TupleForSharding(Rule):
 
 
 def _hands_on(function: Function) -> bool:
-    """Return whether a function gives its second parameter, as it is, to a constraint of jax."""
+    """Return whether a function passes its second parameter unchanged to a constraint of jax."""
     node = function.node
     taken = [one.arg for one in node.args.args][1:2] if isinstance(node, ast.FunctionDef) else []
     words = list(walk(node))

@@ -134,7 +134,7 @@ def _made(site: Site, file: FileFacts) -> Iterator[ast.Call]:
 
 
 def _turned(site: Site, place: Place) -> bool | None:
-    """Return whether all devices, or those of this process, are put into another order; None where that is not told."""
+    """Return whether all devices, or those of this process, are reordered; None if that is not known."""
     file, node, turned = place.file, place.node, False
     for _ in range(_STEPS):
         match node:

@@ -198,6 +198,6 @@ def _held_as(whole: ast.Dict | ast.Tuple | ast.List, node: ast.AST) -> frozenset
 
 
 def _makes_weights(call: ast.Call, node: ast.AST) -> bool:
-    """Return whether it is `model.init(key, x)`: the key comes first, or as the keys of all collections."""
+    """Return whether a call is `model.init(key, x)`, with the key first, or as the keys of all collections."""
     first = call.args[0] if call.args else None
     return node is first or (isinstance(node, ast.keyword) and node.arg in ("rngs", "rng", "key"))

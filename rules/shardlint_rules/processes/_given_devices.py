@@ -55,7 +55,7 @@ def _counted(file: FileFacts, call: ast.Call) -> ast.expr | None:
 
 
 def _works_with(file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
-    """Return whether devices that are given go into a mesh, or to a call that takes them as `devices`."""
+    """Return whether the given devices are used in a mesh, or in a call that takes them as `devices`."""
     for one in walk(function):
         if not isinstance(one, ast.Call):
             continue
@@ -85,7 +85,7 @@ def _is(node: ast.expr, name: str) -> bool:
 
 
 def _excused(file: FileFacts, function: ast.AST, counted: ast.expr, name: str) -> bool:
-    """Return whether a count is compared with what is given, stands for it where nothing is given, or is only told."""
+    """Return whether a count is compared with the argument, replaces a missing one, or is only printed."""
     expression = _whole(file, counted)
     if expression is None or says(expression, name):
         return True
@@ -132,7 +132,8 @@ def _whole(file: FileFacts, node: ast.expr) -> ast.expr | None:
 
 
 def _where_missing(file: FileFacts, function: ast.AST, node: ast.AST, name: str) -> bool:
-    """Return whether a place is reached where the devices are not given, or a condition asks something else about them.
+    """Return whether a place is reached if the devices are not given, or a condition tests something else about
+    them.
     """
     inner = node
     for outer in file.ancestors(node):

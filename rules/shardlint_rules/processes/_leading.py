@@ -47,7 +47,7 @@ def leading(site: Site) -> Rows | None:
 
 
 def _shared_out(file: FileFacts, counts: list[ast.expr]) -> bool:
-    """Return whether something is divided by the count in its function: `batch(size // n)` in front of `batch(n)`."""
+    """Return whether a value is divided by the count in its function: `batch(size // n)` before `batch(n)`."""
     texts = {file.text(one) for one in counts}
     function = file.home(counts[0]).function()
     if function is None:

@@ -60,7 +60,7 @@ def decided(site: Site) -> Decided | None:
 
 
 def _asks_itself(answer: Place, test: Place) -> bool:
-    """Return whether an answer is given by one method of a class and asked for by another one."""
+    """Return whether one method of a class sets an answer and another one reads it."""
     given, asks = (one.file.home(one.node).function() for one in (answer, test))
     if given is None or asks is None or given is asks or given.parent is None:
         return False
@@ -103,7 +103,7 @@ def _reads(site: Site, place: Place, depth: int) -> Iterator[Place]:
 
 
 def _passes(parent: ast.AST | None, inner: ast.AST) -> bool:
-    """Return whether a call gives the number that it is given: `int(t)`, `(now - last).total_seconds()`."""
+    """Return whether a call returns its numeric argument: `int(t)`, `(now - last).total_seconds()`."""
     if isinstance(parent, ast.Attribute):
         return parent.attr in _NUMBERS or parent.attr in ("seconds", "timestamp")
     return isinstance(parent, ast.Call) and (

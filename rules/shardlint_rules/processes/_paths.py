@@ -22,8 +22,7 @@ _DUMPS = regex(r"(?:^|\.)(?:dump|write|writelines|save|savez|savez_compressed|wr
 
 
 def names_process(program: Program, place: Place, depth: int = 0) -> bool:
-    """Return whether a path says which process it is of, as names tell: also those of helpers, and what callers give.
-    """
+    """Return whether a path contains the process, by the names in it, in helpers and in the arguments of callers."""
     if (OWN if not depth else _NAMES).search(place.text()):
         return True
     return depth < _DEPTH and any(names_process(program, one, depth + 1) for one in _made_of(program, place))
@@ -62,7 +61,7 @@ def _made_of(program: Program, place: Place) -> Iterator[Place]:
 
 
 def _in_sight(program: Program, file: FileFacts, call: ast.Call) -> bool:
-    """Return whether it calls functions of the project, and nothing else."""
+    """Return whether an expression calls functions of the project, and nothing else."""
     found = member(program, Place(file, call.func))
     return bool(found) and all(isinstance(one, Function) for one in found)
 

@@ -7,7 +7,7 @@ from shardlint.rules_api.site import Site
 
 
 def is_whole(site: Site, sharding: Value) -> bool:
-    """Return whether a sharding is known to split nothing."""
+    """Return whether a sharding is known to be fully replicated."""
     parts = site.sharding_parts(sharding)
     if parts is not None:
         return splits_nothing(site, parts[1])

@@ -202,7 +202,7 @@ def _call(program: Program, file: FileFacts, call: ast.Call, seen: set[ast.AST],
 
 
 def _plain(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool:
-    """Return whether nothing tells that a number is another in each process: it is sent, or speaks of none of them."""
+    """Return whether nothing shows that a number differs between processes: it is broadcast, or names no process."""
     if any(isinstance(one, ast.Call) and "broadcast" in last_name(one.func) for one in walk(node)):
         return True
     if depth > 4 or _TOLD.search(file.text(node)) or "axis_index" in file.text(node):

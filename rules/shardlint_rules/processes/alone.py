@@ -20,7 +20,7 @@ _OWN = ("jax.local_device_count", "jax.local_devices")
 
 
 def alone(program: Program, place: Place) -> bool:
-    """Return whether a place is reached only where there is one process, by the conditions of its function."""
+    """Return whether a place is reached only with one process, by the conditions of its function."""
     inner, file = place.node, place.file
     for outer in file.ancestors(place.node):
         if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:

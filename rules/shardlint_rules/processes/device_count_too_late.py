@@ -171,7 +171,7 @@ def _for_another(site: Site) -> bool:
 
 
 def _about_flags(site: Site) -> bool:
-    """Return whether it stands in a test that puts the flags back: what is tested reads the variable itself."""
+    """Return whether it is in a test that restores the flags, whose subject reads the variable itself."""
     return site.program.project.is_test(site.file.path) and _KEPT.search(_around(site)) is not None
 
 

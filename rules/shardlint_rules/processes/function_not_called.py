@@ -152,7 +152,7 @@ def _raises(node: ast.expr, what: str) -> _Wrong:
 
 
 def _tested(site: Site, node: ast.expr) -> bool:
-    """Return whether only the truth of an expression counts."""
+    """Return whether only the truth of an expression is used."""
     parent = site.file.parent(node)
     if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
         return parent.test is node

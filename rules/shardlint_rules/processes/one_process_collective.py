@@ -204,7 +204,7 @@ def _rest(site: Site, statement: ast.If) -> list[ast.stmt]:
 
 
 def _given(place: Place) -> bool:
-    """Return whether a condition reads a parameter of its function, so that each call may answer it.
+    """Return whether a condition reads a parameter of its function, so that each call may decide it.
 
     Not where it only asks an array whether several processes hold it, or whether it is one: the call is for those.
     """

@@ -210,7 +210,7 @@ def _fields(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[
 
 
 def _loaded(file: FileFacts, node: ast.expr) -> bool:
-    """Return whether a method stores what it is given: the object goes on where another one was, that had the same."""
+    """Return whether a method stores its argument: the object replaces another one that was equal."""
     function = file.home(node).function()
     arguments = getattr(getattr(function, "node", None), "args", None)
     if arguments is None or getattr(getattr(function, "node", None), "name", "__init__") == "__init__":

@@ -191,6 +191,6 @@ def _data(node: ast.expr, target: ast.expr) -> bool:
 
 
 def _tells_copies(site: Site, node: ast.AST) -> bool:
-    """Return whether the function around asks for the replica, or takes each index once."""
+    """Return whether the function around tests the replica, or uses each index once."""
     function = site.file.home(node).function()
     return _TOLD.search(site.text(function.node if function is not None else site.file.tree)) is not None

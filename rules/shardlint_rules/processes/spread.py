@@ -28,7 +28,7 @@ def spread(site: Site, node: ast.expr) -> bool:
 
 
 def made_of_spread(site: Site, node: ast.expr) -> bool:
-    """Return whether an expression is surely what a jitted function makes of such an array: it lies over the same
+    """Return whether an expression is surely the result of a jitted function for such an array, which is on the same
     devices.
     """
     found = options(site.value(node))

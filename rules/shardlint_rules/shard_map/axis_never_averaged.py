@@ -102,7 +102,7 @@ def _axis(site: Site) -> str | None:
 
 
 def _mentioned(file: FileFacts, axis: str) -> bool:
-    """Return whether a file says the name of an axis otherwise than to map over it."""
+    """Return whether a file names an axis other than to map over it."""
     if not (file.says(f'"{axis}"') or file.says(f"'{axis}'")):
         return False
     for node in walk(file.tree):

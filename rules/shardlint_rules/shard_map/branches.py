@@ -21,7 +21,7 @@ _BRANCHES = ast.If | ast.IfExp | ast.While | ast.match_case | ast.BoolOp | ast.c
 
 
 def rests_on_plain_flags(found: Violation) -> bool:
-    """Return whether plain flags alone decide that a program comes to a broken contract."""
+    """Return whether only plain flags decide if a program reaches a broken contract."""
     tests = [test for place in found.way for test in _find_conditions(place)]
     return all(_is_plain_flag(test) and not _OF_AXES.search(ast.unparse(test)) for test in tests)
 

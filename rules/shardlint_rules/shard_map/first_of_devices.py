@@ -62,7 +62,7 @@ class FirstOfDevices(Rule):
         )
 
     def _knows_both(self, site: Site) -> bool:
-        """Return whether the function takes the shards where it can, and this is for what is left."""
+        """Return whether the function uses the shards if it can, and this code for the remaining cases."""
         scope = site.scope.function()
         text = site.text(scope.node) if scope is not None else ""
         return "addressable" in text or "jax_pmap_shmap_merge" in text

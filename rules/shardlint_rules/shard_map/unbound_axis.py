@@ -95,7 +95,7 @@ class UnboundAxis(Rule):
 
 
 def _binds_nowhere(site: Site) -> bool:
-    """Return whether nothing that may run with a file binds any axis."""
+    """Return whether no code that may run with a file binds any axis."""
     return site.wants("no-axis-bound") and not site.program.project.holds(site.file.path, *_BINDING)
 
 

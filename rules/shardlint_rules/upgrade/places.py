@@ -72,12 +72,12 @@ def use_of(site: Site, *wanted: State) -> Use | None:
 
 
 def in_a_bridge(site: Site) -> bool:
-    """Return whether a file is there to bridge releases, or is of jax itself."""
+    """Return whether a file is a compatibility layer for several releases, or belongs to jax itself."""
     return _COMPATIBILITY.search(site.file.path.stem) is not None or is_the_library(site.program.project.root)
 
 
 def exact(site: Site, library: str) -> bool:
-    """Return whether the release of a library is one that people wrote down exactly, for this project."""
+    """Return whether the release of a library is pinned exactly for this project."""
     source = site.targets.found[library].source
     return source.startswith(_EXACT) and "/" not in source
 
@@ -151,8 +151,7 @@ def imports_of(file: FileFacts, root: ast.Name) -> Iterator[tuple[ast.alias, str
 
 
 def _answered_for(site: Site, use: Use, state: State) -> bool:
-    """Return whether an import of the file is reported in the use's stead, or decides which release the use is
-    for."""
+    """Return whether an import of the file is reported instead of the use, or decides the release of the use."""
     assert use.root is not None
     if len(options(site.value(use.root))) > 1:
         return True

@@ -142,9 +142,7 @@ def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
 
 
 def _still_raises(site: Site, use: Use, alias: ast.alias) -> bool:
-    """Return whether the statement imports another name that is gone for good: then it is to be written anew as a
-    whole.
-    """
+    """Return whether the statement imports another removed name, so that it must be rewritten as a whole."""
     statement = site.file.parent(alias)
     if not isinstance(statement, ast.ImportFrom) or use.entry.state(site.target("jax")) != "removed":
         return False

@@ -124,12 +124,12 @@ class UnknownName(Rule):
 
 
 def _told_by_another_rule(missing: _Missing) -> bool:
-    """Return whether SL513 tells of it, and where it went."""
+    """Return whether SL513 reports the name, with its new place."""
     return f"{missing.module}.{missing.name}" in NAMES
 
 
 def _is_here(site: Site, library: str) -> bool:
-    """Return whether the project is the library, or brings its own."""
+    """Return whether the project is the library, or bundles it."""
     return site.program.project.resolve(library, site.file.path) is not None
 
 
@@ -220,7 +220,7 @@ def _place(library: Library, release: Release) -> int | None:
 
 
 def _put_there(site: Site, name: str) -> bool:
-    """Return whether the file sets an attribute of this name, or asks for it: `hasattr(jax, "name")`."""
+    """Return whether the file sets an attribute of this name, or tests for it: `hasattr(jax, "name")`."""
     text = site.file.source.text
     if f'"{name}"' in text or f"'{name}'" in text:
         return True

@@ -108,7 +108,7 @@ def _texts(place: Place, value: Items) -> tuple[str, str]:
 
 
 def _has_if_array(place: Place) -> bool:
-    """Return whether `if_array(...)` is written where a sharding should be."""
+    """Return whether `if_array(...)` is written in place of a sharding."""
     return any(
         getattr(part, "id", getattr(part, "attr", "")) == "if_array"
         for part in walk(place.node)

@@ -124,7 +124,7 @@ def handed_over(site: Site, asked: Asked) -> tuple[Asked, dict[str, str]]:
 
 
 def _only_there(site: Site, source: ast.expr) -> bool:
-    """Return whether an expression gives what it gives only where it stands."""
+    """Return whether an expression has its value only at its own place."""
     for part in walk(source):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             raise NotRewritten(
@@ -277,7 +277,7 @@ def _known(site: Site, function: ast.expr | None) -> Parameters | None:
 
 
 def _takes_all(known: Parameters) -> bool:
-    """Return whether every call gives all of the positional parameters."""
+    """Return whether every call passes all of the positional parameters."""
     return 0 < len(known.positional) == known.required and not known.star
 
 

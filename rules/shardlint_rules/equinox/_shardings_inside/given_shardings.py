@@ -319,8 +319,7 @@ def _parted(site: Site, node: ast.expr) -> Parted | None:
 
 
 def _may_be_none(site: Site, node: ast.expr) -> bool:
-    """Return whether one way to this value, the default of a parameter or field, or what it is annotated with is None.
-    """
+    """Return whether a path to this value, the default of a parameter or field, or its annotation is None."""
     for option in options(site.value(node)):
         if option == Constant(None) or (isinstance(option, Assumed) and option.value == Constant(None)):
             return True
@@ -338,7 +337,7 @@ def _may_be_none(site: Site, node: ast.expr) -> bool:
 
 
 def _none_by_default(site: Site, name: str) -> bool:
-    """Return whether something that runs with the site has a field of this name that may be None."""
+    """Return whether code that runs with the site has a field of this name that may be None."""
     field = rf"(?m)^[ \t]+{name}[ \t]*:"
     texts = (
         rf"{field}[^=\n]*=[ \t]*None\b",
@@ -350,7 +349,7 @@ def _none_by_default(site: Site, name: str) -> bool:
 
 
 def _holds_none(site: Site, node: ast.expr) -> bool:
-    """Return whether a tree of shardings may have None in it, on one of the ways to it."""
+    """Return whether a tree of shardings may have None in it, on one of the paths to it."""
     found = options(site.program.evaluator.trees.expanded(site.value(node)))
     trees = [option for option in found if isinstance(option, Items | Table | Leaves)]
     return (
@@ -361,7 +360,8 @@ def _holds_none(site: Site, node: ast.expr) -> bool:
 
 
 def _made_with_none(site: Site, value: Value) -> bool:
-    """Return whether an object of a class of the project, as a tree of shardings, is given None or has it by default.
+    """Return whether an object of a class of the project, used as a tree of shardings, gets None or has it by
+    default.
     """
     if not isinstance(value, CallResult) or not isinstance(value.by, ClassValue) or value.call is None:
         return False
