@@ -1,4 +1,4 @@
-"""What a run costs after a statement was added to one function, with all else known from the run before."""
+"""Cost of a run after a statement was added to one function, with everything else cached from the run before."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Edited:
 
     @property
     def p95(self) -> float:
-        """What all but one in twenty stay below."""
+        """Return the 95th percentile."""
         return sorted(self.seconds)[int(0.95 * len(self.seconds)) - (len(self.seconds) < 20)]
 
 

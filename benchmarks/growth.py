@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Series:
-    """What grows, how it is built, and which sizes it is measured at."""
+    """A series of programs that grow: how they are built, and the sizes that are measured."""
 
     name: str
     unit: str

@@ -1,4 +1,4 @@
-"""What the pre-commit hook costs after a function was added to a file, and again where nothing changed since.
+"""Cost of the pre-commit hook after a function was added to a file, and again without a change.
 
     python benchmarks/hook.py FOLDER [SHARDLINT]
 
@@ -80,7 +80,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def p90(seconds: list[float]) -> float:
-    """What all but one in ten stay below."""
+    """Return the 90th percentile."""
     return sorted(seconds)[int(0.9 * len(seconds))]
 
 

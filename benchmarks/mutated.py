@@ -1,4 +1,4 @@
-"""What the operators of `mutations.py` are made of: a file's text and tree, and where nodes stand in its bytes."""
+"""Data of the operators of `mutations.py`: a file's text and tree, and the byte positions of nodes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def without(text: Text, call: ast.Call, keyword: ast.keyword) -> Change:
 
 @dataclass(frozen=True)
 class Operator:
-    """What is changed, in files that hold all these words."""
+    """A mutation of files that hold all these words."""
 
     words: tuple[bytes, ...]
     changes: Callable[[Text], Iterator[Change]]

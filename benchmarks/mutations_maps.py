@@ -24,7 +24,7 @@ def _plain(written: str) -> str:
 
 
 def _itself(text: Text, *names: str) -> Iterator[tuple[str, ast.Call]]:
-    """What is `x = f(x, ...)`, with `x` and the call."""
+    """Yield `x` and the call of each `x = f(x, ...)`."""
     for _, target, call in _assigned(text):
         if name(call.func) in names and call.args and _plain(text.of(call.args[0])) == _plain(target):
             yield target, call
@@ -206,7 +206,7 @@ def _unguarded(text: Text) -> Iterator[Change]:
 
 
 def _guarded(*names: str) -> Callable[[Text], Iterator[Change]]:
-    """What all processes must call is called by the first alone."""
+    """Return a mutation that lets the first process alone make a call that all processes must make."""
 
     def changes(text: Text) -> Iterator[Change]:
         for node in text.nodes:

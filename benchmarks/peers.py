@@ -46,7 +46,7 @@ class Peer:
 
 
 def _jaxlint_fails(text: bytes) -> bool:
-    """Whether its walk over a tree meets None in a list: `{"a": 1, **b}`, `def f(*, a=1, b)`."""
+    """Return whether jaxlint's walk over a tree meets None in a list: `{"a": 1, **b}`, `def f(*, a=1, b)`."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -108,7 +108,7 @@ def _pip(folder: Path, *arguments: str) -> None:
 
 
 def version_of(program: Path) -> str:
-    """What `--version` says, the first line of it."""
+    """Return the version in the first line of the output of `--version`."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     return said.split("\n")[0].split()[-1]
 

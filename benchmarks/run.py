@@ -235,7 +235,7 @@ def main() -> None:
 
 
 def same_findings(work: Path, cold: Command, warm: Command) -> str:
-    """What shardlint found, in short; that the cache answers otherwise ends the benchmark."""
+    """Return the findings of shardlint in short form. Stop the benchmark if the cache gives other findings."""
     said = []
     for command in (cold, warm):
         environment = {**os.environ, **command.variables}

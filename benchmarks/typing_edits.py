@@ -1,4 +1,4 @@
-"""What an edit costs in an editor: a real client types into files of one large project, and waits for the findings.
+"""Cost of an edit in an editor: a real client types into files of one large project, and waits for the findings.
 
 `typing_edits.py FOLDER [FILES]`: FOLDER is one project (with one pyproject.toml, at its top) of some thousand files,
 of which FILES (40) that name jax are drawn, always the same. Printed are seconds of the clock from the edit to the

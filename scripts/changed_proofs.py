@@ -142,7 +142,7 @@ def imported_modules(file: Path) -> tuple[str, ...]:
 
 
 def read_record() -> dict[str, State]:
-    """What held in earlier runs; nothing where the record cannot be read."""
+    """Return the results of earlier runs; empty if the record cannot be read."""
     try:
         return {code: State(*state) for code, state in json.loads(RECORD.read_text("utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError):

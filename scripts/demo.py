@@ -33,7 +33,7 @@ Outcome = Mapping[str, str]
 
 
 def outcome(report: str) -> dict[str, str]:
-    """What `shardlint verify` said of a fixture: FAIL if a level failed, else PASS if one passed."""
+    """Return the results of `shardlint verify` by fixture: FAIL if a level failed, else PASS if one passed."""
     rank = ("SKIP", "PASS", "FAIL")
     found: dict[str, str] = {}
     for status, target in re.findall(r"^(PASS|FAIL|SKIP) (\S+)", report, re.MULTILINE):
@@ -42,7 +42,7 @@ def outcome(report: str) -> dict[str, str]:
 
 
 def problems(before: Outcome, fixed: Outcome, after: Outcome) -> list[str]:
-    """What did not go as it should: each fixture fails before, and passes after; one may need a hand."""
+    """Return the deviations: each fixture fails before, and passes after; one may need an edit by hand."""
     found = [f"{target} did not fail before" for target, status in before.items() if status != "FAIL"]
     found += [
         f"{target} still fails after `shardlint fix`"
@@ -101,7 +101,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 def mend_by_hand(folder: Path) -> None:
-    """What a person does after `shardlint verify` pointed at the optimizer; shown as a diff."""
+    """Make the edit that a person makes after `shardlint verify` pointed at the optimizer, and show it as a diff."""
     path = folder / BY_HAND
     before = after = path.read_text("utf-8")
     for old, new in REPLACE:

@@ -317,7 +317,7 @@ def terminal() -> str:
 
 
 def check_output(project: Path, options: Options) -> list[str]:
-    """What `shardlint check` prints in the folder of a project, a finding or a line an element."""
+    """Return the output of `shardlint check` in the folder of a project, a finding or a line an element."""
     with contextlib.chdir(project):
         return list(output.full(check([Path()], options)))
 

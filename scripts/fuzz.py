@@ -432,7 +432,7 @@ def make_case(seed: int, number: int, bases: Bases) -> Case:
 
 @dataclass
 class Failure:
-    """What went wrong with a case, and its files, to be kept."""
+    """A failed case: the mistake, and the files of the case."""
 
     number: int
     kind: str
@@ -501,7 +501,7 @@ class Examiner:
             yield from self._fix(case, command)
 
     def _timed(self, case: Case, action: Callable[[], Any]) -> Any:
-        """What an action gives, or the kind and text of its failure."""
+        """Return the result of an action, or the kind and text of its failure."""
         begun = time.process_time()
         try:
             signal.setitimer(signal.ITIMER_PROF, self.limit * len(case.files))

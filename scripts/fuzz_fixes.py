@@ -242,7 +242,7 @@ def _broken(line: str, indent: str, chance: Random) -> str:
 
 
 def wrong(outcome: FixedFile, marks: Sequence[bytes], before: Codes, after: Codes) -> str:
-    """What is wrong with a fixed program; empty where nothing is."""
+    """Return the fault of a fixed program; empty if there is none."""
     old, new = outcome.before.encode(), outcome.after.encode()
     if outcome.problem:
         return outcome.problem

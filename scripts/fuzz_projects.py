@@ -156,7 +156,7 @@ def _trimmed(text: str) -> str:
 
 
 def wrong(files: Files, after: Files, report: FixReport) -> str:
-    """What is wrong with a fixed project; empty where nothing is."""
+    """Return the fault of a fixed project; empty if there is none."""
     for outcome in report.fixed:
         if outcome.problem:
             return outcome.problem
@@ -231,7 +231,7 @@ def _unused(folder: Path) -> set[str]:
 
 
 def _ran(folder: Path, names: Sequence[str]) -> dict[str, object]:
-    """What main() of each project gives; an error as text."""
+    """Return the result of main() of each project; an error as text."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
     environment |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", _RUN, *(str(folder / name) for name in names)]

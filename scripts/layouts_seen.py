@@ -1,4 +1,5 @@
-"""What is predicted of layouts beside those of real programs at their jit boundaries, as `shardlint run` records them.
+"""Comparison of predicted layouts with those of real programs at their jit boundaries, as `shardlint run` records
+them.
 
 `python scripts/layouts_seen.py 'train.py --steps 3' other.py` runs programs on eight simulated devices and compares.
 `--public MIRRORS` takes the public programs of evaluation/programs.toml, laid out from bare repositories below MIRRORS,

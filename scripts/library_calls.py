@@ -137,7 +137,7 @@ def _called(program: Program, file: FileFacts, only_jax: bool) -> Iterator[str]:
 
 
 def _is_update(function: ast.Attribute) -> bool:
-    """Whether a function is a method of `x.at[...]`."""
+    """Return whether a function is a method of `x.at[...]`."""
     owner = function.value
     return (
         isinstance(owner, ast.Subscript) and isinstance(owner.value, ast.Attribute) and owner.value.attr == "at"
@@ -158,12 +158,14 @@ def reason_of(name: str) -> str:
 
 @cache
 def makes_functions(name: str) -> bool:
-    """Whether what a function makes takes arrays: a layer, an optimizer, an initializer, a transformed function."""
+    """Return whether the result of a function takes arrays: a layer, an optimizer, an initializer, a transformed
+    function.
+    """
     return any(fnmatchcase(name, pattern) for pattern in SCOPE["makers"]["patterns"])
 
 
 def is_covered(name: str) -> bool:
-    """Whether the layout of what a function gives is followed."""
+    """Return whether the layout of a function's result is modelled."""
     home, _, method = name.rpartition(".")
     if home == "array":
         return is_array_method(method)

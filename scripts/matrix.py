@@ -26,8 +26,9 @@ _SHOWN = ("jax", "equinox", "flax", "haliax", "einshard", "python")
 
 @dataclass(frozen=True)
 class Release:
-    """What a column stands for. `pythons` are tried in order; the first one present is taken. `codes` says which
-    rules are proven there."""
+    """A column of the matrix. `pythons` are tried in order, and the first one present is used. `codes` are the rules
+    that are proven there.
+    """
 
     jax: str
     others: tuple[str, ...]
@@ -46,7 +47,7 @@ class Release:
         return ROOT / ".matrix" / f"jax-{self.jax.removesuffix('.*')}{flax}"
 
     def requirements(self) -> list[str]:
-        """What pip is asked for."""
+        """Return the requirements for pip."""
         return [f"jax=={self.jax}", f"jaxlib=={self.jax}", *self.others, "optax"]
 
 

@@ -241,7 +241,7 @@ class _Module:
         yield from sorted(found, key=lambda one: (one[0].lineno, one[0].col_offset))
 
     def _is_help(self, node: ast.AST) -> bool:
-        """Whether a docstring is the help of a command."""
+        """Return whether a docstring is the help of a command."""
         function = self.parents.get(self.parents.get(node, node))
         return isinstance(function, ast.FunctionDef) and any(
             ".command(" in f"{ast.unparse(one)}(" for one in function.decorator_list
@@ -306,7 +306,8 @@ class _Module:
         return "".join(parts)
 
     def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
-        """What the names in a call of a finding are together, if its message is a name or field: one row for each.
+        """Return the values that the names in a call of a finding have together, if its message is a name or field:
+        one row for each combination.
 
         Names may be assigned by `kind, message, advice = table[key]` or `= function(...)`, or be parameters of the
         function around the call. Otherwise there is one empty row.
@@ -402,7 +403,7 @@ class _Module:
                     yield _module(path)
 
     def _values(self, name: str, at: ast.AST) -> Iterator[ast.expr]:
-        """What is assigned to a name in the functions around a place, or else in the module."""
+        """Yield the values assigned to a name in the functions around a place, or else in the module."""
         for scope in self._around(at):
             if isinstance(scope, ast.FunctionDef | ast.Lambda | ast.Module):
                 if found := [value for node, value in self._assigned[name] if scope in self._around(node)]:
@@ -520,7 +521,8 @@ def _name(node: ast.expr) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a literal is a sentence or a part of one: three words that are no code, pattern or list of names."""
+    """Return whether a literal is a sentence or a part of one: three words that are no code, pattern or list of names.
+    """
     bare = re.sub(r"`[^`]*`|\{[^}]*\}", " ", text)
     if re.search(r"\(\?|\\[bwsdA]|\[\^|\]\*|[\w)]\{\d", text) or text.lstrip().startswith(
         ("def ", "from ", "import ")

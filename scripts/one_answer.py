@@ -30,7 +30,7 @@ Answer = dict[str, list[tuple[object, ...]]]
 
 
 def answer(files: list[Path], cached: bool = False) -> Answer:
-    """What is said of each file, by its path. Raises `RuntimeError` where a check failed."""
+    """Return the findings in each file, by its path. Raises `RuntimeError` if a check failed."""
     report = check(files, Options(certainty=Certainty.POSSIBLE), cached=cached)
     if report.failed:
         raise RuntimeError(f"the check failed: {report.failed}")

@@ -99,7 +99,7 @@ print("NAMES " + json.dumps(answers))
 
 
 def ask(interpreter: Path) -> list[public_names.Shown]:
-    """What the libraries of an environment show. Raises `RuntimeError` when it cannot be asked."""
+    """Return the public names of the libraries of an environment. Raises `RuntimeError` if they cannot be listed."""
     run = subprocess.run([str(interpreter), "-c", _PROBE], capture_output=True, text=True, timeout=600)
     answer = next((line for line in run.stdout.splitlines() if line.startswith("NAMES ")), None)
     if answer is None:

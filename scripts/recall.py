@@ -89,11 +89,11 @@ class Mistake:
 
     @property
     def about_names(self) -> bool:
-        """Whether it is about names that releases take away, so that a finding about one may be about it."""
+        """True if it is about names that releases take away, so that a finding about one may be about it."""
         return self.family in _ABOUT_NAMES or _NAMES_IN.search(self.category) is not None
 
     def hit_by(self, finding: dict[str, Any]) -> bool:
-        """Whether a finding of `check --output-format json` is within one line of it and about it."""
+        """Return whether a finding of `check --output-format json` is within one line of it and about it."""
         first, last = finding["line"] - 1, max(finding["line"], finding["end_line"]) + 1
         if not any(first <= line <= last for line in self.lines):
             return False
@@ -111,7 +111,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a mistake: the findings about it, or why it could not be looked at; `seconds` is not kept."""
+    """Result for a mistake: the findings about it, or why it could not be checked. `seconds` is not saved."""
 
     id: str
     hits: tuple[Hit, ...] = ()
@@ -119,7 +119,7 @@ class Result:
     seconds: float = field(default=0, compare=False)
 
     def found(self, wanted: Sequence[str]) -> bool:
-        """Whether a finding of one of these certainties is about it."""
+        """Return whether a finding of one of these certainties is about it."""
         return any(hit.certainty in wanted for hit in self.hits)
 
 
@@ -133,7 +133,7 @@ def mistakes() -> list[Mistake]:
 
 
 def results() -> dict[str, Result]:
-    """What the last run found, by mistake."""
+    """Return the results of the last run, by mistake."""
     rows = [json.loads(line) for line in FOUND.read_text("utf-8").splitlines()] if FOUND.is_file() else []
     return {
         row["id"]: Result(row["id"], tuple(Hit(**hit) for hit in row["hits"]), row["unavailable"])

@@ -1,4 +1,4 @@
-"""What is published: `release.py FOLDER [--source ADDRESS --pages ADDRESS/{path}]`.
+"""Build of the files to publish: `release.py FOLDER [--source ADDRESS --pages ADDRESS/{path}]`.
 
 Builds the wheel and the source archive from the files that git knows, twice, in folders of their own, compares their
 bytes, writes a CycloneDX SBOM of what the wheel brings along, and has twine check the files. It publishes nothing.
@@ -104,7 +104,7 @@ def resolved(wheel: Path) -> list[Message]:
 
 
 def metadata(wheel: Path) -> Message:
-    """What a wheel says of itself."""
+    """Return the metadata of a wheel."""
     with zipfile.ZipFile(wheel) as file:
         (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA") and name.count("/") == 1)
         return message_from_bytes(file.read(name))
@@ -168,7 +168,7 @@ def _component(one: Message, kind: str) -> dict[str, Any]:
 
 
 def _needs(one: Message) -> set[str]:
-    """What a package may need without extras."""
+    """Return the packages that a package may require without extras."""
     stated = (need for need in one.get_all("Requires-Dist", []) if not _EXTRA.search(need))
     return {normal(match[0]) for need in stated if (match := _NAME.match(need))}
 

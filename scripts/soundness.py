@@ -1,4 +1,4 @@
-"""What is predicted of layouts beside what jax does, over generated programs on three releases of jax.
+"""Comparison of predicted layouts with those of jax, over generated programs on three releases of jax.
 
 `python scripts/soundness.py` takes 20,000 programs a release and writes evaluation/layouts.md. `--count 300` takes
 fewer, `--only 0.8.3` one release; then nothing is written. What jax made of a batch of programs is kept under
@@ -63,7 +63,7 @@ class CountedTable(FunctionTable):
 
 @dataclass
 class Figures:
-    """What one release showed."""
+    """Results of one release."""
 
     release: str
     outcome: Outcome
@@ -102,7 +102,7 @@ def python_of(release: str) -> Path:
 
 
 class Source:
-    """What jax makes of batches of programs: kept from before, or observed now."""
+    """Layouts that jax makes in batches of programs: read from an earlier run, or observed now."""
 
     def __init__(self, release: str) -> None:
         self._release = release
@@ -113,7 +113,7 @@ class Source:
         self.observed = 0
 
     def observe(self, first: int, texts: Sequence[str]) -> list[dict[str, Any]]:
-        """What jax makes of the programs from a seed on."""
+        """Return the layouts that jax makes in the programs from a seed on."""
         digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
         path = self._folder / f"{first}.json.gz"
         if path.is_file():

@@ -74,7 +74,7 @@ class Case:
 
     @property
     def twin(self) -> Path:
-        """What fixing a bad program gives."""
+        """Return the path of the fixed program of a bad one."""
         return self.path.with_name("good" + self.path.name.removeprefix("bad"))
 
     def files(self, below: Path | None = None) -> list[Path]:
@@ -83,13 +83,13 @@ class Case:
         return sorted(top.rglob("*.py")) if top.is_dir() else [top]
 
     def header(self) -> Header:
-        """What its first lines say of targets, options and settings."""
+        """Return the targets, options and settings in its first lines."""
         first = self.path / "__init__.py" if self.path.is_dir() else self.path
         return header(first.read_text("utf-8") if first.is_file() else "")
 
     @property
     def safe_only(self) -> bool:
-        """Whether only safe fixes are made."""
+        """True if only safe fixes are made."""
         return "safe-only" in self.header().options
 
     def options(self) -> Options:
@@ -131,7 +131,7 @@ class Case:
         return target
 
     def found(self, folder: Path) -> list[tuple[Mark, Finding]]:
-        """What is found in a copy of it, with where; what it says of comments that silence nothing aside."""
+        """Return the findings in a copy of it, with their places, without those about unused suppressions."""
         report = check([self.copied(folder)], self.options())
         assert not report.faults, "; ".join(fault.reason for _, fault in report.faults)
         assert report.files == len(self.files()), f"{self.path}: not all of its files were checked"
@@ -158,7 +158,7 @@ class Case:
             replace(self, path=self.twin).check_unchanged()
 
     def findings(self) -> list[tuple[Mark, Finding]]:
-        """What is found in a copy of it that is a project of its own."""
+        """Return the findings in a copy of it that is a project of its own."""
         with _folder() as folder:
             return self.found(folder)
 

@@ -91,7 +91,7 @@ class ByFunction(LoadGroupScheduling):
 
 @pytest.fixture(scope="session")
 def warmed() -> Iterator[Warmed]:
-    """What runs programs with jax without importing it for each of them."""
+    """Yield a runner of programs that imports jax once for all of them."""
     started = Warmed()
     yield started
     started.close()
@@ -99,7 +99,7 @@ def warmed() -> Iterator[Warmed]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the command line finds here is kept here, and nothing of what it found elsewhere is used."""
+    """Give the command line a cache of its own for the session."""
     before = os.environ.get("SHARDLINT_CACHE_DIR")
     os.environ["SHARDLINT_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
     yield
@@ -204,7 +204,7 @@ def ask(write: Write) -> Callable[..., Asked]:
 
 
 class Ran(SimpleNamespace):
-    """What a run of the command line gave."""
+    """Result of a run of the command line."""
 
     code: int
     out: str

@@ -1,4 +1,6 @@
-"""What all rules find in all fixtures, each folder a project. Tests that use it are of one xdist group: it takes a minute."""
+"""Findings of all rules in all fixtures, each folder a project. Tests that use it are of one xdist group: it takes a
+minute.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Told(NamedTuple):
 
 
 def told(files: Iterable[Path], codes: tuple[str, ...]) -> list[Told]:
-    """What rules find in files."""
+    """Return the findings of rules in files."""
     report = check(list(files), Options(certainty=Certainty.POSSIBLE, select=codes))
     assert not report.failed
     return [
@@ -60,5 +62,5 @@ def apart() -> Path:
 
 @cache
 def all_told() -> list[Told]:
-    """What all find in all."""
+    """Return the findings of all rules in all fixtures."""
     return told([apart()], ("all",))

@@ -52,7 +52,7 @@ def use(which):
 
 
 def told(file: Path, *rules: str) -> list[tuple[object, ...]]:
-    """What is said of a file, with what would be written instead."""
+    """Return the findings in a file, with their replacements."""
     report = check([file], Options(certainty=Certainty.POSSIBLE, select=rules))
     assert not report.failed
     return [

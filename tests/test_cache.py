@@ -1,4 +1,4 @@
-"""What an earlier run found is used where it still holds, and nowhere else."""
+"""Tests of cached findings of earlier runs, used only if they are still valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of the rules from run to run: the same as they say themselves, and they are imported when needed."""
+"""Tests of the cached metadata of rules: it equals that of the rules, which are imported when needed."""
 
 from __future__ import annotations
 

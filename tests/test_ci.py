@@ -91,7 +91,7 @@ def test_the_hooks_are_valid() -> None:
 
 
 def test_no_input_is_put_into_a_script() -> None:
-    """What an input holds is a variable there, so that it cannot be a command."""
+    """Inputs reach a script as variables, so that their text cannot be a command."""
     for step in loaded(ACTION)["runs"]["steps"]:
         assert "${{" not in step.get("run", "")
         for name in re.findall(r"\$(INPUT_\w+)", step.get("run", "")):
@@ -139,7 +139,7 @@ class Runner:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a clean clone of this working tree would hold."""
+    """Return a folder with the contents of a clean clone of this working tree."""
     folder = tmp_path_factory.mktemp("clone")
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],

@@ -1,4 +1,4 @@
-"""What of a text is code, for the memory of earlier runs."""
+"""Tests of the code of a text, which the cache of earlier runs compares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What configuration files say counts for a model that runs under it: which of several that is, no text tells."""
+"""Tests of settings in configuration files, which count for any model that may run under them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule declares of itself is asked once, where sites are handed to rules."""
+"""Tests of the declarations of a rule, which are checked once, before its sites are passed to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was looked for in a text before an edit is not looked for again, and is right."""
+"""Tests of reused text searches after an edit."""
 
 from __future__ import annotations
 

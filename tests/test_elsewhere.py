@@ -1,4 +1,4 @@
-"""What a change does to files that it does not touch: `check FILE`, `--diff-base`, with a real git."""
+"""Tests of the effects of a change on other files: `check FILE`, `--diff-base`, with a real git."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def run(x):
 def test_a_new_file_did_not_cause_what_a_project_moves_together(
     write: Write, found: Found, start: Start, arguments: tuple[str, ...]
 ) -> None:
-    """Whether each old mesh context can be moved rests on all files; that it is old does not."""
+    """The finding depends on all files only for the fix. The old mesh context itself is not new."""
     root = write({"a.py": OLD, "b.py": "from a import make\n" + OLD.replace("def make", "def other"),
                   "requirements.txt": "jax==0.12.0\n"})  # fmt: skip
     git(root, "init", "-q")

@@ -1,4 +1,4 @@
-"""What `shardlint explain` tells of arrays and products."""
+"""Tests of the output of `shardlint explain` on arrays and products."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What one file says: scopes, bindings, and which of them can reach a use."""
+"""Tests of the facts about one file: scopes, bindings, and reaching definitions."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def fix_all(root: Path, unsafe: bool = False, write: bool = True, **options: obj
 
 
 def text_after(write: Write, text: str | bytes, unsafe: bool = False) -> bytes:
-    """What becomes of a file."""
+    """Return the text of a file after its fixes."""
     root = write({"x.py": text.encode() if isinstance(text, str) else text})
     report = fix_all(root, unsafe)
     assert not [outcome.problem for outcome in report.fixed if outcome.problem]
@@ -409,7 +409,9 @@ def test_what_waits_for_a_later_file_is_fixed_in_the_same_run(write: Write) -> N
 
 
 def test_projects_inside_another_are_fixed_first(write: Write) -> None:
-    """What the outer project finds may rest on a file of the inner one: it reads that as it will be."""
+    """Findings of the outer project may depend on a file of the inner one, which is read as it will be after its
+    fixes.
+    """
     outer = "import jax\nfrom sub.inner import f\njax.numpy.zeros(f(1))\n"
     root = write({"a.py": outer, "sub/inner.py": "import numpy as np\n\n\ndef f(x):\n    return np.square(x)\n"})
     (root / "sub" / "setup.cfg").touch()

@@ -1,4 +1,4 @@
-"""What the check after a fix lets through: nothing that Python reads otherwise, and what a crash had hidden."""
+"""Tests of the check after a fix: a changed meaning is refused, and a finding that a crash had hidden is accepted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ row = NamedSharding(mesh, P("data"))
 
 
 def judged(text: str, *edits: tuple[str, str]) -> str | None:
-    """What is said of edits that replace pieces of a text."""
+    """Return the verdict on edits that replace pieces of a text."""
     layer = Layer.of(Edit(text.index(old), text.index(old) + len(old), new) for old, new in edits)
     before, after = (
         read_facts(decode(Path("x.py"), one.encode()), Path("x.py")) for one in (text, layer.made(text))

@@ -99,7 +99,7 @@ def test_what_the_oldest_release_lacks_already_is_no_worse(tmp_path: Path) -> No
 
 
 def test_a_lock_file_takes_no_release_from_others(tmp_path: Path) -> None:
-    """What is locked is what the project is run with; whoever installs it may have what its requirement allows."""
+    """The project runs with the locked release, but others may install any release that its requirement allows."""
     root = project(tmp_path, "jax>=0.4.30")
     (root / "uv.lock").write_text('version = 1\n[[package]]\nname = "jax"\nversion = "0.8.3"\n')
     text, left = fixed(root)
@@ -218,7 +218,9 @@ PROOFS = Path(__file__).parent.parent / "fixtures"
 
 
 def newer_syntax(text: str) -> set[str]:
-    """What Python 3.8 cannot read. (`ast.parse` with a `feature_version` lets brackets around contexts pass.)"""
+    """Return the syntax in a text that Python 3.8 cannot read. (`ast.parse` with a `feature_version` lets brackets
+    around contexts pass.)
+    """
     found = set()
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     for node in ast.walk(ast.parse(text)):
@@ -236,7 +238,7 @@ def newer_syntax(text: str) -> set[str]:
 
 
 def _bracketed(tokens: list[tokenize.TokenInfo], node: ast.With | ast.AsyncWith) -> bool:
-    """Whether one pair of brackets holds all that stands between `with` and its colon."""
+    """Return whether one pair of brackets encloses all items between `with` and its colon."""
     behind = [one for one in tokens if one.start >= (node.lineno, node.col_offset)]
     behind = [one for one in behind if one.type == tokenize.OP or one.string.strip()]
     words = behind[1 + (isinstance(node, ast.AsyncWith)) :]
@@ -271,7 +273,7 @@ def test_newer_syntax_is_seen(text: str, found: set[str]) -> None:
 
 
 def test_fixes_write_no_newer_syntax() -> None:
-    """What fixes make of the programs of all proofs (`good`, byte for byte) is Python of the days that they were."""
+    """The fixed programs of all proofs (`good`, byte for byte) need no newer Python than the releases of their time."""
     pairs = []
     for bad in [*sorted(PROOFS.glob("*/bad*.py")), *sorted(PROOFS.glob("*/bad*/*.py"))]:
         code = bad.relative_to(PROOFS)

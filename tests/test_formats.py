@@ -321,7 +321,7 @@ def test_how_far_it_is_is_said_where_it_takes_long(root: Path) -> None:
 
 
 def in_terminal(arguments: list[str], root: Path, columns: int, code: str = "") -> str:
-    """What the command writes to a terminal of so many columns."""
+    """Return the output of the command in a terminal of so many columns."""
     import fcntl
     import struct
     import subprocess

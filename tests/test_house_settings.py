@@ -1,4 +1,4 @@
-"""What a project says of itself without code: the mesh axes there are (SL340), and what it does not use (SL005)."""
+"""Tests of settings about a project's own names: its mesh axes (SL340), and its banned names (SL005)."""
 
 from __future__ import annotations
 

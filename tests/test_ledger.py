@@ -1,4 +1,4 @@
-"""What is called likely has earned it, and the ledger holds what it may hold."""
+"""Tests of the ledger: each likely form has evidence, and the entries are valid."""
 
 from __future__ import annotations
 

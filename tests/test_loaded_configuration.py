@@ -1,4 +1,4 @@
-"""What a program reads from a YAML or TOML file counts, as long as it can be read and is the one that is meant."""
+"""Tests of values read from a YAML or TOML file, which count if the file is readable and unambiguous."""
 
 from __future__ import annotations
 

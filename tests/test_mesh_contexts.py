@@ -53,7 +53,9 @@ def test_numbers_and_shardings_stay(name: str, least: int, tmp_path: Path, warme
 
 
 def alike(one: object, other: object) -> bool:
-    """Whether two records are the same; numbers up to rounding, for which sum comes first is up to the machine."""
+    """Return whether two records are equal, with numbers up to rounding, because the order of sums depends on the
+    machine.
+    """
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(alike, one, other))
     if isinstance(one, float) and isinstance(other, float):

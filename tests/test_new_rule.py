@@ -17,7 +17,7 @@ new_rule = load("new_rule")
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What of this checkout the scaffold touches, and the tests that look at it."""
+    """Return a copy of the parts of this checkout that the scaffold changes, and of the tests that read them."""
     top = tmp_path / "checkout"
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "rules", top / "rules", ignore=ignore)

@@ -108,7 +108,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def told(odd: Path) -> dict[str, object]:
-    """What one run of the command says of all of them."""
+    """Return the output of one run of the command on all of them."""
     done = subprocess.run(
         [sys.executable, "-m", "shardlint", "check", "--select=SL201,SL001", "--output-format=json", "."],
         cwd=odd,
@@ -447,7 +447,7 @@ def test_a_comment_in_a_file_that_is_not_python_is_left(write: Write, start: Sta
 
 
 def test_names_in_a_long_run_of_words_are_looked_for_once() -> None:
-    """Whether a string names an import that a fix no longer needs: each pair of names in it was once looked at."""
+    """Each pair of names in a string was once tested for an import that a fix no longer needs."""
     words = "shard_map " * 60_000
     assert _dropped(f"from a import shard_map\n'''\n\"{words}'\n'''\n")
 

@@ -1,4 +1,4 @@
-"""What is installed: the wheel is built from the sdist and used in an environment without jax."""
+"""Tests of the installed package: the wheel is built from the sdist and used in an environment without jax."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The language of what a user reads: messages, rule pages and guides."""
+"""The language of messages, rule pages, guides and docstrings."""
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -45,6 +46,9 @@ MOST_WORDS = 20
 _END = re.compile(r"(?<=[.:;?!])\s|\n")
 _PLACEHOLDER = re.compile(r"\{[^}]*\}")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$", re.DOTALL | re.MULTILINE)
+# A docstring names what is documented, or says what is returned: it does not begin with its grammatical role.
+ROLE_FIRST = re.compile(r'"""\s*(What|Whether|Who)\b')
+DOCUMENTED = ("shardlint", "rules", "scripts", "benchmarks")
 GENERATED = (
     "rules.md",
     "messages.md",
@@ -128,6 +132,20 @@ def test_a_guide_is_plain(path: Path) -> None:
     prose = _CODE.sub(lambda code: "\n" * code[0].count("\n"), path.read_text("utf-8"))
     lines = enumerate(prose.splitlines(), 1)
     assert [f"{number}: {odd[0]}" for number, line in lines if (odd := OLD_STYLE.search(line))] == []
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    """Only files with such a string anywhere are parsed. The docstring of a variable is not checked."""
+    assert [
+        f"{path.relative_to(ROOT)}:{node.body[0].lineno}: {text.strip().splitlines()[0]}"
+        for folder in DOCUMENTED
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if ROLE_FIRST.search(source := path.read_text("utf-8"))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (text := ast.get_docstring(node, clean=False))
+        and ROLE_FIRST.match(f'"""{text}')
+    ] == []
 
 
 def test_the_guides_are_few_and_short() -> None:

@@ -1,4 +1,4 @@
-"""What is published: the same bytes from two builds, a bill of materials, and links that lead somewhere."""
+"""Tests of the published files: the same bytes from two builds, a bill of materials, and working links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people and programs read."""
+"""Tests of the reports for people and for programs."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_json_says_where_and_what(write: Write) -> None:
 
 
 def test_the_edits_in_json_make_the_fix(write: Write) -> None:
-    """What an editor would do with them: lines and columns from 1, in characters, applied last first."""
+    """The edits are applied as an editor does: lines and columns from 1, in characters, applied last first."""
     source = "import numpy as np\nä = '漢', np.asarray(\n  np.pi)\n"
     (finding,) = json_.document(report(write, source))["findings"]
     lines = source.splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""What single rules say where a marked file cannot show it: messages, harm, and folders without a project."""
+"""Tests of single rules that a marked file cannot show: messages, harm, and folders without a project."""
 
 from __future__ import annotations
 

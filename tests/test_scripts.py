@@ -1,4 +1,4 @@
-"""What a fresh machine is told."""
+"""Tests of the messages of the setup scripts on a fresh machine."""
 
 from __future__ import annotations
 

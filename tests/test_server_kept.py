@@ -1,4 +1,4 @@
-"""What is kept of a project between two edits says what a check of the same texts says that knows nothing."""
+"""Tests that the cached state of a project between two edits gives the findings of a fresh check."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def carried(root: Path) -> dict[str, str]:
 
 
 def kept(root: Path) -> str:
-    """What the findings say of a project that is not carried; nothing of it changes."""
+    """Return the findings in a project that is not upgraded; nothing of it changes."""
     before = texts(root)
     fix([root], OPTIONS, unsafe=True, write=True)
     assert texts(root) == before
@@ -57,7 +57,7 @@ runpy.run_path("main.py", run_name="__main__")
 
 
 def answers(warmed: Warmed, root: Path) -> object:
-    """What the carried program prints as its last line. Warnings of jax that something goes are errors."""
+    """Return the last line that the upgraded program prints. Deprecation warnings of jax are errors."""
     done = warmed.run("-c", STRICT, folder=root)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

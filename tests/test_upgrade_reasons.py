@@ -1,4 +1,4 @@
-"""What rules do not rewrite says why."""
+"""Tests of the reasons why rules do not rewrite some code."""
 
 from __future__ import annotations
 

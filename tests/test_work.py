@@ -69,7 +69,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def _check(folder: Path, **texts: str) -> list[str]:
-    """What is found in files with these texts."""
+    """Return the findings in files with these texts."""
     for name, text in texts.items():
         (folder / f"{name}.py").write_text(text)
     checker = Checker(Options(certainty=Certainty.POSSIBLE))

@@ -120,7 +120,7 @@ def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
 
 
 def options_of(kwargs: dict[str, Any]) -> Options:
-    """What the options that are shared ask for. Raises `BadTarget`."""
+    """Return the shared options of a command line. Raises `BadTarget`."""
     from shardlint.engine.results import Options
 
     targets: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What an upgrade did and what it left, in Markdown: by file, as a pull request takes it."""
+"""Markdown report of an upgrade for a pull request: its changes and the remaining work, by file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _summary(
 
 
 def _pins(report: FixReport, targets: Mapping[str, str]) -> Iterator[str]:
-    """What the projects say of releases and has to be changed by hand."""
+    """Yield the requirements of the projects that must be changed by hand."""
     lines = []
     for root in dict.fromkeys(report.root(file.path) for file in report.fixed):
         pins = read_pins(Path(root), list(targets))
@@ -132,7 +132,7 @@ def _left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
 
 
 def _asked(finding: Finding, group: by_project.Group) -> str:
-    """What a finding that moves with others asks for, without the place where it does; empty for any other finding."""
+    """Return the advice of a finding that moves with others, without its place; empty for any other finding."""
     advice = finding.fix.message if finding.fix is not None else finding.help
     head, together, reasons = advice.partition(f"{TOGETHER}: ")
     if not together or not _told(reasons, group):
@@ -142,7 +142,7 @@ def _asked(finding: Finding, group: by_project.Group) -> str:
 
 
 def _kept(report: FixReport, files: Iterable[FixedFile], written: bool) -> list[by_project.Group]:
-    """What keeps moves that whole projects make together."""
+    """Return the groups of findings with obstacles to moves that whole projects make together."""
     reports = [file.report(written) for file in files]
     return [group for group in by_project.grouped(reports, report.root).values() if group.obstacles]
 
@@ -153,13 +153,13 @@ def _kept_title(group: by_project.Group) -> str:
 
 
 def _told(reasons: str, group: by_project.Group) -> bool:
-    """Whether the first of the reasons that a finding names stands in what is told of a project."""
+    """Return whether the first reason that a finding names is among the reasons reported for a project."""
     first = _PLACE.sub("", reasons)
     return any(first.startswith(_PLACE.sub("", one)) for one in group.obstacles)
 
 
 def _unread(report: FixReport, told: Collection[Path]) -> Iterator[str]:
-    """What was not checked, but for what the files' own findings say."""
+    """Yield the section about files that were not checked, except those with findings that say so."""
     lines = [f"- {_code(path.as_posix())}: {_prose(why)}" for path, why in report.skipped if path not in told]
     lines += [f"- {_code(path.as_posix())}: {_prose(fault.reason)}" for path, fault in report.faults]
     lines += [f"- {_code(path.as_posix())}: no such file or directory" for path in report.missing]

@@ -1,1 +1,1 @@
-"""What a project asks for: settings, releases, and which project a file belongs to."""
+"""Configuration of a project: settings, target releases, and the project to which a file belongs."""

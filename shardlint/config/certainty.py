@@ -17,7 +17,7 @@ class Certainty(enum.StrEnum):
     """Worth a look."""
 
     def meets(self, least: Certainty) -> bool:
-        """Whether it is at least as sure as `least`."""
+        """Return whether the certainty is at least `least`."""
         order = list(Certainty)
         return order.index(self) <= order.index(least)
 

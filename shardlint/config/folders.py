@@ -74,7 +74,7 @@ class Places:
         return open_store()
 
     def is_marked(self, folder: str) -> bool:
-        """Whether something says where the project begins that a folder is in."""
+        """Return whether a marker file shows where the project of a folder begins."""
         return self._nearest(folder) is not None
 
     def _nearest(self, folder: str) -> str | None:
@@ -96,7 +96,7 @@ def _holds_folder(outer: str, inner: str) -> bool:
 
 
 def scope_key(settings: Settings, root: str) -> ScopeKey:
-    """What tells one set of settings and project from another."""
+    """Return the key of one set of settings and one project."""
     return str(settings.path or ""), root
 
 

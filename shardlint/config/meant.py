@@ -1,4 +1,4 @@
-"""What a word that is not known was perhaps meant to be."""
+"""Suggestion of the known word closest to an unknown one."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from shardlint.source.lazy import dataclass
 
 @dataclass(frozen=True)
 class OwnNames:
-    """What the settings say of dotted names, of functions that their text does not explain, and of mesh axes."""
+    """Names declared in the settings: functions that compile like jit, functions that make meshes, mesh axes, banned
+    names.
+    """
 
     jits: frozenset[str] = frozenset()
     """What traces the function it is given, as `jax.jit` does."""
@@ -23,7 +25,7 @@ class OwnNames:
 
     @property
     def waking(self) -> tuple[str, ...]:
-        """What of it decides which rules are asked, and where: equal where they are asked alike."""
+        """Return the names that decide which rules run, and where. Projects with equal ones run the same rules."""
         return (*(["axis-names"] if self.axes else []), *sorted(self.banned))
 
 

@@ -33,7 +33,7 @@ _YAML_LOCKS = ("pixi.lock", "conda-lock.yml")
 
 @dataclass
 class Pins:
-    """What a project's files say of packages, each with the name of the file."""
+    """Requirements on packages in a project's files, each with the name of the file."""
 
     exact: dict[str, tuple[Release, str]] = field(default_factory=dict)
     ranges: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -175,7 +175,9 @@ def _stated(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _pixi(table: object) -> Iterator[str]:
-    """What a pixi table, or a feature of one, depends on: conda's packages and Python's, for every platform."""
+    """Yield the dependencies in a pixi table, or in a feature of one: conda's packages and Python's, for every
+    platform.
+    """
     for part in (table, *(target for _, target in _items(_at(table, "target")))):
         for kind in ("dependencies", "pypi-dependencies"):
             yield from _named(_at(part, kind))

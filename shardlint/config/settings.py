@@ -63,7 +63,7 @@ class Settings:
 
     @property
     def own_names(self) -> OwnNames:
-        """What the settings say of the project's own functions."""
+        """Return the names of the project's own functions and axes in the settings."""
         return OwnNames(
             frozenset(self.jit_decorators), self.mesh_makers, self.axis_names, self.banned_calls
         )
@@ -225,7 +225,7 @@ def _read(path: Path, key: str, value: object) -> object:
 
 
 def _banned(path: Path, key: str, name: str, said: object) -> str:
-    """What to write in place of a name that is banned."""
+    """Return the replacement for a banned name."""
     parts = name.removesuffix(".*").split(".")
     if not all(part.isidentifier() for part in parts) or (len(parts) == 1 and not name.endswith(".*")):
         shown = "write a full name such as jax.device_put, or jax.experimental.* for everything in a module"

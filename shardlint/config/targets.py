@@ -53,7 +53,7 @@ class Target:
 
     @property
     def assumed(self) -> bool:
-        """Whether nothing says which release it is, so that the newest known one was taken."""
+        """True if nothing says which release it is, so that the newest known one was taken."""
         return self.source == _ASSUMED
 
 
@@ -68,7 +68,7 @@ class Targets:
         return self.found[package].release
 
     def allows(self, package: str, specifier: str) -> bool:
-        """Whether the release is in a range such as ">=0.8,<0.9"."""
+        """Return whether the release is in a range such as ">=0.8,<0.9"."""
         return allows(specifier, self.release(package))
 
     def shown(self) -> dict[str, str]:

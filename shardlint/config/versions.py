@@ -31,7 +31,7 @@ def compare(one: Release, two: Release) -> int:
 
 
 def allows(specifier: str, release: Release) -> bool:
-    """Whether a specifier such as ">=0.8,<0.9", "==0.4.*" or "" allows a release.
+    """Return whether a specifier such as ">=0.8,<0.9", "==0.4.*" or "" allows a release.
 
     Raises `ValueError` for a clause that is none of Python's version clauses.
     """

@@ -1,4 +1,4 @@
-"""What rules ask before a site of theirs is met: kept from run to run, so that a rule is loaded when it has one."""
+"""Cached triggers and metadata of rules, so that a rule is loaded only if a file has a site for it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Card:
         return self.loaded
 
     def woken_by(self, own: OwnNames) -> tuple[Wake, ...]:
-        """What triggers it in a project whose settings say this."""
+        """Return its triggers in a project with these settings."""
         if self.known.by_settings:
             return self.wakes if own == NO_OWN_NAMES else tuple(_wakes(self.rule, self.rule.woken_by(own)))
         return self.wakes if not self.known.setting or self.known.setting in own.waking else ()
@@ -163,6 +163,6 @@ def _card(told: list[Any], whens: list[When]) -> Card:
 
 
 def wanted(card: Card, least: Certainty) -> bool:
-    """Whether any finding of a rule may be sure enough."""
+    """Return whether any finding of a rule may reach the required certainty."""
     return card.known.ceiling.meets(least)
 

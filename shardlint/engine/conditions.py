@@ -1,4 +1,4 @@
-"""What must hold for a word in a file to trigger a rule: asked of the project, then of the file's bytes."""
+"""Conditions under which a word in a file triggers a rule: on the project, then on the bytes of the file."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _ON_ANYTHING = (Methods, Attributes, Keywords, Imports)
 
 @dataclass(frozen=True)
 class When:
-    """What must hold for a word in a file to trigger a rule."""
+    """Conditions under which a word in a file triggers a rule."""
 
     library: str
     """What the file must be about."""
@@ -97,7 +97,7 @@ class When:
 
 @dataclass(frozen=True)
 class Around:
-    """What rules ask of the project that a file is in, before they are asked of the file."""
+    """Properties of the project around a file, tested before the file itself."""
 
     imports: Callable[[str], bool] = lambda module: True
     """Whether the project imports a module."""
@@ -109,11 +109,13 @@ class Around:
     """Whether another file that maps functions imports the file."""
 
     def may_meet(self, when: When) -> bool:
-        """Whether what must hold for a word beside its own file may: what is cheaper to say than what the file says."""
+        """Return whether the conditions of a word outside its file may hold. Only those are tested that cost less than
+        reading the file.
+        """
         return not (self.is_test and not when.in_tests)
 
     def meets(self, when: When) -> bool:
-        """Whether what must hold for a word beside its own file does."""
+        """Return whether the conditions of a word outside its file hold."""
         if not self.may_meet(when):
             return False
         if when.module and not self.imports(when.module):
@@ -149,7 +151,9 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
 
 
 def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
-    """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
+    """Return the libraries of which a file must mention one for a word to count; empty if the word means the same
+    everywhere.
+    """
     if isinstance(trigger, Withs):
         return (name,)
     if (isinstance(trigger, Statements) and trigger.or_scripts) or (isinstance(trigger, Lines) and trigger.anywhere):
@@ -162,7 +166,7 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a word is one that people name all sorts of things by."""
+    """Return whether a word is a common name that means many things."""
     if word in ("jit", "pjit"):
         return False
     return word in _COMMON or ("_" not in word and sum(letter.isupper() for letter in word) < 2)
@@ -174,7 +178,7 @@ def _both(first: Iterable[bytes], second: Iterable[bytes]) -> set[bytes]:
 
 
 def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
-    """What stands in a file besides a word when the name is used there; None where that says nothing."""
+    """Return the texts of which a file holds one if the name is used in it; None if there is no such condition."""
     if isinstance(trigger, Imports):
         return {text.encode() for text in trigger.file_says} or None
     if isinstance(trigger, _ON_ANYTHING):
@@ -236,7 +240,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
 
 
 def _beside(trigger: Trigger) -> tuple[str, ...]:
-    """What must stand in the function of a mention; nothing where that says nothing."""
+    """Return the texts that must occur in the function of a mention; empty if there is no such condition."""
     if not isinstance(trigger, Calls | Methods | Attributes | Keywords):
         return ()
     return (NOWHERE,) if trigger.at_module_level else tuple(sorted(set(trigger.function_says)))

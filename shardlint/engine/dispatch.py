@@ -297,7 +297,7 @@ def _users(index: RuleIndex, written: str) -> Iterator[Card]:
 
 
 def _imported(file: FileFacts, node: ast.alias) -> Api | None:
-    """What an import takes of a library."""
+    """Return the library name that an import binds."""
     statement = file.parent(node)
     if isinstance(statement, ast.ImportFrom):
         if statement.level or not statement.module:

@@ -1,4 +1,4 @@
-"""What shardlint knows at a line: for people who debug their sharding, or a rule."""
+"""Report of the facts that shardlint derives at a line, for debugging a sharding or a rule."""
 
 from __future__ import annotations
 

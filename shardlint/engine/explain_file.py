@@ -37,7 +37,7 @@ def explain_file(path: Path) -> Iterator[str]:
 
 
 def layouts_by_line(program: Program, facts: FileFacts, targets: Targets) -> dict[int, list[str]]:
-    """What each line binds or returns: `x: float32[64@data, 128]`."""
+    """Return the layouts that each line binds or returns: `x: float32[64@data, 128]`."""
     known = layouts_of(program, facts, targets)
     found: dict[int, list[str]] = {}
     for node in ast.walk(facts.tree):

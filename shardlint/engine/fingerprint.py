@@ -1,4 +1,4 @@
-"""What a finding is about, said without line numbers: it stays the same while the code around it moves."""
+"""Identity of a finding without line numbers, which stays the same while the code around it moves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 120
 
 
 class Content(NamedTuple):
-    """What a finding is about."""
+    """Identity of a finding: its scope and its statement."""
 
     scope: str
     """The functions and classes around it, with dots."""

@@ -1,4 +1,4 @@
-"""What rules find in one file, kept in groups: what one rule found in one part of the file, and what that rests on.
+"""Findings of one file, kept in groups: the findings of one rule in one part of the file, and their dependencies.
 
 After an edit only the groups are looked at anew that rest on what changed.
 """
@@ -43,7 +43,7 @@ class Told(NamedTuple):
     spots: tuple[Spot, ...]
 
     def mentions(self, names: Iterable[str], own_lines: bool) -> bool:
-        """Whether it tells people of lines: of files, by name, or of its own."""
+        """Return whether its texts mention lines: of files, by name, or of its own."""
         finding = self.finding
         fix = finding.fix
         said = [finding.label, finding.message, finding.help, finding.why, *(finding.obstacles or ())]
@@ -54,7 +54,9 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """What one rule found in one part. `needed` are bits, as everywhere here: which of the file's needs."""
+    """Findings of one rule in one part of a file. The bits of `needed` select the dependencies among those of the
+    file.
+    """
 
     needed: int
     told: tuple[Told, ...] = ()
@@ -72,7 +74,7 @@ class PartRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """What was found in a file, by its parts. `texts` are digests of what stood in each."""
+    """Findings in a file, by its parts. `texts` are digests of the text of each part."""
 
     least: str
     texts: Mapping[str, str]
@@ -97,7 +99,7 @@ class Record:
 
 @dataclass
 class Before:
-    """What is known of a file from before something changed, and what of its needs is no longer so, as bits."""
+    """Record of a file from before a change, with its invalid dependencies as bits."""
 
     record: Record
     places: Bits
@@ -112,7 +114,7 @@ class Before:
 
     @property
     def holds(self) -> bool:
-        """Whether all that was found still is, in a file that is the same."""
+        """True if all that was found still is, in a file that is the same."""
         groups = (group for part in self.record.parts.values() for group in part.groups.values())
         return not self.dead & self.record.used and not any(
             told.mentions(self.named, False) for group in groups for told in group.told
@@ -221,7 +223,7 @@ class Look:
         self._followed: Mapping[str, frozenset[Followed]] = {}
 
     def _is_usable(self, record: Record) -> bool:
-        """Whether anything that was found may still be so: each finding rests on the outline of its own file."""
+        """Return whether any cached finding may still be valid. Each depends on the outline of its own file."""
         same = self.kept and record.texts.get(OUTLINE) == self._texts[OUTLINE]
         return same and record.least == self.index.least.value
 
@@ -267,7 +269,9 @@ class Look:
             one.fresh = found
 
     def _asked(self, words: Iterable[Word]) -> Iterable[tuple[str, Sequence[tuple[int, Asked]]]]:
-        """What is asked, by parts: the text alone says that. A part of which all holds is not asked about."""
+        """Return the questions, by parts. The text alone decides them. A part whose findings are all valid gets
+        none.
+        """
         words = tuple(words)
         self._words = _digest_of(words) if self.kept else ""
         before = self._before.record if self._before is not None else None
@@ -352,12 +356,12 @@ class Look:
         )
 
     def _known(self, name: str, said: str) -> PartRecord | None:
-        """What is known of a part, where it is as it was and the same rules ask of it."""
+        """Return the record of a part that is unchanged and gets the same questions."""
         known = self._before.record.parts.get(name) if self._before is not None else None
         return known if known is not None and known.asked == said and name in self._same else None
 
     def _holds(self, group: Group) -> bool:
-        """Whether what was found still is."""
+        """Return whether cached findings are still valid."""
         if group.needed & self._dead:
             return False
         before = self._before
@@ -409,7 +413,7 @@ class Look:
             yield finding
 
     def record(self) -> tuple[tuple[Need, ...], Record]:
-        """What all of it rests on, and what is to be kept; after `findings`."""
+        """Return all dependencies, and the record to cache; after `findings`."""
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
         for room in rooms:
             room.kept |= room.fresh
@@ -449,7 +453,7 @@ def _is_asked(place: Asked) -> bool:
 
 
 def _said(inside: Sequence[tuple[int, Asked]]) -> str:
-    """What is asked of a part, as a digest."""
+    """Return a digest of the questions about a part."""
     told = [
         (
             along,

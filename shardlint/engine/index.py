@@ -87,7 +87,7 @@ class RuleIndex:
 
     @cached_property
     def screen(self) -> Screen:
-        """What tells by a file's bytes whether any of the rules may trigger."""
+        """Return a screen that decides by a file's bytes whether any of the rules may trigger."""
         words: dict[str, dict[str, tuple[bytes, ...] | None]] = {}
         for word, asked in self.words.items():
             found: dict[str, set[bytes] | None] = {}

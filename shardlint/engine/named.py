@@ -1,4 +1,4 @@
-"""What a value is called in full, for triggers on names of libraries and of the project."""
+"""Qualified names of values, for triggers on names of libraries and of the project."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _IN_A_STRING = regex(r": (?:\((?:unicode|value) error\)|bytes can only contain A
 
 @dataclass
 class _Scope:
-    """What files under one settings file and project share."""
+    """State shared by the files under one settings file and project."""
 
     settings: Settings
     codes: frozenset[str]
@@ -74,7 +74,7 @@ class _Scope:
 
     @cached_property
     def program(self) -> Program:
-        """What is asked of the project beside its texts."""
+        """Return the model of the project for questions beyond its texts."""
         from shardlint.model import Program
 
         return Program(self.project.root, own=self.settings.own_names, project=self.project)
@@ -182,7 +182,9 @@ class Checker:
         return os.path.join(self._real[folder], name)
 
     def answers(self) -> dict[ScopeKey, Answers]:
-        """What searches through the projects of the checked files have found, by other processes too."""
+        """Return the results of searches through the projects of the checked files, including those by other
+        processes.
+        """
         found: dict[ScopeKey, Answers] = {
             key: scope.project.answers for key, scope in self._scopes.items()
         }
@@ -427,14 +429,14 @@ def _around(scope: _Scope, path: Path, own: Texts) -> Around:
 
 
 def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
-    """Whether another rule, which says more of a place, is as sure of something there."""
+    """Return whether a rule that takes precedence reports the place with the same or a higher certainty."""
     before = finding.rule.behind if isinstance(finding.rule, type) else ()
     others = (found.get((code, finding.start, finding.end)) for code in before)
     return any(other is not None and other.certainty.meets(finding.certainty) for other in others)
 
 
 def _surest(findings: Iterable[Finding], faults: Collection[str]) -> list[Finding]:
-    """What rules found, without those that failed: at each place what is surest."""
+    """Return the findings with the highest certainty at each place, without those of failed rules."""
     found: dict[tuple[str, int, int], Finding] = {}
     for finding in findings:
         place = finding.rule.code, finding.start, finding.end

@@ -1,4 +1,4 @@
-"""What is asked of a run, and what comes of it. Nothing here loads the rules, or what reads programs."""
+"""Options and results of a run. The module loads neither the rules nor the program model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks for; it wins over the settings."""
+    """Options of the command line, which take precedence over the settings."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -65,7 +65,9 @@ class FileReport:
 
 @dataclass
 class Run:
-    """What a run met. `files` are those it read, or tried to; `skipped` those not checked, each with its reason."""
+    """Summary of a run. `files` counts the files read, or tried. `skipped` are the files not checked, each with its
+    reason.
+    """
 
     files: int = 0
     skipped: list[tuple[Path, str]] = field(default_factory=list)
@@ -90,7 +92,7 @@ class Run:
 
     @property
     def undone(self) -> bool:
-        """Whether something that was asked for was not done: a run without findings is no success then."""
+        """True if something that was asked for was not done: a run without findings is no success then."""
         nothing = not self.files and not self.excluded
         return bool(self.missing) or self.failed or self.incomplete or nothing
 
@@ -164,7 +166,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What came of one file."""
+    """Result of checking one file."""
 
     path: Path
     report: FileReport | None = None

@@ -1,4 +1,4 @@
-"""What comments silence, and what is to be said of the comments."""
+"""Suppression comments: the findings they silence, and findings about the comments themselves."""
 
 from __future__ import annotations
 

@@ -29,12 +29,14 @@ _checker: Checker | None = None
 
 
 def worth_it(files: Sized) -> bool:
-    """Whether more processes pay. Only where they can be forked: elsewhere each would begin with an empty memory."""
+    """Return whether more processes pay off. They do only if they can be forked, because others start with an empty
+    cache.
+    """
     return len(files) >= _FILES and _processors() > 1 and sys.platform == "linux"
 
 
 def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
-    """What comes of each file, in order. What a lost process had to do is done again in this one."""
+    """Yield the outcome of each file, in order. The work of a lost process is repeated in this one."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 

@@ -1,4 +1,4 @@
-"""What running a file on layouts finds, kept with what it rests on."""
+"""Results of interpreting a file on layouts, cached with their dependencies."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[
 
 
 def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[ast.AST, Value]:
-    """What the expressions of a file came to, the last time they ran: those that gave arrays, alone or in tuples."""
+    """Return the values of the expressions of a file in their last run, if they were arrays, alone or in tuples."""
     return _run(program, file, targets)[1]
 
 
@@ -80,14 +80,14 @@ def _releases(targets: Targets) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _is_told_there(program: Program, found: Violation, file: FileFacts) -> bool:
-    """Whether what breaks a contract in a mapped body or helper of another file is told in that file, and not here."""
+    """Return whether a violation in a mapped body or helper of another file is reported in that file, and not here."""
     if not found.inside or found.kind == "rows.first" or not _is_in_its_body(replace(found, place=found.inside[-1])):
         return False
     return file.path in program.project.runners(found.inside[-1].file.path)[:_FILES]
 
 
 def _is_in_its_body(found: Violation) -> bool:
-    """Whether what breaks a contract stands in the file of the mapped function, or in a helper whose mistake it is."""
+    """Return whether a violation is in the file of the mapped function, or in a helper that makes the mistake."""
     return found.kind.startswith(_OF_HELPERS) or (found.body is not None and found.body.file is found.place.file)
 
 

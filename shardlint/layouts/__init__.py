@@ -1,1 +1,1 @@
-"""What the text tells of the layouts of arrays: an abstract interpreter, and the values it computes with."""
+"""Abstract interpreter that derives the layouts of arrays from the source, and its values."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from shardlint.layouts.run_state import RunState
 
 def read_member(module: ModuleValue, name: str) -> Value:
-    """What a name is in a module of the project."""
+    """Return the value of a name in a module of the project."""
     if name not in module.frame.names:
         module.frame.file.looked.note(WORD, name)  # it may come to bind it
         return Unknown(f"`{name}` is not there")
@@ -152,7 +152,7 @@ _BY_NAME = frozenset(
 
 
 def is_array_method(name: str) -> bool:
-    """Whether arrays have a method of a name, whose result is followed."""
+    """Return whether arrays have a method of this name whose result is modelled."""
     return name in _BY_NAME or name in _SAME_SHAPE or name in _ASKED or name == "tolist"
 
 
@@ -243,7 +243,7 @@ class Updates:
         return {**same, "get": Native("get", self._gathered)}
 
     def _gathered(self, call: Call) -> Value:
-        """What `x.at[...].get()` takes; over Explicit axes an `out_sharding` may place it."""
+        """Return the result of `x.at[...].get()`. Over Explicit axes an `out_sharding` may place it."""
         array, index = self.array, self.index
         if "out_sharding" in call.keywords:
             array, index = _without_sharding(array), _without_sharding(index)
@@ -332,7 +332,7 @@ def _of_instance(run: RunState, value: Instance, name: str, place: Place) -> Val
 
 
 def find_hook(run: RunState, value: Instance | ClassValue, name: str) -> Library | None:
-    """What a library does in place of a method that the classes of an object inherit from it.
+    """Return the library's replacement for a method that the classes of an object inherit from it.
 
     `__method__` runs each method of the project: it gets the function, the object and the arguments.
     """

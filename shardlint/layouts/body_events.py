@@ -1,4 +1,4 @@
-"""What runs in one body that shard_map maps: its collectives, and what is wrong unless some of them make it right."""
+"""Events in one body mapped by shard_map: its collectives, and mistakes that a later collective may correct."""
 
 from __future__ import annotations
 

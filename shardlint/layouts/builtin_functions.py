@@ -286,7 +286,7 @@ _BUILTIN_NAMES = frozenset(dir(builtins))
 
 
 def builtin(name: str) -> Value:
-    """What a name is that nothing binds."""
+    """Return the builtin of a name that nothing binds."""
     if name in _BUILTIN_NAMES:
         return Library(f"builtins.{name}")
     return Unknown(f"`{name}` is not bound here")

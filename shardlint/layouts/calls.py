@@ -153,7 +153,7 @@ class Calls(RunState):
     def _key(
         self, function: FunctionValue, args: tuple[Value, ...], keywords: dict[str, Value], opened: bool
     ) -> Hashable:
-        """What the result of a call depends on; None where that may change."""
+        """Return the cache key of a call's result; None if the result may change."""
         given = (*args, *keywords.values())
         if function.frame.outer is not None or not all(map(_is_plain, given)):
             return None
@@ -246,7 +246,9 @@ class Calls(RunState):
         return names
 
     def _assume_default(self, default: Value) -> Value:
-        """What a default is for an unknown caller: names of axes are assumed to be those that it gives."""
+        """Return the assumed value of a default for an unknown caller. Names of axes are assumed to be the default
+        ones.
+        """
         match default:
             case str() | PartitionSpec():
                 self.assumed = True
@@ -302,14 +304,14 @@ class Calls(RunState):
 
 
 def _is_plain(value: Value) -> bool:
-    """Whether a value never changes and compares by what it is."""
+    """Return whether a value is immutable and compares by content."""
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
 
 
 def _is_mixed(value: Value) -> bool:
-    """Whether an argument is an array on a mesh that mixes Auto and Explicit axes, or holds one."""
+    """Return whether an argument is an array on a mesh that mixes Auto and Explicit axes, or holds one."""
     if isinstance(value, ListValue | tuple):
         items = value.items if isinstance(value, ListValue) else value
         return any(isinstance(one, Layout) and _is_mixed(one) for one in items)
@@ -317,7 +319,7 @@ def _is_mixed(value: Value) -> bool:
 
 
 def _wildcard_of(name: str) -> str:
-    """What stands for functions of a module that are not modelled one by one, but only compute."""
+    """Return the wildcard for functions of a module that only compute and are not modelled one by one."""
     return f"{name.rpartition('.')[0]}.*"
 
 

@@ -25,7 +25,7 @@ class Definitions(Names):
     """A run of definitions and imports."""
 
     def decorated_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
-        """What a definition binds: the function as its decorators make it."""
+        """Return the function of a definition, with its decorators applied."""
         found: Value = self.function(node)
         for decorator in reversed(node.decorator_list):
             found = self.call(self.value(decorator), (found,), {}, Place(self.frame.file, decorator))

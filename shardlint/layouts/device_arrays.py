@@ -114,7 +114,7 @@ def _devices_transposed(value: Devices, args: tuple[Value, ...]) -> Value:
 
 
 def is_plain_slice(index: slice) -> bool:
-    """Whether the bounds of a slice are all known."""
+    """Return whether the bounds of a slice are all known."""
     return all(
         part is None or (isinstance(part, int) and not isinstance(part, bool))
         for part in (index.start, index.stop, index.step)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from shardlint.layouts.run_state import RunState
 
 def evaluate(run: RunState, node: ast.expr) -> Value:
-    """What an expression comes to."""
+    """Return the value of an expression."""
     found = _EVALUATED.get(type(node))
     return Unknown("an expression that is not modelled") if found is None else found(run, node)
 
@@ -124,7 +124,7 @@ def _yield_from(run: RunState, node: ast.YieldFrom) -> Value:
 
 
 def matches(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
-    """Whether a value fits a pattern, whose names it binds; None where that is not known."""
+    """Return whether a value fits a pattern, whose names it binds; None where that is not known."""
     match pattern:
         case ast.MatchValue(value=expression):
             return truth_of(_same(value, run.value(expression)))

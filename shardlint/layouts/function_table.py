@@ -11,7 +11,7 @@ Implementation = Callable[[Call], Value]
 
 
 class FunctionTable(dict[str, Implementation]):
-    """What calls of library functions come to, by canonical name.
+    """Implementations of library functions, by canonical name.
 
     `modules` are those that enter the functions of a library which few files import, when the first one does.
     """

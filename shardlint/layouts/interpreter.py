@@ -66,7 +66,7 @@ class Interpreter(Calls, Statements):
         return self.modules.frame(file)
 
     def value(self, node: ast.expr) -> Value:
-        """What an expression comes to."""
+        """Return the value of an expression."""
         self.work -= 1
         if self.work < 0:
             raise OutOfWork

@@ -1,4 +1,4 @@
-"""What a value gives to those that iterate over it."""
+"""Elements of a value that is iterated over."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def items(run: RunState, value: Value) -> list[Value] | None:
 
 
 def evaluate_iterable(run: RunState, node: ast.expr) -> Value:
-    """What an expression that is iterated over gives, of an object what its `__iter__` gives."""
+    """Return the elements of an expression that is iterated over; of an object the result of its `__iter__`."""
     return open_iterable(run, run.value(node), Place(run.frame.file, node))
 
 
@@ -69,7 +69,7 @@ def open_iterable(run: RunState, value: Value, place: Place) -> Value:
 
 
 def element(run: RunState, value: Value) -> Value:
-    """What one item of something is, of which not all items are known."""
+    """Return the joined value of the items of a container of which not all items are known."""
     match value:
         case ListValue(items=found) if found:
             joined = found[0]

@@ -72,7 +72,7 @@ def divide_size(one: Size, two: Size) -> Size:
 
 
 def surely_differ(one: Size, two: Size) -> bool:
-    """Whether two sizes that are not 0 cannot be equal."""
+    """Return whether two nonzero sizes cannot be equal."""
     if isinstance(one, Symbol) and isinstance(two, Symbol):
         return one.name == two.name and one.factor != two.factor
     return isinstance(one, int) and isinstance(two, int) and one != two
@@ -109,17 +109,17 @@ class Mesh:
 
     @property
     def explicit(self) -> bool:
-        """Whether all its axes are Explicit."""
+        """True if all its axes are Explicit."""
         return bool(self.types) and all(one == "explicit" for one in self.types)
 
     @property
     def automatic(self) -> bool:
-        """Whether all its axes are Auto."""
+        """True if all its axes are Auto."""
         return all(one == "auto" for one in self.types)
 
     @property
     def is_mixed(self) -> bool:
-        """Whether only some of its axes are Explicit."""
+        """True if only some of its axes are Explicit."""
         return "explicit" in self.types and not self.explicit
 
     @property
@@ -142,7 +142,7 @@ class Mesh:
 
 @dataclass(frozen=True)
 class Figure:
-    """What an array of a mapped body is a figure of, by which contracts tell what may be done with it.
+    """Kind of per-device quantity that an array of a mapped body holds, by which contracts decide what is allowed.
 
     kind: "copies" of a sum over devices that had equal values; "sum" of a sum or mean over devices; "gradient" of one
         that each device took of its own data; "term" of parts that differ to which each device added the same array,
@@ -164,7 +164,7 @@ _WRONG = frozenset(("means", "gradients", "by-all", "by-local", "own-sum", "own-
 
 @dataclass(frozen=True)
 class Statistic:
-    """What an array of a mapped body is a statistic of, which each device takes of its own data.
+    """Statistic that an array of a mapped body holds, computed by each device from its own data.
 
     kind: "mean", "sum", "spread", "extreme" or "norm" of data that differ; "masked" for a quotient of two sums,
         "curved" for what is no longer linear in a mean; "part" of what may be one term of a sum over devices,
@@ -192,12 +192,12 @@ class Statistic:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it is wrong unless it is divided or added up again."""
+        """True if it is wrong unless it is divided or added up again."""
         return self.kind in _WRONG
 
     @property
     def is_carried(self) -> bool:
-        """Whether all that is computed of it has this mark."""
+        """True if all that is computed of it has this mark."""
         return self.kind in _WRONG or self.kind == "part"
 
 
@@ -240,7 +240,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is known of an array.
+    """Properties of an array: shape, type, placement, and history where contracts need it.
 
     shape: the size of each dimension.
     spec: which axes of `mesh` split each dimension. Within jit it is known of Explicit axes alone.
@@ -305,12 +305,12 @@ class Layout:
 
     @property
     def has_rows(self) -> bool:
-        """Whether its first dimension has one entry for each device."""
+        """True if its first dimension has one entry for each device."""
         return self.rows is not None and self.rows.kind != "taken"
 
     @property
     def is_key(self) -> bool:
-        """Whether it holds keys of random numbers."""
+        """True if it holds keys of random numbers."""
         return self.dtype in ("key", RAW_KEY)
 
     @property
@@ -320,12 +320,12 @@ class Layout:
 
     @property
     def is_new(self) -> bool:
-        """Whether a jit that still runs makes it of nothing."""
+        """True if a jit that still runs makes it of nothing."""
         return self.built in (True, "filled")
 
     @property
     def explicit(self) -> bool:
-        """Whether it is on a mesh with Explicit axes, so that its spec is part of its type."""
+        """True if it is on a mesh with Explicit axes, so that its spec is part of its type."""
         return self.mesh is not None and self.mesh.explicit
 
     @property

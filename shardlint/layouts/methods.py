@@ -130,7 +130,7 @@ _TEXT = frozenset(
 
 
 def call_text_method(value: str, name: str, call: Call) -> Value:
-    """What a method of a text gives."""
+    """Return the result of a string method."""
     args = [tuple(one.items) if isinstance(one, ListValue) and not one.open else one for one in call.args]
     plain = all(
         isinstance(one, str | int | None)

@@ -38,7 +38,7 @@ class ModuleFrames(ABC):
         self._made: list[Frame] = []
 
     def is_generator(self, function: FunctionValue) -> bool:
-        """Whether a function yields."""
+        """Return whether a function yields."""
         node = function.node
         if isinstance(node, ast.Lambda):
             return False
@@ -57,7 +57,7 @@ class ModuleFrames(ABC):
         return self._fields[made_of.node]
 
     def make_lazy(self, load: Callable[[], Value]) -> Lazy:
-        """What an import binds, read when it is asked for."""
+        """Return the value bound by an import, which is read on first use."""
         return Lazy(load, self._imported)
 
     def frame(self, facts: FileFacts) -> Frame | None:

@@ -32,7 +32,7 @@ class Names(RunState):
     """A run that reads and binds names."""
 
     def lookup(self, name: str) -> Value:
-        """What a name is here."""
+        """Return the value of a name at this place."""
         frame: Frame | None = self.frame
         start = frame
         while frame is not None:

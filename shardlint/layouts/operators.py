@@ -76,7 +76,7 @@ LARGEST = 1 << 40
 
 
 def truth(run: RunState, node: ast.expr) -> bool | None:
-    """Whether a condition holds; None where that is not known."""
+    """Return whether a condition holds; None where that is not known."""
     return decide(run, run.value(node), node)
 
 
@@ -88,7 +88,7 @@ def decide(run: RunState, value: Value, node: ast.expr) -> bool | None:
 
 
 def truth_of(value: Value) -> bool | None:
-    """Whether a value counts as true; None where that is not known."""
+    """Return whether a value counts as true; None where that is not known."""
     match value:
         case bool() | int() | float() | str() | tuple() | None:
             return bool(value)
@@ -104,7 +104,7 @@ def truth_of(value: Value) -> bool | None:
 
 
 def apply_unary(run: RunState, op: ast.unaryop, node_: ast.expr, node: ast.expr) -> Value:
-    """What `not`, `-`, `+` or `~` makes of an expression."""
+    """Return the result of `not`, `-`, `+` or `~` of an expression."""
     value = operand(run.value(node_))
     if isinstance(op, ast.Not):
         known = decide(run, value, node_)
@@ -120,7 +120,7 @@ def apply_unary(run: RunState, op: ast.unaryop, node_: ast.expr, node: ast.expr)
 
 
 def compare(run: RunState, values: list[Value], ops: list[ast.cmpop], node: ast.expr) -> Value:
-    """What a comparison, or a chain of them, of values gives."""
+    """Return the result of a comparison, or a chain of them, of values."""
     if len(values) > 2:
         for place in range(len(ops)):
             holds = truth_of(compare(run, values[place : place + 2], [ops[place]], node))
@@ -165,7 +165,7 @@ def compare(run: RunState, values: list[Value], ops: list[ast.cmpop], node: ast.
 
 
 def apply_boolean(run: RunState, op: ast.boolop, nodes: list[ast.expr]) -> Value:
-    """What `and` or `or` makes of expressions."""
+    """Return the result of `and` or `or` of expressions."""
     stop = isinstance(op, ast.Or)
     unknown = False
     found: Value = None

@@ -108,7 +108,7 @@ def axes_along(array: Layout, places: Sequence[int]) -> frozenset[str]:
 
 
 def is_last(array: Layout, places: Sequence[int]) -> bool:
-    """Whether one of some dimensions is surely the last one."""
+    """Return whether one of some dimensions is surely the last one."""
     return any(place == -1 or (array.rank is not None and place == array.rank - 1) for place in places)
 
 

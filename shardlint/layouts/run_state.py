@@ -1,4 +1,4 @@
-"""What a run of a file knows, changes and finds."""
+"""State of one interpretation of a file: its frames, its objects and its violations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class OutOfWork(Exception):
 
 
 class RunState(ABC):
-    """What a run knows, changes and finds. Subclasses add how statements and calls run."""
+    """State of one interpretation of a file. Subclasses add the execution of statements and calls."""
 
     def __init__(self, modules: ModuleFrames, file: FileFacts, with_defaults: bool = False) -> None:
         self.modules = modules
@@ -262,7 +262,9 @@ class RunState(ABC):
                 self.violations.setdefault(key, replace(found, certain=certain))
 
     def _written(self, holder: Container, before: Value, value: Value) -> Value:
-        """What a part of an object is after it was written: both, where the writing may not have happened."""
+        """Return the value of a part of an object after a write. If the write may not have happened, return the join
+        of both values.
+        """
         if holder.region is self.region or before is MISSING:
             return value
         return join(before, value)
@@ -274,7 +276,7 @@ class RunState(ABC):
 
     @abstractmethod
     def value(self, node: ast.expr) -> Value:
-        """What an expression comes to."""
+        """Return the value of an expression."""
 
     @abstractmethod
     def block(self, statements: list[ast.stmt]) -> Flow:
@@ -290,7 +292,7 @@ class RunState(ABC):
 
     @abstractmethod
     def lookup(self, name: str) -> Value:
-        """What a name is here."""
+        """Return the value of a name at this place."""
 
     @abstractmethod
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> FunctionValue:

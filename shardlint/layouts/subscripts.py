@@ -89,7 +89,7 @@ def subscript(run: RunState, value: Value, index: Value, place: Place) -> Value:
 
 
 def _is_array_index(index: Value) -> bool:
-    """Whether only an array takes an index: one with slices, new dimensions or numbers of several dimensions."""
+    """Return whether only an array takes an index: one with slices, new dimensions or numbers of several dimensions."""
     if isinstance(index, tuple):
         return all(isinstance(one, slice | int | Layout | None) or one is ... for one in index) and index != ()
     return isinstance(index, slice | Layout)

@@ -76,7 +76,7 @@ def run_uncalled(run: RunState, frame: Frame) -> None:
 
 
 def _names_of_pmapped(frame: Frame) -> re.Pattern[str] | None:
-    """What a function says that calls what the module or a class of it pmaps."""
+    """Return a pattern of the names by which functions call the pmapped functions of the module or of its classes."""
     made = {name for name, value in frame.names.items() if isinstance(value, Transformed) and value.name == "pmap"}
     classes = (value.node for value in frame.names.values() if isinstance(value, ClassValue) and value.frame is frame)
     attributes = {name for node in classes for name in _pmapped_attributes(node)}
@@ -137,7 +137,7 @@ def _run_alone(
     bound: bool = False,
     opened: bool = False,
 ) -> Value:
-    """What a call of a function gives, or of what was made of it, where nothing is known of what is around it."""
+    """Return the result of a call of a function, or of its transformed form, with an unknown context."""
     run.mesh, run.mesh_known, run.axes, run.legacy, run.contexts = None, False, {}, None, {}
     rest, run.work = run.work - _WORK, min(run.work, _WORK)
     run.binder = "jax.jit" if isinstance(value, Transformed) and value.name == "jit" else ""

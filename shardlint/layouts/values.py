@@ -1,4 +1,4 @@
-"""What the interpreter computes with.
+"""Values of the abstract interpreter.
 
 Numbers, strings, None, tuples and slices are those of Python. Everything else is one of these.
 """
@@ -102,7 +102,7 @@ class Plain:
 
 @dataclass(eq=False)
 class Container:
-    """What a program changes in place. `region` is the uncertain part of the program in which it was made."""
+    """Object that a program mutates. `region` is the uncertain part of the program in which it was made."""
 
     region: object = field(default=None, kw_only=True)
 
@@ -154,7 +154,7 @@ class Instance(Container):
         return Instance(self.of, attributes, self.open)
 
     def is_like(self, other: Instance) -> bool:
-        """Whether it differs from another one at most in its attributes."""
+        """Return whether it differs from another one at most in its attributes."""
         return type(self) is type(other)
 
     def libraries(self) -> frozenset[str]:
@@ -162,7 +162,7 @@ class Instance(Container):
         return self.of.libraries() if self.of is not None else frozenset()
 
     def parts(self) -> dict[str, Value]:
-        """What jax sees of it as a tree."""
+        """Return the attributes that are its children in a pytree."""
         return self.attributes
 
     def with_tree(self, parts: dict[str, Value]) -> Instance:
@@ -175,7 +175,7 @@ class Instance(Container):
 
     @property
     def operand(self) -> Value:
-        """What it counts as in arithmetic."""
+        """Return it as an operand of arithmetic."""
         return self
 
     def forget(self) -> None:
@@ -193,7 +193,7 @@ class State(DictValue):
 
 
 def operand(value: Value) -> Value:
-    """What a value counts as in arithmetic: a Variable of flax.nnx as its array."""
+    """Return the value as an operand of arithmetic: a Variable of flax.nnx as its array."""
     return value.operand if isinstance(value, Instance) else value
 
 
@@ -231,7 +231,7 @@ class AnyTree:
 
 @dataclass(frozen=True)
 class Field(AnyTree):
-    """What stands under a name in such a tree: a field of it, or a method where it is an array."""
+    """Value of a name in such a tree: a field of it, or a method if the tree is an array."""
 
     name: str = ""
 
@@ -320,7 +320,7 @@ class ClassValue:
 
 
 class Lazy:
-    """What an import binds: the module is run when the name is first read.
+    """Value bound by an import. The module runs when the name is first read.
 
     `known` holds the values of names that were read: whoever reads one again rests on what it was made from too.
     """
@@ -330,7 +330,7 @@ class Lazy:
         self._known = known
 
     def value(self) -> Value:
-        """What it is."""
+        """Return the imported value."""
         if self not in self._known:
             self._known.begin(self, Unknown("imports in a circle"))
             return self._known.make(self, self._load)
@@ -372,7 +372,7 @@ class Native:
 
 @dataclass(frozen=True, eq=False)
 class Transformed(Native):
-    """What a transform at a place makes of a function; `takes` is the number of its arguments, where specs give it."""
+    """A function transformed at a place. `takes` is the number of its arguments, if specs give it."""
 
     function: Value = None
     place: Place | None = None
@@ -387,7 +387,7 @@ def function_of(value: Value) -> FunctionValue | None:
 
 
 def is_function(value: Value) -> bool:
-    """Whether something is a function, which is no array wherever it stands in a tree."""
+    """Return whether a value is a function, which is no array anywhere in a tree."""
     return isinstance(value, FunctionValue | Native | Partial | Method)
 
 
@@ -419,7 +419,7 @@ class Call:
         return Unknown("a star argument") if self.open else default
 
     def has(self, position: int, name: str) -> bool:
-        """Whether an argument is there, and is not None."""
+        """Return whether an argument is given, and is not None."""
         return self.get(position, name, None) is not None
 
     @property
@@ -474,7 +474,7 @@ def rebuilt(tree: Value, parts: Iterable[Value]) -> Value:
 
 
 def _is_open(tree: Value) -> bool:
-    """Whether a list or dict may hold more than its parts: as a whole it is a leaf of which nothing is known."""
+    """Return whether a list or dict may hold more than its known parts. As a whole it is an unknown leaf."""
     return isinstance(tree, ListValue | DictValue) and tree.open
 
 
@@ -494,7 +494,7 @@ _TREES = frozenset(
 
 
 def is_tree(value: Instance) -> bool:
-    """Whether jax looks into an object: a NamedTuple, a Module of Equinox, a struct of flax."""
+    """Return whether an object is a pytree node of jax: a NamedTuple, a Module of Equinox, a struct of flax."""
     if value.of is None or value.registered:
         return value.transparent
     made_of = value.libraries()
@@ -594,7 +594,7 @@ def map_spread(
 
 
 def join(one: Value, two: Value) -> Value:
-    """What is known of a value that is one of two."""
+    """Return the common knowledge about a value that is one of two."""
     if one is two:
         return one
     one, two = one.value() if isinstance(one, Lazy) else one, two.value() if isinstance(two, Lazy) else two

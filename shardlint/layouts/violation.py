@@ -46,7 +46,7 @@ class Violation:
 
     @property
     def quoted(self) -> dict[str, str]:
-        """What was said, each as code in a message."""
+        """Return the details of the violation, each as code in a message."""
         return {name: f"`{text}`" for name, text in self.said.items()}
 
     @property

@@ -1,4 +1,4 @@
-"""What is known of the functions of libraries: how each changes layouts, and what it requires of them.
+"""Models of library functions: the effect of each on layouts, and its requirements.
 
 A module for each area. `FUNCTIONS` holds them by canonical name.
 """

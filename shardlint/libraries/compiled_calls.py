@@ -108,7 +108,7 @@ def check_reused(
 
 
 def _may_reuse(one: Value, other: Value) -> bool | None:
-    """Whether an array fits into the memory of another; None where that is not known."""
+    """Return whether an array fits into the buffer of another; None if that is not known."""
     assert isinstance(one, Layout) and isinstance(other, Layout) and one.shape and other.shape
     if len(one.shape) != len(other.shape) or any(map(surely_differ, one.shape, other.shape)):
         return False

@@ -1,4 +1,4 @@
-"""What `with` enters: meshes, devices, blocks in which an error is expected."""
+"""Context managers that `with` enters: meshes, devices, and blocks in which an error is expected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Entered:
-    """What a call of a context manager gives: the name of the manager, a mesh that it sets, and what else it sets."""
+    """A context manager: its name, the mesh that it sets, and its other settings."""
 
     def __init__(self, name: str, mesh: Value = None, sets: dict[str, Value] | None = None) -> None:
         self.name, self.mesh, self.sets = name, mesh, sets

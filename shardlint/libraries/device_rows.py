@@ -17,12 +17,14 @@ from shardlint.model.values import Place
 
 
 def has_copies(array: Layout) -> bool:
-    """Whether the devices have equal entries of an array."""
+    """Return whether the entries of an array are equal on all devices."""
     return array.rows is not None and array.rows.kind in ("equal", "reduced")
 
 
 def rows_of(result: Layout, axis: str | None, place: Place) -> Rows:
-    """What the entries are of which each device returned one; `axis` is the mapped one, None without a name."""
+    """Return the kind of the entries of which each device returned one. `axis` is the mapped one, None without a
+    name.
+    """
     figure, unnamed = result.figure, axis is None
     axis = axis or ""
     reduced = axis in result.reduced
@@ -34,7 +36,9 @@ def rows_of(result: Layout, axis: str | None, place: Place) -> Rows:
 
 
 def kept_rows(arrays: Sequence[Layout]) -> Rows | None:
-    """What the entries are of what is computed of arrays entry by entry: of one with rows, beside numbers."""
+    """Return the kind of the entries of an elementwise result: those of the one array with rows, if the others are
+    numbers.
+    """
     found = [one for one in arrays if one.rows is not None]
     if len(arrays) == 1 or len(found) != 1:
         return found[0].rows if found and all(one.rows == found[0].rows for one in arrays) else None
@@ -88,7 +92,7 @@ def _record_use(call: Call, array: Layout, kind: str, **said: str) -> None:
 
 
 def _describe(rows: Rows) -> dict[str, str]:
-    """What a message says of entries: what they are, and where they were made."""
+    """Return the description of entries for a message: their kind, and where they were made."""
     made = rows.place
     where = {"line": str(made.line), "file": made.file.path.name} if isinstance(made, Place) else {}
     return {"entries": rows.kind, **where}

@@ -121,7 +121,7 @@ def _keys_drawn_with(call: Call, rngs: Value) -> list[Value]:
 
 
 def _is_differentiated(call: Call) -> bool:
-    """Whether a gradient is taken of what runs."""
+    """Return whether the running code is differentiated."""
     made = (call.interpreter.layouts.get(getattr(one.node, "func", one.node)) for one in call.interpreter.calls)
     return any(isinstance(one, Transformed) and "grad" in one.name for one in made)
 

@@ -37,7 +37,7 @@ class Element:
 
     @property
     def splits(self) -> bool:
-        """Whether it takes more than one device (a star does, wherever there is more than one)."""
+        """True if it takes more than one device (a star does, wherever there is more than one)."""
         return self.starred or self.count > 1
 
 
@@ -50,7 +50,7 @@ class Expression:
 
     @property
     def elided(self) -> bool:
-        """Whether the left side has an ellipsis."""
+        """True if the left side has an ellipsis."""
         return any(element.ellipsis for element in self.left)
 
     @property
@@ -72,7 +72,7 @@ class Expression:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with an expression, where (character offsets in it), and what einshard raises."""
+    """A mistake in an expression: its character offsets, and the error that einshard raises."""
 
     start: int
     end: int

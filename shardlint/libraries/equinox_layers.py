@@ -281,7 +281,7 @@ def restored(call: Call) -> Value:
 
 @function("equinox is_array is_array_like is_inexact_array")
 def is_array(call: Call) -> Value:
-    """Whether a leaf is an array."""
+    """Return whether a leaf is an array."""
     leaf = call.get(0, "element")
     if isinstance(leaf, Layout) and not leaf.literal and call.function_name == "is_array":
         return not leaf.host if leaf.host is not None else Unknown("a test")

@@ -67,7 +67,7 @@ class Box(Instance):
         )
 
     def is_like(self, other: Instance) -> bool:
-        """Whether both name the same axes."""
+        """Return whether both name the same axes."""
         return isinstance(other, Box) and (self.names, self.mesh, self.logical, self.rules) == (
             other.names,
             other.mesh,
@@ -83,7 +83,7 @@ class Box(Instance):
 
     @property
     def value(self) -> Value:
-        """What it holds."""
+        """Return the value in the box."""
         return self.attributes["value"]
 
     @property
@@ -292,7 +292,7 @@ def unbox(call: Call) -> Value:
 
 
 def unboxed(call: Call, held: Box) -> Value:
-    """What a box holds, constrained to its names where flax finds a mesh."""
+    """Return the value in a box, constrained to its names if flax finds a mesh."""
     value = (
         unbox(replace(call, args=(held.value,), keywords={})) if isinstance(held.value, Box) else held.value
     )

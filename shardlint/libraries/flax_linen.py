@@ -132,7 +132,7 @@ def _set_up(call: Call, module: Module) -> None:
 
 
 def _adopt(run: RunState, scope: Scope, name: str, value: Value) -> Value:
-    """What an attribute holds, with the Modules in it as parts."""
+    """Return the value of an attribute, with the Modules in it as submodules."""
     if isinstance(value, Module):
         if value.scope is not None and value.scope.app is scope.app:
             return value
@@ -202,7 +202,7 @@ def init(call: Call) -> Value:
 
 @function("flax.linen.Module apply")
 def apply(call: Call) -> Value:
-    """What a method gives with the variables given; and the collections that it changed, if some are mutable."""
+    """Return the result of a method with the variables given, and the changed collections if some are mutable."""
     module, given = call.args[0], call.get(1, "variables")
     mutable = call.keywords.get("mutable", False)
     if not isinstance(module, Module):

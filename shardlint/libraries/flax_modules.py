@@ -119,7 +119,9 @@ class Scope:
         return found if isinstance(found, DictValue) else None
 
     def is_sure(self, run: RunState, counted: bool = False) -> bool:
-        """Whether what is made now surely is made; `counted`: and whether all that was made before it is known."""
+        """Return whether the module that is made now is surely made; with `counted` also whether all earlier ones are
+        known.
+        """
         return run.region is self.app.region and not (counted and run.doubts - self.doubts - self.inside)
 
     def part(self, run: RunState, name: str | None) -> Scope:
@@ -211,7 +213,7 @@ class Lifted(Native):
 
 
 def is_module_class(value: Value) -> bool:
-    """Whether a value is a class of Modules."""
+    """Return whether a value is a class of Modules."""
     if isinstance(value, ClassValue):
         return "flax.linen.Module" in value.libraries()
     return isinstance(value, Lifted) or (isinstance(value, Library) and value.name in LAYER_NAMES)

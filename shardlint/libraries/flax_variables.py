@@ -190,7 +190,7 @@ def make_rng(call: Call) -> Value:
 
 @function("flax.linen.Module.is_initializing")
 def is_initializing(call: Call) -> Value:
-    """Whether `init` runs it."""
+    """Return whether the module runs in `init`."""
     module = call.args[0]
     return (
         module.scope.app.initializing
@@ -201,7 +201,7 @@ def is_initializing(call: Call) -> Value:
 
 @function("flax.linen.Module.has_variable")
 def has_variable(call: Call) -> Value:
-    """Whether there is a variable: in `init` one that was made before."""
+    """Return whether a variable exists; in `init`, whether it was made before."""
     module, collection, name = call.args[0], call.get(1, "col"), call.get(2, "name")
     scope = module.scope if isinstance(module, Module) else None
     if scope is None or not isinstance(collection, str) or not isinstance(name, str):

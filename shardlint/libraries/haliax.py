@@ -248,7 +248,7 @@ def _places(call: Call, array: NamedArray, axis: Value) -> list[int] | None:
 
 
 def _unplaced(call: Call, axis: Value) -> Value:
-    """What a call gives whose axes are not known, or that raises."""
+    """Return the result of a call whose axes are not known, or that raises."""
     return make_named(call, Layout(), None) if selected(axis) is None else Unknown("what raises")
 
 

@@ -46,7 +46,7 @@ class Axis(Plain):
 
     @property
     def attributes(self) -> dict[str, Value]:
-        """What it has."""
+        """Return its attributes."""
         return {
             "name": self.name,
             "size": Unknown("a size") if self.size is None else self.size,
@@ -84,11 +84,11 @@ class NamedArray(Instance):
         return NamedArray(None, attributes, region=self.region, axes=self.axes)
 
     def is_like(self, other: Instance) -> bool:
-        """Whether both have the same axes."""
+        """Return whether both have the same axes."""
         return isinstance(other, NamedArray) and self.axes == other.axes
 
     def named(self, name: str) -> Value:
-        """What it has beside its array and methods."""
+        """Return the value of an attribute other than its array and methods."""
         if name == "axes":
             return Unknown("axes") if self.axes is None else self.axes
         if name == "shape" and self.axes is not None:
@@ -180,17 +180,17 @@ def make_named(call: Call, array: Value, axes: Sequence[Axis] | None) -> NamedAr
 
 
 def call_jax(call: Call, name: str, *args: Value, **keywords: Value) -> Layout:
-    """What a function of jax gives."""
+    """Return the result of a function of jax."""
     return as_array(call.interpreter.call(Library(name), args, keywords, call.place))
 
 
 def call_haliax(call: Call, name: str, *args: Value, **keywords: Value) -> Value:
-    """What a function of haliax gives that this one calls."""
+    """Return the result of a function of haliax, called by another one of it."""
     return call.interpreter.call(Library(f"haliax.{name}"), args, keywords, call.place)
 
 
 def is_named(value: Value) -> bool:
-    """Whether a value is an array with axes."""
+    """Return whether a value is an array with axes."""
     return isinstance(value, NamedArray)
 
 
@@ -213,7 +213,7 @@ def map_named(change: Callable[[Value], Value], tree: Value) -> Value:
 
 @function("haliax.util is_named_array", "haliax is_named_array")
 def is_named_array(call: Call) -> Value:
-    """Whether an argument is an array with axes."""
+    """Return whether an argument is an array with axes."""
     given = call.get(0, "leaf")
     return is_named(given) if isinstance(given, Instance | Layout | str | int | float) else Unknown("a test")
 
@@ -229,7 +229,7 @@ def scalar(call: Call) -> Value:
 
 @function(f"{NAMED_ARRAY} has_axis")
 def has_axis(call: Call) -> Value:
-    """Whether it has an axis. Of several axes haliax says that it does, whatever they are."""
+    """Return whether the array has an axis. For several axes haliax always returns True."""
     named, chosen = call.args[0], call.get(1, "axis")
     if not isinstance(named, NamedArray) or named.axes is None or not isinstance(chosen, Axis | str):
         return Unknown("a test")

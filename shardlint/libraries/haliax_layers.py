@@ -48,7 +48,9 @@ _ANY = AnyTree(Unknown())
 
 
 def _gives_rows(leaf: Value, axis: tuple[str, Size]) -> bool:
-    """Whether an array gives a row for each entry of an axis: one with the axis, or a plain one with dimensions."""
+    """Return whether an array has a row for each entry of an axis: one with the axis, or a plain one with
+    dimensions.
+    """
     if isinstance(leaf, NamedArray):
         own = {one.name: one.size for one in leaf.axes or ()}
         return axis[0] in own and not surely_differ(own[axis[0]], axis[1])
@@ -116,7 +118,7 @@ def scan(call: Call) -> Value:
 
 
 def _scanned(kind: str, body: Value, axis: tuple[str, Size], call: Call) -> Value:
-    """What a scan, fold or map gives; the first argument is the carry, but for a map."""
+    """Return the result of a scan, fold or map. The first argument is the carry, except for a map."""
     run = call.interpreter
     init, args = (None, call.args) if kind == "map" else (call.args[0] if call.args else Unknown(), call.args[1:])
     given = (*args, *call.keywords.values())
@@ -194,7 +196,7 @@ class Layer(Instance):
         return Layer(None, attributes, self.open, region=self.region, kind=self.kind, fields=self.fields)
 
     def is_like(self, other: Instance) -> bool:
-        """Whether both are of one kind, with the same fields."""
+        """Return whether both are of one kind, with equal fields."""
         return isinstance(other, Layer) and (self.kind, self.fields) == (other.kind, other.fields)
 
     def named(self, name: str) -> Value:
@@ -335,7 +337,7 @@ def apply_dropout(call: Call) -> Value:
 
 @function("haliax.nn Stacked.init BlockSeq.init", "haliax.nn.scan Stacked.init BlockSeq.init")
 def stacked(call: Call) -> Value:
-    """What makes a stack of modules: of arguments with the axis each takes its own part."""
+    """Return a function that makes a stack of modules. Each module takes its slice of the arguments with the axis."""
     block, module = call.get(0, "Block"), call.get(1, "module")
     maker = attribute(call.interpreter, module, "init", call.place)
     if not isinstance(block, Axis) or "Stacked" not in call.name:

@@ -120,7 +120,7 @@ def _violate_at_key(call: Call, kind: str, mapping: Value, name: Value, **said: 
 
 
 def _entry(mapping: Value, name: str) -> Value:
-    """What a mapping says of an axis: None where it says nothing."""
+    """Return the entry of a mapping for an axis; None if it has none."""
     if isinstance(mapping, DictValue) and (name in mapping.entries or not mapping.open):
         return mapping.entries.get(name)
     return Unknown("a mesh axis")
@@ -193,7 +193,7 @@ def shard(call: Call) -> Value:
 
 
 def auto_sharded(call: Call, named: Value) -> Value:
-    """What a function of haliax makes that places its result by the mapping in context."""
+    """Return the result of a function of haliax that places it by the mapping in context."""
     mapping, mesh = _mapping_in_context(call), _mesh(call)
     if mapping is None or mesh is None:
         return named

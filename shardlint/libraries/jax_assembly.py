@@ -312,7 +312,7 @@ def put(call: Call) -> Value:
 @function("numpy copyto put place fill_diagonal save savez savez_compressed savetxt", "numpy.random shuffle",
           "numpy.random.Generator shuffle", "jax.numpy save savez")  # fmt: skip
 def written(call: Call) -> Value:
-    """What is written to an array of numpy, or to a file: it gives nothing."""
+    """Return None, the result of writing to an array of numpy or to a file."""
     return None
 
 

@@ -83,7 +83,7 @@ def _sum_number(call: Call, number: int, axes: Iterable[str]) -> Value:
 
 
 def _lose_track(leaf: Value) -> Layout:
-    """What a collective leaves whose axes are not known."""
+    """Return the result of a collective whose axes are not known."""
     return replace(as_array(leaf), varying=None, equal=frozenset(), differs=frozenset(), literal=False, figure=None)
 
 

@@ -397,12 +397,12 @@ def _pmap(call: Call, given: Value) -> Value:
 
 
 def _is_unknown(tree: Value) -> bool:
-    """Whether of a part of a tree neither parts nor arrays are known."""
+    """Return whether neither the parts nor the arrays of a tree's part are known."""
     return isinstance(tree, Unknown) or (getattr(tree, "open", False) and not children(tree))
 
 
 def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
-    """What a device gets of an argument of which nothing is known but the parameter of the function."""
+    """Return the shard of an argument of which only the parameter of the function is known."""
     if at is None:
         return Layout(varying=frozenset())
     along = frozenset((_axis_of(name),)) if isinstance(at, int) else frozenset[str]()

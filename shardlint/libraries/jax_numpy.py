@@ -815,14 +815,16 @@ def like(call: Call) -> Value:
 
 
 def _is_placed_alike(call: Call, array: Layout, typed: bool) -> bool:
-    """Whether an array that is made outside of jit like another one is placed like it: that is committed."""
+    """Return whether an array made like another one outside of jit gets its placement, which it does if that is
+    committed.
+    """
     given = any(call.has(-1, name) for name in ("shape", "device", "out_sharding"))
     weak = array.weak is not False and not typed
     return not call.interpreter.traced and bool(array.committed) and not (given or weak or array.host or call.open)
 
 
 def _keeps_spec(call: Call, array: Layout) -> bool | None:
-    """Whether an array like another one over Explicit axes has its spec; None where that is not known.
+    """Return whether an array like another one over Explicit axes has its spec; None where that is not known.
 
     In a traced function it has since jax 0.12 for a mesh in context alone; of a weak type, nowhere else.
     """
@@ -914,7 +916,7 @@ def from_data(call: Call) -> Value:
 
 
 def _has_device_arrays(value: Value) -> bool:
-    """Whether a nested list has an array that is not on the host."""
+    """Return whether a nested list has an array that is not on the host."""
     if isinstance(value, tuple | ListValue):
         return any(_has_device_arrays(one) for one in (value if isinstance(value, tuple) else value.items))
     return isinstance(value, Layout) and not value.host

@@ -20,7 +20,9 @@ _BOTH = ("jax.numpy", "numpy")
 
 
 def _base(call: Call, array: Layout, *chosen: Layout) -> Layout:
-    """What the result has of the array, and of those that choose parts of it, but for shape and spec."""
+    """Return the properties of the result, except shape and spec, that follow from the array and the arrays that
+    choose parts of it.
+    """
     return replace(meet(call, [array, *chosen]), dtype=array.dtype, summed=array.summed, reduced=frozenset())
 
 

@@ -147,7 +147,7 @@ def _described(call: Call, given: tuple[Value, ...], shapes: Value) -> Value:
 
 @function("jax pure_callback io_callback")
 def callback(call: Call) -> Value:
-    """What a function of the host gives, of the shapes that are said."""
+    """Return the result of a host callback, with the declared shapes."""
     call.interpreter.call_unknown(call.name, call.args[:1], {}, call.place)
     return _described(call, call.args[2:], call.get(1, "result_shape_dtypes"))
 

@@ -129,7 +129,7 @@ def histogram(call: Call) -> Value:
 
 @function(*(f"{module} array_equal allclose" for module in _BOTH))
 def compared(call: Call) -> Value:
-    """Whether two arrays are equal; of numpy a number of Python."""
+    """Return whether two arrays are equal; for numpy as a Python bool."""
     if call.name.startswith("numpy."):
         return Unknown("a comparison")
     arrays = [as_array(call.get(0, "a")), as_array(call.get(1, "b"))]
@@ -138,7 +138,7 @@ def compared(call: Call) -> Value:
 
 @function(*(f"{module} iscomplexobj isscalar" for module in _BOTH))
 def tested(call: Call) -> Value:
-    """Whether something is complex, or a single number: of Python."""
+    """Return whether a value is complex, or a scalar, as a Python bool."""
     array = as_array(call.get(0, "x"))
     if call.function_name == "iscomplexobj":
         return "complex" in array.dtype if array.dtype is not None else Unknown("a type")

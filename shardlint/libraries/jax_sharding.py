@@ -440,7 +440,7 @@ def _without_single(axes: Axes, mesh: Mesh) -> Axes | None:
 
 
 def _divides(array: Layout, spec: PartitionSpec, mesh: Mesh) -> bool:
-    """Whether a spec fits an array as far as its sizes are known."""
+    """Return whether a spec divides an array, as far as the array's sizes are known."""
     axes = spec.axes()
     if array.shape is None or len(axes) > len(array.shape):
         return False
@@ -485,7 +485,7 @@ def _check_automatic(call: Call, kind: str, target: Value) -> bool:
 
 @function("shardlint.out_sharding")
 def check_output(call: Call) -> Value:
-    """Whether a function of jax refuses its `out_sharding`."""
+    """Report an `out_sharding` that a function of jax refuses, and return whether it does."""
     target = with_mesh_in_context(call, call.keywords["out_sharding"])
     return call.name.startswith("jax.") and _check_automatic(call, "output.auto", target)
 
@@ -514,7 +514,7 @@ def reshard(call: Call) -> Value:
 
 
 def _has_automatic_axes(leaf: Value) -> bool:
-    """Whether Auto axes of a mixed mesh split an array, or may: they do so after it was resharded too."""
+    """Return whether Auto axes of a mixed mesh shard an array, or may. They still do after it was resharded."""
     if not isinstance(leaf, Layout) or leaf.mesh is None or not leaf.mesh.is_mixed:
         return False
     mesh = leaf.mesh

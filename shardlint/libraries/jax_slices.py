@@ -157,7 +157,7 @@ def _length(size: Size, part: slice) -> Size:
 
 
 def _of(call: Call, array: Layout) -> Layout:
-    """What a slice of an array has of it, but for shape and spec."""
+    """Return the properties of a slice, except shape and spec, that follow from its array."""
     return replace(meet(call, [array]), dtype=array.dtype, summed=array.summed)
 
 
@@ -193,7 +193,9 @@ def resized_spec(call: Call, array: Layout, place: int, size: Size) -> Spec | No
 
 
 def sized(call: Call, array: Layout, shape: Shape | None, dtype: str | None = None) -> Layout:
-    """What is computed of an array whose dimensions may get other sizes: each keeps its axes where they divide it."""
+    """Return the result of an operation that may change the sizes of dimensions. Each keeps its axes if they divide
+    the new size.
+    """
     found = computed(call, [array], shape, dtype)
     if not array.explicit or array.shape is None or shape is None or len(shape) != len(array.shape):
         return found
@@ -303,7 +305,7 @@ def unstack(call: Call) -> Value:
 
 
 def _differ(one: Spec | None, other: Spec | None) -> bool:
-    """Whether two specs surely differ."""
+    """Return whether two specs surely differ."""
     pairs = zip(one or (), other or (), strict=True)
     return any(left != right for left, right in pairs if left is not None and right is not None)
 

@@ -124,7 +124,7 @@ def _axes_of_data(call: Call, array: Layout, places: tuple[int, ...]) -> Axes:
 
 
 def _carried(found: Layout, name: str, array: Layout, places: tuple[int, ...] | None) -> Statistic | None:
-    """What a reduction leaves of the marks of an array: a sum over dimensions that may be split is one term."""
+    """Return the statistic that a reduction preserves. A sum over dimensions that may be sharded is a partial sum."""
     if name not in ("sum", "nansum", "prod") or found.statistic is not None or places == ():
         return found.statistic
     split = places is None or (not array.pieces or (len(array.pieces) > 1 and array.rank is None))
@@ -161,7 +161,7 @@ def mark_norm_of_tree(call: Call, found: Value) -> Value:
     f"jax.nn {NN}", "jax.scipy.special erf expit logit",
 )  # fmt: skip
 def mark_operation(call: Call, found: Value) -> Value:
-    """What is computed entry by entry."""
+    """Return the result of an elementwise operation, with its statistic."""
     operands = [as_array(one) for one in call.args]
     if not isinstance(found, Layout) or not operands:
         return found
@@ -176,7 +176,7 @@ def mark_operation(call: Call, found: Value) -> Value:
 
 
 def _of_operation(call: Call, operands: Sequence[Layout], carried: Statistic | None) -> Statistic | None:
-    """What the result is a statistic of; `carried` is what any operation on the operands keeps."""
+    """Return the statistic of the result. `carried` is the one that any operation on the operands keeps."""
     name, one = call.function_name, operands[0].statistic
     if len(operands) == 1:
         return _of_one(name, one, carried) if one is not None else carried
@@ -203,7 +203,7 @@ def _of_operation(call: Call, operands: Sequence[Layout], carried: Statistic | N
 
 
 def _of_one(name: str, found: Statistic, carried: Statistic | None) -> Statistic | None:
-    """What a function of one array makes of its statistic."""
+    """Return the statistic of a function of one array."""
     if found.is_carried or name in _KEEPING:
         return found
     if name not in _CURVES:
@@ -219,7 +219,7 @@ def _of_one(name: str, found: Statistic, carried: Statistic | None) -> Statistic
 
 
 def _added(left: Layout, right: Layout, carried: Statistic | None) -> Statistic | None:
-    """What a sum of two arrays is a statistic of."""
+    """Return the statistic of a sum of two arrays."""
     one, two = left.statistic, right.statistic
     if carried is not None and carried.is_wrong:
         return carried
@@ -243,7 +243,7 @@ def _is_unseen(array: Layout) -> bool:
 
 
 def _multiplied(call: Call, left: Layout, right: Layout, carried: Statistic | None) -> Statistic | None:
-    """What a product of two arrays is a statistic of."""
+    """Return the statistic of a product of two arrays."""
     one, two = left.statistic, right.statistic
     if carried is not None and carried.is_wrong:
         place = 0 if two is not None and two.kind == carried.kind else 1
@@ -261,7 +261,9 @@ def _multiplied(call: Call, left: Layout, right: Layout, carried: Statistic | No
 
 
 def _may_divide(found: Statistic, factor: Value) -> bool:
-    """Whether a factor may be one by the number of devices: of gradients, it is taken for a learning rate."""
+    """Return whether a factor may be one over the number of devices. A factor of gradients is taken for a learning
+    rate.
+    """
     if found.kind in _STAYING:
         return False
     if found.kind == "gradients":
@@ -270,12 +272,14 @@ def _may_divide(found: Statistic, factor: Value) -> bool:
 
 
 def _is_plain_factor(factor: float) -> bool:
-    """Whether a number is surely not one by the number of devices, which is a power of two."""
+    """Return whether a number is surely not one over the number of devices, which is a power of two."""
     return abs(factor) >= 1 or frexp(abs(factor))[0] != 0.5
 
 
 def _divided(call: Call, left: Layout, right: Layout, carried: Statistic | None) -> Statistic | None:
-    """What a quotient of two arrays is a statistic of; records nothing, as it may be made right later."""
+    """Return the statistic of a quotient of two arrays. Nothing is recorded, because a later operation may correct
+    it.
+    """
     one, two, by = left.statistic, right.statistic, call.args[1]
     if one is not None and one.kind in _ADDED:
         return _divided_sum(call, one, two, by)
@@ -329,7 +333,7 @@ def _divided_sum(call: Call, one: Statistic, two: Statistic | None, by: Value) -
 
 @marking("jax.lax psum pmean pmax pmin")
 def mark_reduced(call: Call, found: Value) -> Value:
-    """What a reduction over devices makes of statistics."""
+    """Return the result of a reduction over devices, with its statistic."""
     axes = axis_names(call.get(1, "axis_name"))
     _note_collective(call, axes)
     groups = call.get(-1, "axis_index_groups", None)
@@ -353,7 +357,7 @@ def _reduced(call: Call, over: Axes, before: Value, after: Value) -> Value:
 
 
 def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
-    """What a reduction over devices makes of a statistic of each."""
+    """Return the statistic of a reduction over devices."""
     found, name = array.statistic, call.function_name
     kind, axes = (found.kind, found.axes) if found is not None else ("", NO_AXES)
     if found is not None and found.is_wrong:
@@ -377,7 +381,7 @@ def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
 
 @marking("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle")
 def mark_moved(call: Call, found: Value) -> Value:
-    """What devices hand each other; of what psum_scatter leaves each has a piece."""
+    """Return the result of an exchange between devices. Of the result of psum_scatter each device has a piece."""
     axes = axis_names(call.get(1, "axis_name"))
     _note_collective(call, axes)
     over, last = frozenset(axes or ()), call.function_name

@@ -89,7 +89,7 @@ def decorator(make: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
 
 @contextmanager
 def deciding(call: Call, predicate: Value) -> Iterator[None]:
-    """What runs by a predicate, which may differ on devices."""
+    """Enter code that runs under a predicate, which may differ between devices."""
     run, before = call.interpreter, call.interpreter.decided
     run.decided = before | as_array(predicate).differs
     try:
@@ -219,7 +219,7 @@ def _jit(call: Call, given: Value) -> Value:
 
 
 def _numbering(call: Call, arrays: dict[int, Layout], mapped: bool, plain: bool) -> Callable[[Value], Value]:
-    """What makes tracers of arguments, each with a number of its own, by which the arguments are entered.
+    """Return a function that makes tracers of arguments. Each gets a number, by which `arrays` records the argument.
 
     `plain`: numbers of Python stay what they are.
     """
@@ -268,7 +268,7 @@ class _Compiled(Transformed):
 
     @property
     def attributes(self) -> dict[str, Value]:
-        """What it has beside being called: methods that trace it as a call does."""
+        """Return its attributes: methods that trace it as a call does."""
         return {name: Native(name, self._trace) for name in _TRACED_ALONE}
 
     def _trace(self, call: Call) -> Value:
@@ -338,7 +338,7 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
 
 
 def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
-    """What makes of an array within a jit the one that leaves it, placed by the compiler."""
+    """Return a function that maps an array inside a jit to its result outside, placed by the compiler."""
     commits = context_commits(call)
     if commits and any(isinstance(leaf, Layout) and leaf.host for _, leaf in leaves(call.args)):
         # A result that is an argument of the host, untouched, is neither committed nor on the mesh.
@@ -390,7 +390,7 @@ def _replicated(call: Call, free: Callable[[Value], Value]) -> Callable[[Value],
 def _results(
     call: Call, found: Value, target: Value, arrays: list[Layout], where: Place, kept: bool = False
 ) -> Value:
-    """What leaves a jit that uses some arrays: placed by `out_shardings`, or by the compiler."""
+    """Return the results of a jit that uses some arrays, placed by `out_shardings` or by the compiler."""
     if target is None:
         results = [leaf for _, leaf in leaves(found)]
         # What depends on no argument lies where jax puts new arrays: arguments that nothing uses are left out.
@@ -755,7 +755,7 @@ def _row_of_any(leaf: Value) -> Layout:
 
 
 def _stacked(tree: Value, count: Size) -> Value:
-    """What the turns of a loop give, along a new first dimension."""
+    """Return the results of the iterations of a loop, stacked along a new first dimension."""
 
     def one(leaf: Value) -> Value:
         if not isinstance(leaf, Layout) or leaf.shape is None:
@@ -766,7 +766,7 @@ def _stacked(tree: Value, count: Size) -> Value:
 
 
 def _compiled(call: Call, found: Value, given: Value) -> Value:
-    """What an operation gives that is compiled as a whole, by what it was given."""
+    """Return the result of an operation that is compiled as a whole, placed according to its arguments."""
     if call.interpreter.traced or isinstance(found, Unknown):
         return found
     arrays = [leaf for _, leaf in leaves(given) if isinstance(leaf, Layout)]

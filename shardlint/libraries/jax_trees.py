@@ -64,14 +64,14 @@ def map_with_path(call: Call) -> Value:
 
 
 def _is_known(tree: Value) -> bool:
-    """Whether all leaves of a tree are known to be its leaves."""
+    """Return whether all leaves of a tree are known."""
     if isinstance(tree, Unknown | AnyTree) or getattr(tree, "open", False):
         return False
     return all(_is_known(part) for _, part in children(tree) or ())
 
 
 def _has_known_leaves(call: Call) -> bool:
-    """Whether all leaves of the first argument are known."""
+    """Return whether all leaves of the first argument are known."""
     return bool(call.args) and not call.has(1, "is_leaf") and _is_known(call.args[0])
 
 
@@ -165,7 +165,7 @@ def tree_reduce(call: Call) -> Value:
 
 @function("jax.tree all", "jax.tree_util tree_all", "jax tree_all")
 def tree_all(call: Call) -> Value:
-    """Whether all leaves are true."""
+    """Return whether all leaves are true."""
     tree = call.get(0, "tree")
     found = [truth_of(one) for one in ordered_leaves(tree)] if _is_known(tree) else [None]
     return Unknown("a truth") if None in found else all(found)

@@ -70,7 +70,7 @@ def check_statistic(call: Call, array: Layout, is_sharded: bool) -> None:
 
 
 def mark_gradient(loss: Layout, own: frozenset[str], place: Place) -> Statistic | None:
-    """What the gradient of a mean is, which each device took of its own data: linear in it as that is."""
+    """Return the statistic of the gradient of a per-device mean, in which it is linear as the mean is."""
     mean = loss.statistic
     if mean is None or mean.kind != "mean" or not mean.axes & own:
         return None
@@ -186,7 +186,7 @@ def _count(call: Call, axes: frozenset[str]) -> str:
 
 
 def reads_parameter(function: FunctionValue | None, place: int) -> bool:
-    """Whether a function reads a positional parameter; so it is taken to be where that is not known."""
+    """Return whether a function reads a positional parameter. If that is not known, the answer is True."""
     if function is None or place >= len(function.positional):
         return True
     name = function.positional[place]

@@ -1,4 +1,4 @@
-"""What several arrays must agree on when they meet in one operation: devices, memory, mesh. And what comes of it.
+"""Requirements on arrays that meet in one operation (devices, memory, mesh), and the layout of the result.
 
 Facts of jax 0.4.35 to 0.12, each tried there: arrays committed to different devices raise ValueError outside of jit;
 memory kinds that differ raise ValueError on jax 0.7 and newer; axes of an Explicit mesh raise ShardingTypeError.
@@ -60,7 +60,7 @@ def as_computed(leaf: Value) -> Value:
 
 
 def meet(call: Call, operands: Sequence[Layout], in_one_memory: bool = True) -> Layout:
-    """What the result of an operation has of its operands but for shape and spec; records what cannot meet."""
+    """Return the properties of an operation's result, except shape and spec. Record operands that cannot meet."""
     arrays = [one for one in operands if not one.literal]
     if in_one_memory:
         check_memory(call, arrays)
@@ -97,7 +97,7 @@ def settled_memory(call: Call, array: Layout) -> str | None:
 
 
 def common(operands: Sequence[Layout]) -> Layout:
-    """What arrays have in common, but for shape and spec."""
+    """Return the common properties of arrays, except shape and spec."""
     arrays = [one for one in operands if not one.literal]
     if not arrays:
         return Layout(
@@ -158,13 +158,13 @@ def _promoted(operands: Sequence[Layout]) -> str | None:
 
 
 def is_recent(call: Call, change: Change = _EXPLICIT) -> bool | None:
-    """Whether Explicit axes follow the rules after a change of jax; None for a release that was not tried."""
+    """Return whether Explicit axes follow the rules after a change of jax; None for an untested release."""
     release = call.interpreter.releases.get("jax", (99,))
     return True if release >= change[1] else False if release < change[0] else None
 
 
 def _figure_of(arrays: Sequence[Layout]) -> Figure | None:
-    """What an array is a figure of that is computed of others."""
+    """Return the figure of an array that is computed from others."""
     found = [one.figure for one in arrays if one.figure is not None]
     if len(arrays) > 1:
         found = [one for one in found if one.kind != "repeated"]
@@ -220,7 +220,7 @@ def _devices_of(mesh: Mesh | None) -> Order | None:
 
 
 def _cannot_meet(one: Order | str, two: Order | str) -> bool:
-    """Whether devices surely differ, or their order does. How many there are, and how jax arranges them, may be so."""
+    """Return whether two groups of devices surely differ, in their members or in their order."""
     for first, second in ((one, two), (two, one)):
         if first in ("all", "arranged") and isinstance(second, tuple):
             return first == "all" and second != tuple(range(len(second)))
@@ -307,7 +307,7 @@ def host_array(shape: Shape | None, dtype: str | None) -> Layout:
 
 
 def context_commits(call: Call) -> bool | None:
-    """Whether what is computed is committed for a mesh in context alone; None where there may be one."""
+    """Return whether computed arrays are committed because of a mesh in context alone; None if there may be one."""
     run = call.interpreter
     if run.traced:
         return False
@@ -395,7 +395,7 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
 
 
 def _figure_of_operation(call: Call, operands: Sequence[Layout], figure: Figure | None) -> Figure | None:
-    """What the result of an elementwise operation is a figure of."""
+    """Return the figure of the result of an elementwise operation."""
     adds = call.function_name in ("add", "subtract")
     if figure is not None and figure.kind in ("copies", "counted") and call.function_name in _SCALING:
         return None
@@ -430,7 +430,7 @@ def spec_entry(array: Layout, place: int) -> Axes | None:
 
 
 def typed_sharding(array: Layout) -> tuple[Mesh | None, Spec | None]:
-    """What the type of an array says of its sharding: the Explicit axes of its mesh, and where they are."""
+    """Return the sharding in the type of an array: the mesh with its Explicit axes, and their entries in the spec."""
     mesh, spec = array.mesh, array.spec
     if mesh is None or mesh.automatic or mesh.explicit:
         return (mesh, spec) if array.explicit else (None, None)
@@ -441,7 +441,9 @@ def typed_sharding(array: Layout) -> tuple[Mesh | None, Spec | None]:
 
 
 def is_whole(array: Layout) -> bool:
-    """Whether an array counts as replicated beside arrays on a mesh: a number, one of the host, or one on no mesh."""
+    """Return whether an array counts as replicated next to arrays on a mesh: a number, a host array, or an array on no
+    mesh.
+    """
     return array.literal or bool(array.host) or (array.mesh is None and array.committed is False)
 
 
@@ -466,7 +468,9 @@ def typed_like(found: Layout, array: Layout, spec: Spec | None) -> Layout:
 
 
 def refuses_outside(call: Call) -> bool:
-    """Whether a function that fills a new array refuses split ones: before jax 0.12 where no mesh is in context."""
+    """Return whether a function that fills a new array refuses sharded ones. Before jax 0.12 it does without a mesh in
+    context.
+    """
     recent, run = is_recent(call, NEWEST_CHANGE), call.interpreter
     return bool(recent) or (recent is False and run.mesh is None and run.mesh_known)
 
@@ -474,7 +478,7 @@ def refuses_outside(call: Call) -> bool:
 def computed(
     call: Call, arrays: Sequence[Layout], shape: Shape | None, dtype: str | None = None, whole: bool | None = False
 ) -> Layout:
-    """What is computed of arrays in another way than entry by entry: of a shape and a type.
+    """Return the result, of a shape and a type, of an operation on arrays that is not elementwise.
 
     Over Explicit axes its spec is known where all arrays are whole; `whole`: jax refuses others. Where numbers are
     counted, which are in device memory, it is not known in which memory the result is.

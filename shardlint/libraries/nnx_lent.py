@@ -69,5 +69,5 @@ def _slots(holder: Instance) -> list[str]:
 
 
 def _has_array(tree: Value) -> bool:
-    """Whether a list or dict holds an array that is in no Variable."""
+    """Return whether a list or dict holds an array outside of Variables."""
     return isinstance(tree, Layout) or any(_has_array(one) for _, one in inner(tree) or () if not is_object(tree))

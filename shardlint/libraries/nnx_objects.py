@@ -41,7 +41,7 @@ Apply = Callable[[Call, "Object"], Value]
 
 @dataclass(eq=False)
 class Annotated:
-    """What an initializer with metadata gives."""
+    """A value with metadata, returned by an initializer with metadata."""
 
     value: Value
     metadata: dict[str, Value]
@@ -70,7 +70,7 @@ class Variable(Instance):
         )
 
     def is_like(self, other: Instance) -> bool:
-        """Whether both are of one class, with the same metadata."""
+        """Return whether both are of one class, with the same metadata."""
         return (
             isinstance(other, Variable) and self.kind == other.kind and self.metadata is other.metadata
         )
@@ -122,7 +122,7 @@ class Object(Instance):
         return self.with_parts({**self.attributes, **parts})
 
     def is_like(self, other: Instance) -> bool:
-        """Whether both do the same."""
+        """Return whether both do the same."""
         return isinstance(other, Object) and (self.kind, self.apply) == (other.kind, other.apply)
 
     def forget(self) -> None:
@@ -136,12 +136,12 @@ class Object(Instance):
 
 
 def is_object(value: Value) -> bool:
-    """Whether a value is an object that functions change in place."""
+    """Return whether a value is an object that functions change in place."""
     return isinstance(value, Object | Variable)
 
 
 def holds_arrays(value: Value) -> bool:
-    """Whether a value is or may be a tree with arrays."""
+    """Return whether a value is or may be a tree with arrays."""
     match value:
         case Variable() | Object() | Unknown() | AnyTree():
             return True
@@ -239,7 +239,7 @@ def state_of(run: RunState, tree: Value) -> Value:
 
 
 def fits(leaf: Value, chosen: Value) -> bool | None:
-    """Whether a filter takes a leaf of a state; None where that is not known."""
+    """Return whether a filter selects a leaf of a state; None if that is not known."""
     if chosen is ... or chosen is True:
         return True
     if chosen is None or chosen is False:
@@ -364,4 +364,4 @@ def _paths(run: RunState, tree: Value, path: tuple[Value, ...], found: dict[int,
 
 
 class VariableShardings(State):
-    """What `nnx.get_named_sharding` gives: Variables that hold shardings in place of arrays."""
+    """The result of `nnx.get_named_sharding`: Variables that hold shardings in place of arrays."""

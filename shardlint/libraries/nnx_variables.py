@@ -69,7 +69,7 @@ def make_variable(
 
 
 def _is_placed(call: Call, names: Value, metadata: Mapping[str, Value]) -> bool:
-    """Whether flax shards a Variable of these names when it is made, or raises."""
+    """Return whether flax shards a Variable of these names when it is made, or raises."""
     run = call.interpreter
     eager = metadata.get("eager_sharding", run.contexts.get(_EAGER, True))
     spec = spec_of(call, names, metadata)

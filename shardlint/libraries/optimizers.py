@@ -243,7 +243,7 @@ def wrong_in(tree: Value) -> list[Layout]:
 
 
 def is_gradient(leaf: Value) -> bool:
-    """Whether an array is a gradient that each device took of its own data."""
+    """Return whether an array is a gradient that each device took of its own data."""
     return isinstance(leaf, Layout) and leaf.figure is not None and leaf.figure.kind == "gradient"
 
 
@@ -264,7 +264,7 @@ class TrainState(Instance):
         return super().libraries() | {_TRAIN_STATE}
 
     def parts(self) -> dict[str, Value]:
-        """What jax sees of it."""
+        """Return the attributes that are its children in a pytree."""
         return {name: one for name, one in self.attributes.items() if name not in ("apply_fn", "tx")}
 
     def with_parts(self, attributes: dict[str, Value]) -> TrainState:

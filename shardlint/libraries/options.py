@@ -38,7 +38,7 @@ def _option(call: Call, default: Value) -> Value:
 
 @dataclass(eq=False)
 class Namespace(Instance):
-    """What a command line was parsed to."""
+    """The parsed command line, an `argparse.Namespace`."""
 
     transparent = False
 

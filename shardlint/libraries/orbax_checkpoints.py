@@ -42,7 +42,7 @@ class Request(Instance):
 
 @dataclass(eq=False)
 class Checkpointer(Instance):
-    """What saves and restores. `exact` as of `Request`."""
+    """An Orbax checkpointer, which saves and restores. `exact` is that of `Request`."""
 
     transparent = False
     exact: bool = True
@@ -54,7 +54,7 @@ class Checkpointer(Instance):
 
 @function("orbax.checkpoint.args StandardRestore PyTreeRestore")
 def request(call: Call) -> Value:
-    """What a checkpoint is restored to."""
+    """Return the target that a checkpoint is restored to."""
     exact = call.function_name == "StandardRestore"
     target, placements = call.get(0, "item", None), call.get(1, "restore_args", None)
     if not exact and placements is not None:
@@ -78,7 +78,7 @@ def _with_shapes(placements: Value, target: Value) -> Value:
 
 @function("orbax.checkpoint.checkpoint_utils construct_restore_args")
 def restore_args(call: Call) -> Value:
-    """What places each array of a tree: the sharding given for it, or its own."""
+    """Return a tree with a placement for each array: the given sharding, or the array's own."""
     tree, shardings = call.get(0, "target"), call.get(1, "sharding_tree", None)
     if isinstance(tree, Unknown) or shardings is None:
         return tree
@@ -100,7 +100,7 @@ def restore_argument(call: Call) -> Value:
 
 @function("orbax.checkpoint.args StandardSave PyTreeSave ArraySave", "orbax.checkpoint SaveArgs")
 def to_save(call: Call) -> Value:
-    """What is saved."""
+    """Return the item to save."""
     return Instance(None, {"item": call.get(0, "item", None)})
 
 

@@ -10,7 +10,7 @@ from shardlint.libraries.registry import function
 
 @function("re match search fullmatch")
 def matched(call: Call) -> Value:
-    """Whether a pattern matches a text; what `re.match` never matches, and `re.search` would, is noted."""
+    """Return whether a pattern matches a text. A match that `re.search` finds and `re.match` misses is noted."""
     pattern, text = call.get(0, "pattern"), call.get(1, "string")
     if not isinstance(pattern, str) or not isinstance(text, str):
         return Unknown("a match")

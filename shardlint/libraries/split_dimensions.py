@@ -77,7 +77,7 @@ def check_met_again(call: Call, operands: Sequence[Layout]) -> None:
 
 @marking(*(f"{module} cumsum cumprod sort argsort" for module in _BOTH), "jax.lax cumsum cumprod cummax sort")
 def mark_along(call: Call, found: Value) -> Value:
-    """What runs along one dimension and keeps the others."""
+    """Return the result of an operation along one dimension that keeps the others."""
     array, last = as_array(call.get(0, "a")), call.function_name
     if not array.pieces:
         return found
@@ -107,7 +107,9 @@ def mark_greatest(call: Call, found: Value) -> Value:
 
 @marking("jax.numpy roll flip diff")
 def mark_moved(call: Call, found: Value) -> Value:
-    """What brings neighbors together. Along the first dimension any row of a batch will do, but not both ways."""
+    """Return the result of an operation that combines neighbors. Along the first dimension any row of a batch will do,
+    but not both ways.
+    """
     array, last = as_array(call.get(0, "a")), call.function_name
     axis = call.get({"roll": 2, "flip": 1, "diff": 2}[last], "axis", -1 if last == "diff" else None)
     if array.pieces and isinstance(axis, int):
@@ -154,7 +156,7 @@ def mark_index(call: Call, found: Value) -> Value:
 
 
 def _leaves_border_out(part: slice) -> bool:
-    """Whether a slice leaves out some entries at one end, or turns a dimension round: `1:`, `:-1`, `::-1`."""
+    """Return whether a slice leaves out entries at one end, or reverses a dimension: `1:`, `:-1`, `::-1`."""
     match (part.start, part.stop, part.step):
         case (int() as first, None, None):
             return first > 0

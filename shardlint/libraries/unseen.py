@@ -39,7 +39,7 @@ def compute(call: Call) -> Value:
 
 @function("shardlint.unseen")
 def compute_unseen(call: Call) -> Value:
-    """What code that is not in sight makes of its arguments in a mapped body; it may reduce what differs."""
+    """Return the result of invisible code in a mapped body, which may reduce values that differ between devices."""
     check_handed(call)
     arrays = [leaf for _, leaf in leaves((*call.args, *call.keywords.values())) if isinstance(leaf, Layout)]
     axes = frozenset[str]().union(*(one.differs for one in arrays))

@@ -1,4 +1,4 @@
-"""What the files say together: names, traced regions, meshes, specs, contexts and the use of results."""
+"""Model of a whole program: names, traced regions, meshes, specs, contexts and the use of results."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from shardlint.syntax.parts import texts
 
 @dataclass(frozen=True)
 class Gone:
-    """What is no longer as it was: answers to questions, and some of some files, by their absolute paths."""
+    """Invalidated facts: answers to project-wide questions, and parts of files, by their absolute paths."""
 
     asked: frozenset[Need] = frozenset()
     edited: Mapping[str, Edited] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Gone:
         return found
 
     def any_of(self, needed: Iterable[Need]) -> bool:
-        """Whether any of some needs may have another answer now."""
+        """Return whether any of some needs may have another answer now."""
         return bool(self.numbers(Bits(needed)))
 
 
@@ -95,7 +95,7 @@ def again(
 
 
 def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
-    """What changed of a file; all of it, where its code was not parsed or is not."""
+    """Return the changes of a file. All of it counts as changed if its code was or is not parsed."""
     now = after.facts(path) if before is not None else None
     if before is None or now is None:
         return Edited(None, None)
@@ -107,7 +107,7 @@ def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
 
 
 def _moves_lines(before: FileFacts | None, after: Project, path: Path) -> bool:
-    """Whether any line of a file may be elsewhere: not after an edit of one line."""
+    """Return whether the position of any line of a file may have changed. An edit of one line changes none."""
     now = after.facts(path) if before is not None else None
     if before is None or now is None:
         return True
@@ -126,7 +126,7 @@ def _text(facts: FileFacts) -> Text:
 
 
 def _holds(question: Question, data: bytes | None) -> bool:
-    """Whether a search finds a text now; not where there is none any more."""
+    """Return whether a search finds a text now; False for a deleted text."""
     return data is not None and holds(question, data)
 
 

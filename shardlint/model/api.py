@@ -1,4 +1,4 @@
-"""What shardlint knows of the libraries by name: one canonical name per thing, signatures, and what a transform does.
+"""Tables of library names: one canonical name for each object, signatures, and the effects of transforms.
 
 Data only. Where a name was moved between releases, its old spellings lead to the same canonical name, so rules are
 written once; rules about the spelling itself (SL9) look at the name as it was written.
@@ -171,7 +171,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Transform:
-    """What a library function does with the functions it is given.
+    """A library function that transforms functions.
 
     `effect`: `staged` functions run under a tracer whose program is compiled, so placement calls inside do not run;
     `transparent` functions run as their caller does; `host` functions run on the host though their caller is traced;
@@ -314,7 +314,7 @@ _NAMES = frozenset((*_ALIASES, *_ALIASES.values(), *SIGNATURES, *TRANSFORMS, *ME
 
 
 def has_name(module: str, name: str) -> bool:
-    """Whether a module of a library is known to have a name; of most names nothing is known."""
+    """Return whether a module of a library surely has a name. For most names that is unknown."""
     return f"{module}.{name}" in _NAMES
 
 

@@ -64,7 +64,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Array:
-    """What is known of an array."""
+    """Shape and placement of an array, as far as they are known."""
 
     shape: Shape | None
     placement: Placement | None
@@ -82,7 +82,7 @@ class Label:
 
     @property
     def parallelism(self) -> str:
-        """What kind of parallelism the axes on this dimension are, in the words of the field."""
+        """Return the kind of parallelism of the axes on this dimension."""
         if self.role == "contracted":
             return "row parallel" if self.left and self.left == self.right else "FSDP" if self.right else ""
         if self.role == "free of the right":
@@ -105,7 +105,7 @@ class Arrays:
         self.evaluator = evaluator
 
     def of(self, place: Place, environment: Environment | None = None) -> Array:
-        """What is known of the array an expression makes."""
+        """Return the array that an expression makes."""
         env = environment or self.evaluator.environment(place)
         return Array(shape_of(self.evaluator, place, env), self._placement(place, env, 0))
 
@@ -168,7 +168,7 @@ class Arrays:
         return None if inside else self._value(result, depth + 1)
 
     def _compiled(self, function: Transformed, place: Place) -> Placement | None:
-        """What a jit's `out_shardings` says of its result, where that is one array."""
+        """Return the placement of a jit's result by its `out_shardings`, if that is one array."""
         given = function.call.keywords.get("out_shardings") if function.call is not None else None
         if given is None or function.call is None:
             return None

@@ -109,7 +109,9 @@ def decides(found: Asked) -> Iterator[tuple[list[ast.stmt], bool]]:
 
 
 def _past(file: FileFacts, statement: ast.stmt, leaving: ast.stmt) -> Iterator[tuple[list[ast.stmt], bool]]:
-    """What is not reached any more where a branch is left so: what follows it, and the loop around."""
+    """Yield the blocks that are not reached if a branch is left in this way: the following statements, and the loop
+    around.
+    """
     inner: ast.stmt = statement
     while True:
         block = block_of(file, inner)

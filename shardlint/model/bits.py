@@ -16,7 +16,7 @@ _MOST_BITS = 1 << 29
 
 
 def found_by(need: Need) -> str:
-    """What a need can be found by: the file it was noted of, by its path, or its kind."""
+    """Return the key to find a need by: the path of the file it was noted of, or its kind."""
     return file_of(need) or need[0]  # type: ignore[index]
 
 
@@ -63,7 +63,9 @@ class Bits:
         return self.needed
 
     def told(self, needs: object, numbering: int) -> dict[int, int]:
-        """What sets of needs are known to come to, by their numbers; to be added to. Holds for one numbering only."""
+        """Return a cache of the expanded sets of needs, by their numbers, which callers fill. It is valid for one
+        numbering.
+        """
         known = self._told_of
         if known is None or known[0] is not needs or known[1] != numbering or len(self) * len(self._told) > _MOST_BITS:
             self._told, self._told_of = {}, (needs, numbering)

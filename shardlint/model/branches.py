@@ -39,7 +39,9 @@ _OPTIONAL = ("None", "Optional", "Any", "object")
 
 @dataclass(frozen=True)
 class Condition:
-    """What must be so of a parameter: it is None, is true, or equals `constant`; or is not so, unless `wanted`."""
+    """A condition on a parameter: it is None, is true, or equals `constant`. Without `wanted` the condition is
+    negated.
+    """
 
     name: str
     asks: Literal["none", "truth", "equals"]
@@ -47,7 +49,7 @@ class Condition:
     constant: object = None
 
     def met(self, value: Value) -> bool | None:
-        """Whether a value meets it; None where the text does not tell."""
+        """Return whether a value meets it; None where the text does not tell."""
         found = {self._of(option) for option in options(value)}
         answer = found.pop() if len(found) == 1 else None
         return None if answer is None else answer is self.wanted
@@ -63,7 +65,9 @@ class Condition:
 
 
 def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Condition, ...]:
-    """What the tests around a node, and those before it that leave, want of the function's parameters."""
+    """Return the conditions on the function's parameters from tests around a node, and from earlier tests that
+    leave.
+    """
     if not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
         return ()
     found: list[Condition] = []
@@ -73,7 +77,7 @@ def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Conditi
 
 
 def is_ruled_out(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> bool:
-    """Whether a test on the way to a node fails by an array's shape, or by what a call gives: `if x.ndim == 3:`.
+    """Return whether a test on the path to a node fails by an array's shape, or by a call's result: `if x.ndim == 3:`.
 
     A test of neither is no answer: a flag of a module may be set anew.
     """
@@ -108,7 +112,7 @@ def _asked(file: FileFacts, function: Scope, test: ast.expr, wanted: bool) -> It
 
 
 def _is_parameter(file: FileFacts, function: Scope, use: ast.Name) -> bool:
-    """Whether a name is a parameter of the function, as it was given."""
+    """Return whether a name is an unchanged parameter of the function."""
     return file.remembered("parameter of", use, lambda: _taken_by(file, use)) is function
 
 
@@ -121,7 +125,8 @@ def _taken_by(file: FileFacts, use: ast.Name) -> Scope | None:
 def comes_to(
     evaluator: Evaluator, file: FileFacts, function: Scope, asked: tuple[Condition, ...], call: Place
 ) -> bool | None:
-    """Whether a call of a function meets conditions of its parameters; None where it is told of some to be None.
+    """Return whether a call of a function may meet conditions on its parameters; None if one that must be None is
+    unknown.
 
     What is not told counts as met otherwise: a mesh that is handed in may well be one.
     """

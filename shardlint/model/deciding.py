@@ -56,7 +56,7 @@ def is_tracer_test(evaluator: Evaluator, test: Place, outcome: bool) -> bool:
 
 
 def tracers_leave_before(evaluator: Evaluator, file: FileFacts, node: ast.AST, function: ast.AST) -> bool:
-    """Whether a test in a function lets no tracer come to a node: `if isinstance(x, Tracer): return x`."""
+    """Return whether a test in a function lets no tracer come to a node: `if isinstance(x, Tracer): return x`."""
     return any(
         deciding_part(evaluator, Place(file, test), not wanted, _is_passed_by_tracers) is not None
         for test, wanted in islice(tests_to(file, node, function), MOST_TESTS)

@@ -1,4 +1,4 @@
-"""What becomes of a function: the calls that run it, and the transforms it went through on the way."""
+"""Uses of a function: the calls that run it, and the transforms that wrap it on the way."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class End:
 
     @property
     def staged(self) -> bool:
-        """Whether the function runs traced, however it is called from here."""
+        """True if the function runs traced, however it is called from here."""
         return any(wrapper.effect == "staged" for wrapper in self.wrappers)
 
 
@@ -63,7 +63,9 @@ class Ends:
     _met: set[Hashable] = field(default_factory=set, repr=False)
 
     def first(self, way: Hashable) -> bool:
-        """Whether a way to follow is met for the first time: functions may be given to each other in rounds."""
+        """Return whether a path to follow is met for the first time. Functions may be passed to each other in
+        cycles.
+        """
         if way in self._met:
             return False
         self._met.add(way)
@@ -75,12 +77,12 @@ class Ends:
 
     @property
     def complete(self) -> bool:
-        """Whether every call of the function is known."""
+        """True if every call of the function is known."""
         return not self.cut and not any(end.kind == "escaped" for end in self.found)
 
     @property
     def lost(self) -> bool:
-        """Whether there may be calls, not through a staging transform, that we do not see."""
+        """True if there may be calls, not through a staging transform, that we do not see."""
         return self.cut or any(end.kind == "escaped" and not end.staged for end in self.found)
 
     def called(self, most: int | None = None) -> list[Place]:
@@ -88,7 +90,7 @@ class Ends:
         return [end.place for end in self.found[:most] if end.kind == "called" and not end.wrappers]
 
     def stops(self, wrappers: tuple[Wrapper, ...]) -> bool:
-        """Whether following a function further, through these wrappers, could prove nothing more."""
+        """Return whether following a function further, through these wrappers, cannot prove anything more."""
         if self.every:
             return self.cut
         return self.lost or (not self.complete and any(wrapper.effect == "staged" for wrapper in wrappers))

@@ -281,7 +281,7 @@ class Flow:
                         self._expression(Place(other, node), wrappers, ends, depth + 1)
 
     def _imports_all(self, other: FileFacts, file: FileFacts) -> bool:
-        """Whether a file holds `from file import *`."""
+        """Return whether a file has a `from file import *`."""
         for binding in other.bindings(other.module, "*"):
             statement = other.parent(binding.node)
             if isinstance(statement, ast.ImportFrom):
@@ -319,7 +319,7 @@ class Flow:
         self._attribute(file, node.name, cls, wrappers, ends, 0)
 
     def _is_module(self, cls: ClassValue) -> bool:
-        """Whether a class is a Module of a library: such instances are made and called in plain sight."""
+        """Return whether a class is a Module of a library, whose instances are made and called visibly."""
         return any(isinstance(base, Api) and base.name in _MODULES for base in self.evaluator.bases(cls))
 
     def _instances(self, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
@@ -361,7 +361,7 @@ class Flow:
                     ends.add(End("escaped", Place(other, node), wrappers, f"{other.text(node)} may be it"))
 
     def _receiver(self, file: FileFacts, node: ast.Attribute, cls: ClassValue, every: bool) -> bool | None:
-        """Whether the receiver is an instance (or the class itself); None when that is not known."""
+        """Return whether the receiver is an instance (or the class itself); None when that is not known."""
         answer: bool | None = False
         receivers = options(self.evaluator.value(Place(file, node.value)))
         if every:
@@ -382,7 +382,7 @@ class Flow:
         return answer
 
     def _in_sight(self, value: Value) -> tuple[Value, ...]:
-        """What the calls in sight give a parameter; any other value as it is."""
+        """Return the values of a parameter in the visible calls, and any other value as it is."""
         if not isinstance(value, Parameter):
             return (value,)
         from shardlint.model.evaluator.callers import Callers  # it follows parameters by this flow
@@ -497,7 +497,7 @@ class Flow:
         return None if any(isinstance(one, ast.Starred) for one in before) else len(before)
 
     def _another_entry(self, file: FileFacts, taken: ast.Subscript, held: Wrapper) -> bool:
-        """Whether what is taken out of a dict or list is surely not the function: its key is another one."""
+        """Return whether an entry of a dict or list is surely not the function, because its key is another one."""
         display, key = self._display(held), held.place.node
         own: Value = Constant(self._index(held))
         if isinstance(display, ast.Dict):
@@ -512,7 +512,7 @@ class Flow:
         return len(known) == len(asked) and own.value not in known and not negative
 
     def _returned(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
-        """What a function returns is what its calls are: `jax.grad(make_loss(spec))`."""
+        """Follow the calls of a function that returns the value: `jax.grad(make_loss(spec))`."""
         file = place.file
         maker = file.home(place.node)
         plain = isinstance(maker.node, ast.FunctionDef) and not maker.node.decorator_list
@@ -569,7 +569,7 @@ class Flow:
             ends.add(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
 
     def _has_its_own(self, file: FileFacts, attribute: ast.Attribute) -> bool:
-        """Whether an object's class, or a base of it in the project, defines the method that is asked for."""
+        """Return whether an object's class, or a base of it in the project, defines the method that is asked for."""
         found = self.evaluator.value(Place(file, attribute.value))
         if not isinstance(found, CallResult) or not isinstance(found.by, ClassValue):
             return False
@@ -653,7 +653,7 @@ class Flow:
     def _passed(
         self, place: Place, to: Value, call: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
-        """What a function of the project does with a function that it is given, or that an instance keeps."""
+        """Follow a function that is passed to a function of the project, or stored by an instance."""
         wrapper = Wrapper("passed", spelled(call), call, "passed to")
         effects = tuple(other.effect for other in wrappers if other.effect != "passed")
         inside = wrappers[-1:] if wrappers and wrappers[-1].effect == "held" else ()
@@ -694,7 +694,7 @@ def _layers(value: Value, function: ast.AST, decorator: Place) -> tuple[Wrapper,
 
 
 def _in_annotation(file: FileFacts, node: ast.AST) -> bool:
-    """Whether a mention says what something is: `placer: Placer | None`."""
+    """Return whether a mention is in an annotation: `placer: Placer | None`."""
     inner, outer = node, file.parent(node)
     while isinstance(outer, ast.Subscript | ast.BinOp | ast.Tuple):
         inner, outer = outer, file.parent(outer)

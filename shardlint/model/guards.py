@@ -51,7 +51,9 @@ _OF_KINDS = {
 
 
 def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
-    """Whether the code stands in a block or call that expects an error or warning (`pytest.raises`, `assertRaises`)."""
+    """Return whether the code is in a block or call that expects an error or warning (`pytest.raises`,
+    `assertRaises`).
+    """
     return file.remembered("expected to fail", node, lambda: _expected_to_fail(file, node))
 
 
@@ -88,7 +90,9 @@ def _expects(file: FileFacts, node: ast.AST) -> bool:
 
 
 def guarded(file: FileFacts, node: ast.AST) -> bool:
-    """Whether the code runs only on some releases: in a try that catches its failure, or behind a version test."""
+    """Return whether the code runs only on some releases: in a try that catches its failure, or after a version
+    test.
+    """
     return file.remembered("guarded", node, lambda: _guarded(file, node))
 
 
@@ -129,7 +133,7 @@ def _in_a_guard(file: FileFacts, statement: ast.stmt) -> bool:
 
 
 def _guards(file: FileFacts, outer: ast.AST, inner: ast.AST) -> bool:
-    """Whether a node makes one that stands right in it run on some releases only."""
+    """Return whether a node makes its direct child run on some releases only."""
     if isinstance(outer, ast.Try | ast.TryStar):
         catches = any(_catches(handler) for handler in outer.handlers)
         # The handler is a guarded place too: it is what runs when the try did not work.
@@ -193,7 +197,7 @@ def _is_version_test(file: FileFacts, test: ast.expr) -> bool:
 
 
 def _speaks_of_release(file: FileFacts, node: ast.expr) -> bool:
-    """Whether an expression asks for a version, or whether a module has something (not whether `self` has)."""
+    """Return whether an expression reads a version, or tests if a module (not `self`) has an attribute."""
     text = file.text(node).lower()
     if any(word.lower() in text for word in _VERSION_WORDS):
         return True
@@ -239,7 +243,7 @@ def _catches(handler: ast.ExceptHandler) -> bool:
 
 
 def tested(file: FileFacts, node: ast.AST) -> bool:
-    """Whether a branch around a node, or one that returns before it, asks about a parameter of its function.
+    """Return whether a branch around a node, or an earlier one that returns, tests a parameter of its function.
 
     Then a call that is seen may be one that does not come this way.
     """
@@ -263,7 +267,7 @@ def tested(file: FileFacts, node: ast.AST) -> bool:
 
 
 def met_by_every_call(file: FileFacts, node: ast.AST, function: ast.AST) -> bool:
-    """Whether each call of a function comes to a place in it: no test, loop or handler lies on the way.
+    """Return whether each call of a function reaches a place in it: no test, loop or handler is on the path.
 
     A place in a function that is defined inside counts where that one is used on such a way itself: called there,
     decorated, or handed on. So `if whole: return first` / `return second` comes to neither for certain.
@@ -323,7 +327,7 @@ def _always_run(outer: ast.AST) -> tuple[ast.AST, ...]:
 
 
 def _left_before(function: ast.AST, node: ast.AST) -> bool:
-    """Whether a statement before the one that holds a node may leave the function."""
+    """Return whether a statement before the one of a node may leave the function."""
     line = getattr(node, "lineno", 0)
     for statement in getattr(function, "body", ()):
         if not isinstance(statement, ast.stmt) or statement.lineno >= line:

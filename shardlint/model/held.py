@@ -38,13 +38,15 @@ def held(program: Program, place: Place, depth: int = 0) -> tuple[CallResult, ..
 
 
 def _given(program: Program, parameter: Parameter) -> tuple[Value, ...]:
-    """What a parameter is, by all its calls or, of a method, which anything may call, by those that are seen."""
+    """Return the values of a parameter: in all its calls or, for a method, which any code may call, in the visible
+    ones.
+    """
     found = options(program.followed(parameter))
     return tuple(program.callers.seen(parameter)) if found == (parameter,) else found
 
 
 def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> tuple[CallResult, ...]:
-    """What the methods of the class assign to an attribute of `self`, or of another object that is held."""
+    """Return the values that the methods of the class assign to an attribute of `self`, or of another held object."""
     found: list[CallResult] = []
     for cls in classes(program, Place(file, node.value), depth + 1):
         inside = cls.place.file
@@ -68,7 +70,7 @@ def classes(program: Program, place: Place, depth: int = 0) -> Iterator[ClassVal
 
 
 def member(program: Program, place: Place) -> tuple[Value, ...]:
-    """What an expression is; an attribute of an object that is held, as that object has it."""
+    """Return the values of an expression; for an attribute of a held object, as that object has it."""
     found = options(program.evaluator.value(place))
     node = place.node
     if not isinstance(node, ast.Attribute) or not any(isinstance(one, Unknown) for one in found):
@@ -82,14 +84,14 @@ def member(program: Program, place: Place) -> tuple[Value, ...]:
 
 
 def assigned(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
-    """What the methods of a class assign to `self.name` alone."""
+    """Yield the values that the methods of a class assign to `self.name` alone."""
     for _, statement in _targets(file, cls, name):
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             yield statement.value
 
 
 def stored(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
-    """What the methods of a class assign to `self.name`, alone or as one of several targets."""
+    """Yield the values that the methods of a class assign to `self.name`, alone or as one of several targets."""
     for target, outer in _targets(file, cls, name):
         statement = file.parent(outer) if isinstance(outer, ast.Tuple) else None
         if isinstance(outer, ast.Tuple) and isinstance(statement, ast.Assign):

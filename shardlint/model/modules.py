@@ -87,7 +87,7 @@ class Modules:
         self.evaluator = evaluator
 
     def is_class(self, value: Value) -> bool:
-        """Whether a value is a Module class, of the library or of the project."""
+        """Return whether a value is a Module class, of the library or of the project."""
         if isinstance(value, Api):
             last = value.name.rpartition(".")[2]
             return value.name in _MODULE or (value.name.startswith("equinox.nn.") and last in LEAVES)
@@ -236,7 +236,7 @@ class Modules:
                     yield value
 
     def _static(self, binding: Binding, place: Place) -> bool:
-        """Whether a field is not a leaf: `eqx.field(static=True)`, or with a setting the text does not tell."""
+        """Return whether a field is not a leaf: `eqx.field(static=True)`, or with an unknown setting."""
         if binding.value is None:
             return False
         value = self.evaluator.value(Place(place.file, binding.value))
@@ -277,7 +277,7 @@ class Modules:
         return value
 
     def _assigned(self, instance: Instance, init: Function, name: str) -> Value | None:
-        """What `__init__` gives to a field, if every way through it gives it in plain sight."""
+        """Return the value that `__init__` gives a field, if every path through it visibly does."""
         file = init.place.file
         environment: Environment | None = None
         if instance.call is not None:
@@ -296,7 +296,7 @@ class Modules:
 
 
 def leaf_kind(value: Value) -> Kind | None:
-    """What a value is as a leaf of a pytree; None where it is a tree itself, no leaf, or not known."""
+    """Return the kind of a value as a leaf of a pytree; None if it is a tree itself, no leaf, or not known."""
     match value:
         case Constant(value=None):
             return None

@@ -1,4 +1,4 @@
-"""What an answer rests on: the files that were read for it and the questions put to the whole project.
+"""Dependencies of an answer: the files read for it, and the questions asked about the whole project.
 
 Answers are remembered, so a later question may be answered without reading anything. What each rests on is remembered
 with it, and counts for whoever asks again. Each file and each question has a number, and so has each set of them that
@@ -71,14 +71,14 @@ class Needs:
             self.now.add(needed)
 
     def unfinished(self) -> int:
-        """What an answer will have needed that is still being made."""
+        """Return a number for the dependencies of an answer that is still being computed."""
         number = self._next()
         self._parts[number] = ()
         self._rest[number] = True
         return number
 
     def finished(self, number: int, needed: int) -> None:
-        """What the answer came to need."""
+        """Record the dependencies of a finished answer."""
         self._parts[number] = (needed,) if needed else ()
 
     def named(self, needed: Iterable[int]) -> tuple[Need, ...]:
@@ -86,7 +86,9 @@ class Needs:
         return tuple(need for need in self.whole(needed) if need != GIVEN)
 
     def rests_on_given(self, needed: int) -> bool:
-        """Whether an answer rests on something that a call gives; taken to be so of what comes round to itself."""
+        """Return whether an answer depends on the arguments of a call. An answer that depends on itself counts as
+        one.
+        """
         todo = [needed]
         while todo:
             one = todo[-1]
@@ -135,7 +137,7 @@ class Needs:
 
     @property
     def many(self) -> bool:
-        """Whether there are so many that those nobody needs any more should go."""
+        """True if there are so many that those nobody needs any more should go."""
         return len(self._needs) + len(self._parts) > _MANY
 
     def by(self, name: str) -> Iterator[tuple[int, Need]]:
@@ -281,7 +283,7 @@ class Needs:
         return before
 
     def end(self, before: set[int]) -> int:
-        """What the answer needed. Whoever asked for it needs that too."""
+        """Return the dependencies of the answer, which become dependencies of the enclosing question too."""
         own = self._set(self.now) if self.now else 0
         self.now = before
         self.take(own)
@@ -344,7 +346,7 @@ class Memo(Generic[Key, Answer]):
         self._known[key] = (answer, self.needs.lent(needed))
 
     def begin(self, key: Key, answer: Answer) -> None:
-        """What to answer for now to whoever asks on the way to the answer, which `make` makes."""
+        """Store a provisional answer, which queries on the way to the final answer (made by `make`) get."""
         self._known[key] = (answer, 0)
         self._begun[key] = 0
 
@@ -387,11 +389,11 @@ class Circular(Generic[Key, Answer]):
 
     @property
     def asking(self) -> bool:
-        """Whether any question is being asked."""
+        """True if any question is being asked."""
         return bool(self._open)
 
     def is_open(self, key: Key) -> bool:
-        """Whether a question is being asked; an answer that depends on it is cut short."""
+        """Return whether a question is active. An answer that depends on it is cut short."""
         if key not in self._open:
             return False
         self._cut_by = min(self._cut_by, self._open[key])

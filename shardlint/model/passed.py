@@ -32,7 +32,7 @@ def transform_of(value: Value) -> tuple[api.Transform | None, Api | None]:
 
 
 def is_function_argument(call: ast.Call, node: ast.AST, transform: api.Transform) -> bool:
-    """Whether an argument of a transform's call is the function that it transforms."""
+    """Return whether an argument of a transform's call is the function that it transforms."""
     for where in transform.functions:
         if isinstance(where, int):
             if where < len(call.args) and call.args[where] is node:
@@ -45,7 +45,7 @@ def is_function_argument(call: ast.Call, node: ast.AST, transform: api.Transform
 
 @dataclass(frozen=True)
 class Becomes:
-    """What an argument is called where it arrives: a parameter, or an attribute of the instances of a class."""
+    """Parameter, or attribute of the instances of a class, that receives an argument."""
 
     name: str
     binder: Place | None = None
@@ -53,7 +53,7 @@ class Becomes:
 
 
 def becomes(evaluator: Evaluator, function: Value, call: Place, argument: ast.AST) -> Iterator[Becomes]:
-    """What an argument of a call becomes in a function or class of the project; nothing where that is not told."""
+    """Yield the parameters or attributes that receive an argument of a call. Yield nothing if they are unknown."""
     while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
     init: Function | None = None
@@ -94,7 +94,7 @@ def kept_as(evaluator: Evaluator, function: Value, call: Place, argument: ast.AS
 
 
 def _is_of(evaluator: Evaluator, function: Value, call: Place, name: str) -> bool:
-    """Whether a call is one of a library's class method, also by a class of the project that is derived from it."""
+    """Return whether a call is one of a library's class method, also through a derived class of the project."""
     if isinstance(function, Api):
         return function.name == name
     owner, _, method = name.rpartition(".")

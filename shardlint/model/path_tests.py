@@ -99,7 +99,7 @@ def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
 
 
 def is_not_none(file: FileFacts, node: ast.expr) -> bool:
-    """Whether a test on the way to a name or attribute says that it is not None: `if self.sharding is not None:`."""
+    """Return whether a test on the path to a name or attribute excludes None: `if self.sharding is not None:`."""
     return file.remembered("not none", node, lambda: _is_not_none(file, node))
 
 
@@ -109,7 +109,7 @@ def _is_not_none(file: FileFacts, node: ast.expr) -> bool:
 
 
 def none_is_ruled_out(file: FileFacts, node: ast.Name, binding: Binding) -> bool:
-    """Whether a binding that may give a name None does not where it is read.
+    """Return whether a binding that may give a name None surely does not where the name is read.
 
     So it is of `rows = sharding if mesh is not None else None` where `mesh` is not None, and of `rows = None` next to
     `mesh = None`.
@@ -151,7 +151,7 @@ def _facts_at(file: FileFacts, node: ast.AST) -> Iterator[tuple[_Fact, ast.expr]
 
 
 def _facts(test: ast.expr, wanted: bool) -> Iterator[tuple[_Fact, ast.expr]]:
-    """What is known where a test is true, or false, each with the expression that it is known of."""
+    """Yield the facts that hold if a test is true, or false, each with the expression that it is about."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             yield from _facts(operand, not wanted)
@@ -179,13 +179,15 @@ def _read(node: ast.expr) -> str:
 
 
 def _contradicted(file: FileFacts, fact: _Fact, test: ast.expr, facts: dict[_Fact, ast.expr]) -> bool:
-    """Whether tests say the contrary of what would be known."""
+    """Return whether tests contradict the facts."""
     said = facts.get((fact[0], fact[1], not fact[2]))
     return said is not None and _same_value(file, said, test)
 
 
 def _same_value(file: FileFacts, test: ast.expr, read: ast.expr) -> bool:
-    """Whether two readings of an expression of names and attributes give the same, as far as this file tells."""
+    """Return whether two readings of an expression of names and attributes give the same value, as far as this file
+    tells.
+    """
     for one, two in zip(walk(test), walk(read), strict=False):
         if isinstance(one, ast.Call) and called_name(one) not in _SAME_AGAIN:
             return False

@@ -116,7 +116,7 @@ class Program:
             heir.needs.renumber(heir._meshes, heir._answers)
 
     def value(self, file: FileFacts, node: ast.AST) -> Value:
-        """What an expression is."""
+        """Return the value of an expression."""
         return self.evaluator.value(Place(file, node))
 
     def followed(self, value: Value) -> Value:
@@ -138,11 +138,11 @@ class Program:
             yield seen, view
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
-        """Whether a node is traced, and why."""
+        """Return the tracing state of a node, with its reason."""
         return self.tracing.region(file, node)
 
     def region_in_sight(self, file: FileFacts, node: ast.AST) -> Region:
-        """Whether a node is traced by the calls that can be seen, as if there were no others."""
+        """Return the tracing state of a node by the visible calls, as if there were no others."""
         return self.tracing_in_sight.region(file, node)
 
     def context(self, file: FileFacts, node: ast.AST) -> Context:
@@ -158,7 +158,7 @@ class Program:
         return self.contexts.of_calls(Place(file, node))
 
     def of_node(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
-        """What a question about nodes comes to, which several rules ask; forgotten with the parsed files."""
+        """Return the answer to a question about nodes that several rules ask. It is dropped with the parsed files."""
         return cast(Answer, self._of_nodes.get(question, answer))
 
     def together(self, file: FileFacts) -> Iterator[FileFacts]:
@@ -173,14 +173,17 @@ class Program:
     def once(
         self, file: FileFacts, question: Hashable, answer: Callable[[], Answer], joined: bool = False
     ) -> Answer:
-        """What a rule's question to the files that run with one (or are `joined` to it) comes to; asked once for all.
+        """Return the answer to a rule's question about the files that run with one (or are `joined` to it), computed
+        once for all.
 
         The answer must hold no node of a file, and say nothing of the file itself.
         """
         return self._kept((self.project.together(file.path, joined), joined, question), answer)
 
     def of_file(self, file: FileFacts, question: Hashable, answer: Callable[[], Answer]) -> Answer:
-        """What a rule's question to one file comes to, with the same promise: no node, and nothing of who asks."""
+        """Return the answer to a rule's question about one file, under the same condition: it holds no node and
+        nothing of its asker.
+        """
 
         key = file.path, question
         if key not in self._answers:

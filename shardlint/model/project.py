@@ -118,7 +118,9 @@ class Project:
         return facts
 
     def outweighs(self, most: int) -> bool:
-        """Whether the parsed files take more bytes of memory, about; not always looked at, for it is asked often."""
+        """Return whether the parsed files take more than about `most` bytes of memory. They are measured only now and
+        then.
+        """
         self._before_weighing -= 1
         if self._before_weighing >= 0:
             return False
@@ -131,7 +133,7 @@ class Project:
         return sum(facts.held for facts in self._facts.values() if facts is not None)
 
     def parsed(self) -> dict[Path, FileFacts]:
-        """What is parsed by now, or was lent."""
+        """Return the files that are parsed by now, or were lent."""
         own = {path: facts for path, facts in self._facts.items() if facts is not None}
         return {**self.lent, **own}
 
@@ -175,13 +177,13 @@ class Project:
         return sum(size for path, size in self.files.items() if size <= limit_of(path)) <= _INDEX_BYTES
 
     def _texts(self) -> Iterator[tuple[Path, bytes]]:
-        """What the files hold, one after the other: together it may be much."""
+        """Yield the contents of the files, one at a time, because together they may be large."""
         for path in self.files:
             self._reads += 1
             yield path, self.bytes_of(path)
 
     def bytes_of(self, path: Path) -> bytes:
-        """What a file holds now; nothing where it cannot be read."""
+        """Return the current contents of a file; empty if it cannot be read."""
         if path in self._overlay:
             return self._overlay[path].text.encode()
         code = self._code.get(path)
@@ -269,7 +271,7 @@ class Project:
         return [one for one in found if self.facts(one) is None]
 
     def is_test(self, path: Path) -> bool:
-        """Whether a file is a test, by its name or a folder's."""
+        """Return whether a file is a test, by its name or a folder's."""
         if path not in self._tests:
             parts, root = path.parts, self.root.parts
             inside = parts[len(root) :] if parts[: len(root)] == root else parts
@@ -277,11 +279,11 @@ class Project:
         return self._tests[path]
 
     def anywhere(self, path: Path, text: str) -> bool:
-        """Whether a file or any that runs with it holds a dotted name."""
+        """Return whether a file or any that runs with it holds a dotted name."""
         return self._is_there(path, ("anywhere", text))
 
     def holds(self, path: Path, *texts: str) -> bool:
-        """Whether a file or any that runs with it holds one of some texts.
+        """Return whether a file or any that runs with it holds one of some texts.
 
         A text that begins with `(?` is a regular expression.
         """
@@ -296,7 +298,7 @@ class Project:
         yield from self._read(self._near(path, self._whole(("anywhere", text)), joined), None, every=True)
 
     def imported(self, path: Path, module: str, joined: bool = False) -> bool:
-        """Whether a file or any that runs with it (or is `joined` to it) imports a module."""
+        """Return whether a file or any that runs with it (or is `joined` to it) imports a module."""
         return self._is_there(path, ("imported", module), joined)
 
     def together(self, path: Path, joined: bool = False) -> int:
@@ -395,7 +397,7 @@ class Project:
 
     @property
     def marked(self) -> bool:
-        """Whether the root is that of a project, so that what is nowhere below it is not in the project.
+        """True if the root is that of a project, so that what is nowhere below it is not in the project.
 
         Without a mark it is the folder of the checked file's package, and others may use it from outside.
         """

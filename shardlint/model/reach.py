@@ -21,7 +21,7 @@ _MOST = 48
 
 
 def assigned_once(file: FileFacts, name: ast.Name) -> ast.expr | None:
-    """What a name is bound to where it is read, if one assignment alone may have bound it."""
+    """Return the value bound to a name where it is read, if one assignment alone may have bound it."""
     bindings, _ = lookup(file, name, name.id)
     return bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
 
@@ -52,7 +52,7 @@ def global_bindings(file: FileFacts, name: str) -> list[Binding]:
 
 
 def replaces_none(file: FileFacts, binding: Binding) -> bool:
-    """Whether a binding is `if name is None: name = ...`, after which the name is no longer None."""
+    """Return whether a binding is `if name is None: name = ...`, after which the name is no longer None."""
     statement = file.parent(binding.node)
     owner = file.parent(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     if not isinstance(owner, ast.If) or statement not in owner.body:
@@ -68,7 +68,7 @@ def replaces_none(file: FileFacts, binding: Binding) -> bool:
 
 
 def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool:
-    """Whether the scope that gives `name` its value at `use` has `binder` among its bindings.
+    """Return whether the scope that gives `name` its value at `use` has `binder` among its bindings.
 
     Much cheaper than `lookup`, which says whether that binding reaches the use: names like `f` stand everywhere.
     """
@@ -244,7 +244,7 @@ _Span = tuple[tuple[int, int], tuple[int, int]]
 
 
 class _ChainFacts(NamedTuple):
-    """What is known of a chain by its last statement."""
+    """Facts about a chain of nodes, derived from its last statement."""
 
     in_loop: bool
     """Whether a loop is in the chain."""
@@ -329,7 +329,7 @@ def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> int:
 
 
 def _loop_above(file: FileFacts, chain: Sequence[ast.AST], count: int) -> bool:
-    """Whether a loop is among the first nodes of a chain."""
+    """Return whether a loop is among the first nodes of a chain."""
     return count > 0 and bool(file.chain_facts[chain[count - 1]].in_loop)
 
 
@@ -338,7 +338,7 @@ def _innermost_loop(shared: Sequence[ast.AST]) -> ast.AST:
 
 
 def _bound_anew(use: Sequence[ast.AST], shared: int, name: str) -> bool:
-    """Whether the next round of the innermost of these loops gives the name another value before a use in its body."""
+    """Return whether the next iteration of the innermost of these loops rebinds the name before a use in its body."""
     depth = max(index for index, node in enumerate(use[:shared]) if isinstance(node, _LOOPS))
     loop = use[depth]
     if not isinstance(loop, ast.For | ast.AsyncFor) or len(use) <= depth + 1:
@@ -356,7 +356,7 @@ def field_of(owner: ast.AST, node: ast.AST) -> str:
 
 
 def _exclusive(first: Sequence[ast.AST], second: Sequence[ast.AST], shared: int) -> bool:
-    """Whether two nodes stand in branches of which only one runs (if/else, match cases, except handlers)."""
+    """Return whether two nodes are in branches of which only one runs (if/else, match cases, except handlers)."""
     if not shared or len(first) <= shared or len(second) <= shared:
         return False
     owner, left, right = first[shared - 1], first[shared], second[shared]
@@ -371,7 +371,7 @@ def _exclusive(first: Sequence[ast.AST], second: Sequence[ast.AST], shared: int)
 
 
 def _conditional(binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.AST], shared: int) -> bool:
-    """Whether control can reach the use without passing the binding."""
+    """Return whether control can reach the use without passing the binding."""
     below, using = chain[shared:], use[shared:]
     owner = use[shared - 1] if shared else None
     # In the same statement's different blocks: a try body may have stopped before the binding.
@@ -399,7 +399,8 @@ def _conditional(binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.A
 
 
 def _on_both_ways(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], shared: int) -> bool:
-    """Whether a binding and those below it leave no way past them: both arms of each `if` around it bind the name.
+    """Return whether a binding and those below it leave no path past them: both arms of each `if` around it bind the
+    name.
 
     `arms` are the arms that surely do so far. An arm that leaves counts as one.
     """
@@ -423,7 +424,7 @@ def _on_both_ways(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], share
 
 
 def _bound_below(later: Binding, there: Sequence[ast.AST], chain: Sequence[ast.AST]) -> bool:
-    """Whether control that comes from a place passes a binding below it: both stand in one branch of an `if`."""
+    """Return whether control from a place passes a binding below it: both are in one branch of an `if`."""
     shared = _shared(chain, there)
     return not _exclusive(chain, there, shared) and not _conditional(later, chain, there, shared)
 

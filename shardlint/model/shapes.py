@@ -296,7 +296,7 @@ class _Reader:
         return tuple(left if one == -1 else one for one in asked)
 
     def _data(self, place: Place, env: Environment | None) -> Shape | None:
-        """What a display of numbers, or another array, is as an array."""
+        """Return the shape of the array that a display of numbers, or another array, makes."""
         node = place.node
         if not isinstance(node, ast.List | ast.Tuple):
             return self.of(place, env)
@@ -325,7 +325,7 @@ class _Reader:
     # dimensions
 
     def dimensions(self, place: Place, env: Environment | None) -> Shape | None:
-        """What an expression says as the argument `shape`."""
+        """Return the shape in an expression that is the argument `shape`."""
         node = place.node
         if isinstance(node, ast.Attribute) and node.attr == "shape":
             of_array = self.of(Place(place.file, node.value), env)
@@ -342,7 +342,7 @@ class _Reader:
         return (size,) if size is not None else None
 
     def dimension(self, place: Place, env: Environment | None) -> int | None:
-        """What an expression says as one number of a shape."""
+        """Return the size in an expression that is one entry of a shape."""
         match place.node:
             case ast.Subscript(value=ast.Attribute(attr="shape", value=array), slice=index):
                 shape, at = (

@@ -62,7 +62,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a function takes.
+    """Parameters that a function accepts.
 
     `positional` are the names that positions fill, in order, of which the first `required` have no default. `star` and
     `double_star` say that it takes `*args` and `**kwargs`. `node` is the definition, where there is one.
@@ -90,7 +90,7 @@ class Parameters:
         return given
 
     def fits(self, arguments: CallArguments) -> bool:
-        """Whether a call with these arguments can be one of it: none is missing, none too many."""
+        """Return whether a call with these arguments is possible: none is missing, and there are none too many."""
         if arguments.open_positional or arguments.open_keywords:
             return True
         given = len(arguments.positional)
@@ -102,7 +102,7 @@ class Parameters:
         return all(name in arguments.keywords for name in self.positional[given : self.required])
 
     def without_first(self) -> Parameters:
-        """What is left when the first position is filled."""
+        """Return the parameters that remain when the first position is filled."""
         return replace(self, positional=self.positional[1:], required=max(0, self.required - 1))
 
 
@@ -121,12 +121,14 @@ def of_definition(node: Definition) -> Parameters:
 
 
 def takes_self(function: Scope) -> bool:
-    """Whether a function is a method whose first parameter is the object, or its class."""
+    """Return whether a function is a method whose first parameter is the object, or its class."""
     return function.parent is not None and function.parent.kind == "class" and not is_static(function.node)
 
 
 def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
-    """What a function value takes: functions, methods, partials, transformed functions, objects with `__call__`."""
+    """Return the parameters of a function value: function, method, partial, transformed function, object with
+    `__call__`.
+    """
     while isinstance(value, Transformed) and (
         value.api.name in KEEPING or value.api.name == "builtins.staticmethod"
     ):
@@ -152,7 +154,9 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
 
 
 def _left_open(node: Definition) -> bool:
-    """Whether a method only raises NotImplementedError: the one that is called is a subclass's, and may take more."""
+    """Return whether a method only raises NotImplementedError. A subclass overrides it, and may take more
+    parameters.
+    """
     if isinstance(node, ast.Lambda):
         return False
     raised = node.body[-1].exc if isinstance(node.body[-1], ast.Raise) else None
@@ -161,7 +165,7 @@ def _left_open(node: Definition) -> bool:
 
 
 def _partial(parameters: Parameters, call: CallArguments) -> Parameters | None:
-    """What a partial still takes: as `inspect.signature` has it, which is what jax asks."""
+    """Return the remaining parameters of a partial, as `inspect.signature` gives them, which jax calls."""
     if call.open_positional or call.open_keywords:
         return None
     filled = len(call.positional) - 1  # the first one is the function itself
@@ -241,7 +245,9 @@ def _with_self(inner: Value) -> Value:
 
 
 def _bound_later(function: Function, call: CallArguments, evaluator: Evaluator) -> bool:
-    """Whether self was bound after jit: decorators and `step = jax.jit(_step)` in a class body see it unbound."""
+    """Return whether self was bound after jit: decorators and `step = jax.jit(_step)` in a class body get it
+    unbound.
+    """
     if call.place.node in getattr(function.node, "decorator_list", ()):
         return True
     if call.positional:
@@ -335,7 +341,7 @@ def wrappings(
 
 
 def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]) -> Iterator[Jitted]:
-    """What the name of a partial is applied to in this file: `jit = partial(jax.jit, ...)`, `@jit`, `jit(f)`."""
+    """Yield the jits made by the name of a partial in this file: `jit = partial(jax.jit, ...)`, `@jit`, `jit(f)`."""
     if not isinstance(name, ast.Name):
         return
     evaluator = program.evaluator

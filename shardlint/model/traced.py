@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Region:
-    """Whether code runs under a staging tracer (jit, scan, shard_map, ...).
+    """Tracing state of code: whether it runs under a staging tracer (jit, scan, shard_map, ...).
 
     `always`: every way it is run that we know is traced, and we know them all. `sometimes`: at least one is traced.
     `never`: all are known and none is traced. `unknown`: nothing says.
@@ -61,7 +61,7 @@ class Region:
 
     @property
     def proven(self) -> bool:
-        """Whether the code is certain to be traced."""
+        """True if the code is certain to be traced."""
         return self.traced == "always"
 
     def describe(self, here: FileFacts) -> str:
@@ -229,5 +229,5 @@ def _given_at(end: End) -> list[Place]:
 
 
 def _as_its_caller(end: End) -> bool:
-    """Whether an end runs as the function does that it is in."""
+    """Return whether a use runs in the same way as the function around it."""
     return end.kind != "escaped" and not any(wrapper.effect in _TELLING for wrapper in end.wrappers)

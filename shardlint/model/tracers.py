@@ -1,4 +1,4 @@
-"""Whether an expression is a tracer, by the calls in sight: an argument of a jitted function, or a leaf of one.
+"""Test for tracers among expressions, by the visible calls: an argument of a jitted function, or a leaf of one.
 
 It is followed backwards: through parameters to what calls give, through `jax.tree.map` to the trees it goes over,
 through attributes, items and array functions. Values that a closure brings in, and static arguments, are none.
@@ -28,7 +28,9 @@ _TRACING = ("jax.grad", "jax.value_and_grad", "jax.vmap", "jax.lax.", "jax.shard
 
 
 def tracer_in_sight(program: Program, place: Place, depth: int = 0) -> str:
-    """What makes an expression a tracer, in words, or an empty string: "an argument of `step`, traced by jax.jit"."""
+    """Return the reason why an expression is a tracer, or an empty string: "an argument of `step`, traced by
+    jax.jit".
+    """
     node = place.node
     if depth > _DEPTH:
         return ""

@@ -1,4 +1,4 @@
-"""What an expression is known to be. Values are small, immutable, and remember where they were written."""
+"""Values of expressions. They are small, immutable, and remember where they were written."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class AxisOf(Unknown):
 
 @dataclass(frozen=True)
 class Assumed(Value):
-    """What a value is unless something out of sight says otherwise: a default. `why` says in words what tells so.
+    """A value that holds unless code out of sight overrides it, such as a default. `why` is the evidence in words.
 
     Code that asks for what the text proves takes it for unknown; `program.assume.Assuming` looks inside.
     """
@@ -225,7 +225,7 @@ class Choice(Value):
 
 @dataclass(eq=False)
 class Environment:
-    """What the parameters of a function are in one call of it."""
+    """Values of the parameters of a function in one call of it."""
 
     values: Mapping[str, Value]
     asked: int = 0
@@ -241,14 +241,14 @@ class Environment:
         self.known.clear()
 
     def get(self, name: str) -> Value | None:
-        """What a parameter is; None for any other name."""
+        """Return the value of a parameter; None for any other name."""
         found = self.values.get(name)
         if found is not None:
             self.asked += 1
         return found
 
     def bound(self, name: str, kind: str, node: ast.AST) -> Value | None:
-        """What a binding gives its name, if that is a parameter, or the target of a loop or comprehension."""
+        """Return the value of a binding that is a parameter, or the target of a loop or comprehension."""
         found = self.elements.get(node)
         if found is not None:
             self.asked += 1
@@ -283,13 +283,13 @@ class CallArguments:
         return None
 
     def may_have(self, name: str, signature: tuple[str, ...]) -> bool:
-        """Whether the argument is there or could be hidden in a star argument."""
+        """Return whether the argument is given, or may be in a star argument."""
         hidden = self.open_keywords or (self.open_positional and name in signature)
         return hidden or self.get(name, signature) is not None
 
 
 class Values(Protocol):
-    """Who tells what expressions are: the evaluator, or a view of it that assumes what is most likely."""
+    """Interface for evaluating expressions: the evaluator, or a view of it that assumes the most likely values."""
 
     own: OwnNames
 
@@ -297,16 +297,16 @@ class Values(Protocol):
         """Say that the answer being made may be another where a call in sight is looked at."""
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
-        """What an expression is."""
+        """Return the value of an expression."""
 
     def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
         """The arguments of a call as written."""
 
     def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
-        """What a binding gives its name."""
+        """Return the value of a binding."""
 
     def environment(self, place: Place) -> Environment | None:
-        """What the parameters around an expression are."""
+        """Return the values of the parameters around an expression."""
 
 
 def assumed(value: Value, *reasons: Value) -> Value:

@@ -38,7 +38,7 @@ def ways_in(
 
 
 def _never_called(ends: Ends, wrapped: End, sure: dict[int, bool | None]) -> bool:
-    """Whether all calls of what a transform made are known, and none of them can be."""
+    """Return whether all calls of a transformed function are known, and none of them is possible."""
     length = len(wrapped.wrappers)
     through = [
         index
@@ -53,7 +53,7 @@ def _never_called(ends: Ends, wrapped: End, sure: dict[int, bool | None]) -> boo
 def _sure(
     evaluator: Evaluator, file: FileFacts, scope: Scope, asked: tuple[Condition, ...], end: End
 ) -> bool | None:
-    """Whether a call surely comes to the branch; None where it does not, or cannot be one of the function."""
+    """Return whether a call surely reaches the branch; None if it does not, or cannot be a call of the function."""
     names = [wrapper.api for wrapper in end.wrappers]
     if any(map(_calls_itself, names)):
         return True
@@ -66,7 +66,7 @@ def _sure(
 
 
 def _calls_itself(name: str) -> bool:
-    """Whether a transform calls the function with arguments of its own."""
+    """Return whether a transform calls the function with arguments of its own."""
     transform = api.TRANSFORMS.get(name)
     return name == "" or transform is None or transform.now
 
@@ -81,7 +81,7 @@ def _fits(evaluator: Evaluator, end: End) -> bool:
 
 
 def _can_be_called(evaluator: Evaluator, end: End) -> bool:
-    """Whether a jit has as many shardings for arguments as the function takes arguments."""
+    """Return whether a jit has as many shardings for arguments as the function takes arguments."""
     for option in options(evaluator.value(end.place)):
         function = jitted(option, evaluator)
         place = function.setting(SHARDING_SETTINGS[0]) if function is not None else None

@@ -28,7 +28,7 @@ class Alike:
         self._first = {key: found[0][1] for key, found in self._places.items() if len(found) > _FEW}
 
     def is_shown(self, finding: Finding) -> bool:
-        """Whether it has a frame of its own."""
+        """Return whether it has a frame of its own."""
         return self._first.get(_words(finding), finding) is finding
 
     def note(self, finding: Finding) -> str:

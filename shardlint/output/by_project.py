@@ -32,13 +32,15 @@ class Group:
 
     @property
     def obstacles(self) -> list[str]:
-        """What keeps them from being fixed, each once."""
+        """Return the obstacles to fixing them, each once."""
         found = dict.fromkeys(one for finding in self.found for one in finding.obstacles or ())
         told = {_STATEMENT.sub("", one) for one in found if _STATEMENT.search(one)}
         return [one for one in found if one not in told]
 
     def described(self) -> str:
-        """What they are, in how many places, how many `fix` moves and what keeps the others."""
+        """Return a description of them: their count of places, how many `fix` moves, and the obstacles of the
+        others.
+        """
         from shardlint.config.folders import shown_folder
         from shardlint.output.phrases import count, tags
 
@@ -56,7 +58,7 @@ class Group:
 
 
 def grouped(reports: Iterable[FileReport], root: Callable[[Path], str]) -> dict[tuple[str, str], Group]:
-    """What is told by project, by the project's folder and the code of the rule."""
+    """Return the findings reported by project, by the project's folder and the code of the rule."""
     groups: dict[tuple[str, str], Group] = {}
     for file in reports:
         for code in dict.fromkeys(one.rule.code for one in file.findings if one.obstacles is not None):
@@ -82,7 +84,7 @@ def apart(
 
 
 def frames(groups: Iterable[Group], obstacles: bool) -> Iterator[str]:
-    """What a report says of the groups, with the list of `obstacles` or with how it is asked for."""
+    """Yield the text of a report on the groups, with the list of `obstacles` or with the option that shows it."""
     for group in groups:
         first = group.found[0]
         lines = [printable(group.described()), f"   {printable(first.message)}"]

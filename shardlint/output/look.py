@@ -22,7 +22,7 @@ _INDENT = "   "
 
 @dataclass(frozen=True)
 class Look:
-    """What may be used. `width` is that of the terminal; None where lines may be of any length."""
+    """Formatting features that the output may use. `width` is that of the terminal; None means lines of any length."""
 
     colour: bool = False
     links: bool = False
@@ -51,7 +51,7 @@ class Look:
         return f"{self._in(code, f'1;{_hue(finding)}')} {printable(finding.rule.name)}"
 
     def faint(self, text: str) -> str:
-        """What matters less."""
+        """Return a text of lesser importance, in its style."""
         return self._in(text, "2")
 
     def gutter(self, text: str) -> str:
@@ -59,11 +59,11 @@ class Look:
         return self._in(text, "34")
 
     def mark(self, text: str, finding: Finding) -> str:
-        """What underlines the code."""
+        """Return the underline of the code, in its style."""
         return self._in(text, f"1;{_hue(finding)}")
 
     def advice(self, text: str) -> str:
-        """What to write."""
+        """Return a line of advice, in its style."""
         return self._in(text, "32")
 
     def wrapped(self, text: str, painted: Callable[[str], str] = str) -> list[str]:

@@ -53,7 +53,7 @@ class Row:
 
     @property
     def message(self) -> str:
-        """What happens, and in which cell if it is in one."""
+        """Return the message, with the cell if there is one."""
         finding = self.finding
         cell, line, column = self.file.source.place(finding.start)
         where = "" if cell is None else f"cell {cell}:{line}:{column}: "
@@ -61,14 +61,14 @@ class Row:
 
     @property
     def advice(self) -> str:
-        """What to write, if that is known."""
+        """Return the advice, if there is any."""
         fix = self.finding.fix
         text = fix.message if fix is not None else self.finding.help
         return sentence(text) if text else ""
 
     @property
     def whole(self) -> str:
-        """What happens, why it is believed and what to write."""
+        """Return the message, the reason and the advice."""
         why = f"Why: {self.finding.why}" if self.finding.why else ""
         return "\n".join(filter(None, (self.message, why, self.advice)))
 

@@ -155,7 +155,7 @@ def summary(report: Report) -> str:
 
 
 def _known(report: Report) -> str:
-    """What is in the baselines."""
+    """Return the sentence about findings in the baselines."""
     from pathlib import Path
 
     if not report.baselines:
@@ -229,7 +229,7 @@ def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
 
 
 def advice(fix: Fix) -> str:
-    """What to write, and whether `fix` does it only when told to."""
+    """Return the advice of a fix, with a note if the fix is unsafe."""
     note = "" if fix.safety == "safe" else f"   (unsafe fix: {fix.why})" if fix.why else "   (unsafe fix)"
     return f"{sentence(fix.message)}{note}"
 

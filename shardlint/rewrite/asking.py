@@ -25,7 +25,7 @@ _HELP = (
 
 @dataclass(frozen=True)
 class Unit:
-    """What is made as a whole or not at all: one fix, or those of a change of several files."""
+    """Changes that are accepted or rejected together: one fix, or the fixes of a change of several files."""
 
     key: tuple[object, ...]
     made: tuple[AppliedFix, ...]
@@ -122,7 +122,7 @@ def _rests_on(unit: Unit, other: Unit) -> bool:
 
 
 def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
-    """What a unit is about, and the diff of it alone."""
+    """Yield the description of a unit, and the diff of it alone."""
     for about in dict.fromkeys(_about(attempt, made) for made in unit.made):
         yield printable(about)
     why = dict.fromkeys(_why(unit, one) for one in unit.made if one.finding.fix and one.finding.fix.why)
@@ -143,7 +143,7 @@ def _why(unit: Unit, made: AppliedFix) -> str:
 
 
 def _leaves_an_import(alone: FixedFile, made: Sequence[AppliedFix]) -> bool:
-    """Whether a module-level import is unused after some fixes of a file."""
+    """Return whether some fixes of a file leave a module-level import unused."""
     names = {name for one in made if one.finding.fix is not None for name in one.finding.fix.drops}
     try:
         return bool(names) and bool(dropped(read_facts(alone.after, alone.path.resolve()), names))

@@ -84,7 +84,7 @@ class Work:
 
     @property
     def changed(self) -> bool:
-        """Whether the text is another."""
+        """True if the text is another."""
         return self.after.text != self.before.text
 
     def origin(self, finding: Finding) -> int:
@@ -261,7 +261,7 @@ def laid_out(before: Source, layer: Layer, length: int | None, like: str) -> lis
 
 
 def wanted(fix: Fix | None, unsafe: bool) -> bool:
-    """Whether a fix may be applied."""
+    """Return whether a fix may be applied."""
     return fix is not None and (fix.safety is Safety.SAFE or unsafe)
 
 
@@ -311,7 +311,7 @@ def _wrong(after: Source) -> str | None:
 
 
 def _not_compiled(file: FileFacts) -> str | None:
-    """What Python says of a text that parses and still is no program, as with a late `from __future__`."""
+    """Return Python's error for a text that parses but does not compile, such as a late `from __future__`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -60,7 +60,7 @@ class Layer:
 
 
 def same_program(one: str, two: str) -> bool:
-    """Whether two texts parse, and to the same tree: they differ in layout alone."""
+    """Return whether two texts parse to the same tree, so that they differ in layout alone."""
     try:
         trees = [ast.dump(ast.parse(text.removeprefix("\ufeff"))) for text in (one, two)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -59,11 +59,11 @@ class FixedFile:
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to write."""
+        """True if there is anything to write."""
         return self.after.text != self.before.text
 
     def report(self, written: bool) -> FileReport:
-        """What is left, as a check reports it: in the file as it is now, or was."""
+        """Return the remaining findings as a report of a check: in the file as it is now, or was."""
         if written:
             return FileReport(self.path, self.after, self.left)
         return FileReport(self.path, self.before, self.left_before)
@@ -209,7 +209,7 @@ def _let_through(attempt: Attempt, gates: Sequence[Gate]) -> dict[str, Outcome]:
 
 
 def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
-    """What moves together where one of the files cannot be written."""
+    """Yield the joint fixes of which one file is read-only, each with the reason."""
     for work in attempt.works.values():
         joined = [made for made in work.made if made.together]
         if joined and not os.access(work.path, os.W_OK):

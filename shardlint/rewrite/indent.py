@@ -11,7 +11,7 @@ UNIT = "    "
 
 
 def indent_unit(file: FileFacts, lead: str = "") -> str:
-    """What a file indents a block behind `lead` by: a tab behind tabs, else as the first one of the module is."""
+    """Return the indentation of a block after `lead`: a tab after tabs, else that of the module's first block."""
     if "\t" in lead:
         return "\t"
     for outer in file.tree.body:

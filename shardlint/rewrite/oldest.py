@@ -36,7 +36,7 @@ class Floor:
 
     @property
     def allows(self) -> str:
-        """What the requirement allows, in words."""
+        """Return the oldest release that the requirement allows, in words."""
         known = ", the oldest release that shardlint knows" if self.older else ""
         return f"{self.where} allows {show(self.release)}{known}"
 
@@ -161,7 +161,7 @@ def _found(attempt: Attempt, works: list[Work], options: Options, *, as_it_was: 
 
 
 def _breaks(finding: Finding) -> bool:
-    """Whether the program surely raises or does something else there."""
+    """Return whether the program surely raises or behaves differently on that release."""
     return (
         finding.certainty is Certainty.PROVEN
         and finding.harm is not Harm.COST

@@ -51,7 +51,7 @@ class _Copy:
     before: list[Result] = field(default_factory=list)
 
     def verify(self, texts: _Texts, only: frozenset[str] = frozenset(), moved: bool = False) -> list[Result]:
-        """What the fixtures tell (those of `only`, `FILE::NAME`, where there are some) with these texts.
+        """Return the results of the fixtures (those of `only`, `FILE::NAME`, if there are some) with these texts.
 
         `moved`: the texts enter meshes by `jax.set_mesh` that were entered by `with mesh:`.
         """
@@ -181,7 +181,7 @@ class Proving:
 
 
 def _moves(attempt: Attempt) -> bool:
-    """Whether an attempt moves mesh contexts: then what fixtures say they are called under moves with them."""
+    """Return whether an attempt moves mesh contexts. Then the contexts that fixtures declare move too."""
     return any(made.finding.rule.code in _MOVING for work in attempt.works.values() for made in work.made)
 
 

@@ -1,4 +1,4 @@
-"""What came of the fixes of a project: which left their finding in place, and which brought one."""
+"""Check of the fixed files of a project: fixes that leave their finding in place, and fixes that add one."""
 
 from __future__ import annotations
 
@@ -110,8 +110,9 @@ def _compared(work: Work, now: Sequence[Finding]) -> tuple[list[AppliedFix], lis
 
 
 def _was_behind_a_crash(work: Work, finding: Finding) -> bool:
-    """Whether a finding is of lines that a fix wrote in the place of a proven crash, and does not raise itself: the
-    program did not come to it before. It is reported."""
+    """Return whether a finding is about lines that a fix wrote in place of a proven crash, and does not raise itself.
+    The program did not reach them before, so the finding is reported.
+    """
     if finding.harm is Harm.CRASH:
         return False
     line = work.after.position(finding.start)[0]
@@ -152,7 +153,7 @@ def _culprits(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) 
 
 
 def _alike(work: Work, other: Work, one: Finding, two: Finding) -> bool:
-    """Whether findings of two outcomes of a file are one."""
+    """Return whether findings of two outcomes of a file are the same."""
     return one.rule.code == two.rule.code and work.origin(one) == other.origin(two)
 
 

@@ -24,7 +24,7 @@ _WIDTH = 88
 
 @dataclass
 class Silenced:
-    """What came of it: how many findings in how many files, and the files that could not be changed."""
+    """Result of adding suppressions: counts of findings and files, and the files that could not be changed."""
 
     findings: int = 0
     files: int = 0

@@ -42,7 +42,7 @@ def _is_read(node: ast.AST) -> bool:
 
 
 def _touches(edit: Edit, line: int, start: int, end: int) -> bool:
-    """Whether an edit is in a statement, or ahead of it on the `line` where it begins, or right behind it."""
+    """Return whether an edit is in a statement, before it on the `line` where it begins, or directly after it."""
     if line <= edit.end <= start:
         return not edit.text.endswith(("\n", "\r"))
     if edit.start == end:
@@ -51,7 +51,9 @@ def _touches(edit: Edit, line: int, start: int, end: int) -> bool:
 
 
 def _is_read_as_one(layer: Layer, edit: Edit, after: dict[int, list[ast.expr]]) -> bool:
-    """Whether the text of an edit is an expression of the tree afterwards; also where it is no expression by itself."""
+    """Return whether the text of an edit is one expression of the new tree. True also if it is no expression by
+    itself.
+    """
     try:
         meant = ast.parse(f"(\n{edit.text}\n)", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -61,7 +61,7 @@ def dropped(
 
 
 def _meant(file: FileFacts, statement: ast.stmt, alias: ast.alias) -> bool:
-    """Whether an import says itself that it is for others: `from a import b as b`, or a comment for linters."""
+    """Return whether an import is marked as intended for others: `from a import b as b`, or a comment for linters."""
     lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
     return alias.name == alias.asname or any(_NOQA.search(file.source.line(line)) for line in lines)
 
@@ -73,7 +73,7 @@ def _unused(file: FileFacts, name: str) -> bool:
 
 
 def _spelled_otherwise(file: FileFacts, name: str) -> bool:
-    """Whether a word of other letters is the same name to Python, which takes full-width letters for plain ones."""
+    """Return whether a word in other letters is the same name to Python, which normalizes full-width letters."""
     return not file.source.text.isascii() and any(
         not word.isascii() and unicodedata.normalize("NFKC", word) == name
         for word in re.findall(r"\w+", file.source.text)
@@ -81,7 +81,7 @@ def _spelled_otherwise(file: FileFacts, name: str) -> bool:
 
 
 def _used_elsewhere(project: Project, path: Path, name: str) -> bool:
-    """Whether another file may take a name from this one; also when that cannot be told."""
+    """Return whether another file may use a name of this one. True also if that cannot be determined."""
     try:
         return any(
             other is None or _takes(other, path.stem, name)
@@ -92,7 +92,7 @@ def _used_elsewhere(project: Project, path: Path, name: str) -> bool:
 
 
 def _takes(other: FileFacts, module: str, name: str) -> bool:
-    """Whether a file may take a name from a module: by an import, as an attribute, or in `patch("module.name")`."""
+    """Return whether a file may use a name of a module: by an import, as an attribute, or in `patch("module.name")`."""
     stars = [star.node for star in other.bindings(other.module, "*")]
     for alias in (*other.taken_from(module), *stars):
         statement = other.parent(alias)
@@ -134,7 +134,7 @@ def _blank(lines: list[str], token: tokenize.TokenInfo) -> None:
 
 
 def _quoted(file: FileFacts, name: str) -> bool:
-    """Whether a string may name it: `__all__`, an annotation in quotes, or an example that doctest runs."""
+    """Return whether a string may name it: `__all__`, an annotation in quotes, or an example that doctest runs."""
     word = re.compile(rf"\b{re.escape(name)}\b")
     prose: set[ast.AST] = set()
     offered: set[ast.AST] = set()

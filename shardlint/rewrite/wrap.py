@@ -266,7 +266,9 @@ def _commas(tokens: Sequence[TokenInfo]) -> Iterator[int]:
 
 
 def _takes_comma(tokens: Sequence[TokenInfo], called: bool) -> bool:
-    """Whether a comma may end what is in a bracket: not behind a generator, nor where it would make a tuple."""
+    """Return whether a trailing comma may be added in a bracket: not after a generator, and not where it would make a
+    tuple.
+    """
     depth = 0
     for token in tokens:
         depth += (token.string in _OPEN) - (token.string in _CLOSE) if token.type == tokenize.OP else 0

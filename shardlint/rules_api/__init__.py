@@ -1,1 +1,1 @@
-"""What a rule is made of: its class, the site it is asked about, the registry of packs and the ledger."""
+"""Interface for writing rules: the rule class, the site it checks, the registry of packs and the ledger."""

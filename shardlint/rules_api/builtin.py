@@ -172,7 +172,7 @@ class BannedCall(Rule):
 
 
 def _only_imported(site: Site, alias: ast.alias) -> bool:
-    """Whether a file takes a name and does not read it itself: others may take it from there."""
+    """Return whether a file imports a name and does not read it itself. Other files may import it from there."""
     bound = alias.asname or alias.name.partition(".")[0]
     reads = (one for one in site.file.mentions(bound) if isinstance(one, ast.Name))
     return not any(isinstance(one.ctx, ast.Load) for one in reads)

@@ -10,7 +10,9 @@ HEADER = regex(r"#[ \t]*(targets|options|settings):[ \t]*(.*?)[ \t]*(?:\n|\Z)")
 
 @dataclass(frozen=True)
 class Header:
-    """What the first lines say. `settings` are lines of a shardlint.toml; `text` is the program without them."""
+    """Directives in the first lines of a program. `settings` are lines of a shardlint.toml; `text` is the program
+    without them.
+    """
 
     targets: tuple[str, ...]
     options: tuple[str, ...]

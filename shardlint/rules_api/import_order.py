@@ -90,7 +90,9 @@ def with_name(file: FileFacts, statement: ast.ImportFrom, text: str) -> list[Edi
 
 
 def one_a_line(file: FileFacts, module: str) -> bool:
-    """Whether a file takes each name of a module by a statement of its own, or of all modules, as some styles ask."""
+    """Return whether a file imports each name of a module, or of all modules, by a statement of its own, as some
+    styles demand.
+    """
     taken = [one for one in file.tree.body if isinstance(one, ast.ImportFrom) and not one.level]
     of_it = [one for one in taken if one.module == module]
     if any(len(one.names) > 1 for one in of_it):
@@ -118,7 +120,7 @@ def _at_end(file: FileFacts, statement: ast.ImportFrom, text: str) -> Iterator[E
 
 
 def _indent(file: FileFacts, alias: ast.alias) -> str | None:
-    """What stands before a name on its line, if that is nothing but its indentation."""
+    """Return the text before a name on its line, if it is only indentation."""
     start = file.span(alias)[0]
     before = file.source.text[file.source.offset(alias.lineno, 0) : start]
     return None if before.strip() else before
@@ -151,7 +153,7 @@ def _in_order(keys: Sequence[Any]) -> bool:
 
 
 def _alone(file: FileFacts, statement: ast.stmt) -> bool:
-    """Whether nothing else is on the lines of a statement."""
+    """Return whether a statement shares its lines with no other code."""
     start, end = file.span(statement)
     before = file.source.text[file.source.offset(statement.lineno, 0) : start]
     after = file.source.text[end:].partition("\n")[0].strip()
@@ -174,7 +176,7 @@ def _top(statement: Statement) -> str:
 
 
 def _rank(statement: Statement) -> int:
-    """What comes first whatever it is called: the future, the standard library, others, what is near."""
+    """Return the rank of an import by its kind: the future, the standard library, other packages, nearby modules."""
     top = _top(statement)
     if not top:
         return _NEAR

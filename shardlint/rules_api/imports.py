@@ -82,7 +82,7 @@ def _module_here(node: ast.AST) -> str | None:
 
 
 def _taken_short(file: FileFacts, best: str, name: str) -> bool:
-    """Whether a class is better taken from its module, as the file does with others, than spelled at length."""
+    """Return whether a class is better imported from its module, as the file does with others, than written in full."""
     module, _, last = name.rpartition(".")
     return best.count(".") >= _FAR and last[0].isupper() and not one_a_line(file, module)
 
@@ -150,7 +150,7 @@ def _from(file: FileFacts, node: ast.AST, module: str) -> ast.ImportFrom | None:
 
 
 def _ahead(file: FileFacts, statement: ast.AST, node: ast.AST) -> bool:
-    """Whether an import comes first: a function may be called before what follows it is imported."""
+    """Return whether an import precedes the use. A function may be called before a later import runs."""
     return file.span(statement)[1] <= file.span(node)[0]
 
 
@@ -184,7 +184,7 @@ def _visible(file: FileFacts, node: ast.AST, binding: Binding) -> bool:
 
 
 def _free(file: FileFacts, node: ast.AST, name: str) -> bool:
-    """Whether a name can be bound at module level without taking it from anything in the file."""
+    """Return whether a name can be bound at module level without shadowing any use in the file."""
     return all(
         isinstance(node, ast.Attribute | ast.keyword)
         or (isinstance(node, ast.alias) and bound_name(node) != name)

@@ -42,7 +42,7 @@ class Judged:
 
     @property
     def place(self) -> tuple[str, str, str, str, int]:
-        """What was judged; a place is judged once."""
+        """Return the key of the judged place. A place is judged once."""
         return self.rule, self.repository, self.commit, self.path, self.line
 
 
@@ -79,7 +79,7 @@ def earned(figures: Figures, projects: int) -> bool:
 
 
 def entries(code: str) -> list[Judged]:
-    """What was judged of a rule. Raises `BadLedger`."""
+    """Return the judged findings of a rule. Raises `BadLedger`."""
     return [judged for folder in ledger_folders() for judged in read(folder / f"{code}.jsonl")]
 
 

@@ -258,7 +258,9 @@ def _length(node: ast.stmt) -> int:
 
 
 def _conditions(shown: Program) -> Iterator[str]:
-    """What must be said of a program that is not reported for the newest releases, or not by default."""
+    """Yield the conditions under which a program is reported, if it is not reported for the newest releases or by
+    default.
+    """
     releases = ", ".join(target.replace("=", " ") for target in shown.targets)
     parts = [f"for {releases}"] if releases else []
     options = ["certainty=possible" if option == "pedantic" else option for option in shown.options]

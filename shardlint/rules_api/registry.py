@@ -54,7 +54,7 @@ class Entry:
 
     @property
     def ours(self) -> bool:
-        """Whether the rule comes with shardlint."""
+        """True if the rule comes with shardlint."""
         return self.where.startswith(("shardlint.", "shardlint_rules."))
 
     def load(self) -> type[Rule]:
@@ -82,7 +82,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Known:
-    """What there is to know of a rule that is not imported."""
+    """Metadata of a rule that is not imported."""
 
     code: str
     name: str
@@ -122,12 +122,12 @@ def know(entries: Mapping[str, Entry], rules: Iterable[Known]) -> None:
 
 
 def are_kept() -> bool:
-    """Whether an earlier run's knowledge is used."""
+    """Return whether cached metadata of an earlier run is used."""
     return bool(_KEPT)
 
 
 def are_imported() -> bool:
-    """Whether all rules are imported."""
+    """Return whether all rules are imported."""
     return rules.cache_info().currsize > 0
 
 
@@ -169,7 +169,7 @@ def rules() -> tuple[type[Rule], ...]:
 
 
 def known() -> Mapping[str, Known]:
-    """What there is to know of all rules, by code; they are imported where no earlier run kept it."""
+    """Return the metadata of all rules, by code. The rules are imported if no earlier run cached it."""
     return _KEPT[0][1] if _KEPT else _known_of_imported()
 
 
@@ -268,7 +268,7 @@ def _one(selector: str) -> Iterator[str]:
 
 
 def near(selector: str) -> list[str]:
-    """What there is that looks like a selector that means nothing."""
+    """Return the known selectors similar to an unknown one."""
     import difflib
 
     said = selector.strip()

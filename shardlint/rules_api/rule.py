@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Harm(enum.StrEnum):
-    """What happens to a program with the mistake."""
+    """Effect of the mistake on a program."""
 
     SILENT = "silent"
     """It runs, with wrong placement or wrong numbers."""
@@ -56,12 +56,12 @@ class Harm(enum.StrEnum):
 
     @property
     def mild(self) -> bool:
-        """Whether the program is right today."""
+        """True if the program is right today."""
         return self in (Harm.COST, Harm.REMOVED)
 
 
 class Safety(enum.StrEnum):
-    """What a fix may change."""
+    """Effect that a fix may have on the program."""
 
     SAFE = "safe"
     """It keeps meaning and meets the intent."""
@@ -80,7 +80,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Needed:
-    """What a fix writes (`jax.tree.map`), the package that has it, and the first release of that ("0.4.25")."""
+    """A name that a fix writes (`jax.tree.map`), its package, and the first release that has it ("0.4.25")."""
 
     package: str
     since: str
@@ -462,7 +462,7 @@ class Rule:
             cls.assumptions = {CONDITIONAL: "The branch runs, and options keep their defaults.", **cls.assumptions}
 
     def woken_by(self, own: OwnNames) -> tuple[Trigger, ...]:
-        """What triggers it in a project whose settings say this."""
+        """Return its triggers in a project with these settings."""
         return self.triggers if not self.setting or self.setting in own.waking else ()
 
     @classmethod
@@ -477,7 +477,9 @@ class Rule:
 
     @classmethod
     def stability(cls) -> Literal["preview", "stable", "deprecated"]:
-        """What is promised of the rule (docs/reference.md): a preview reports only what is possible, and when asked."""
+        """Return the stability of the rule (docs/reference.md). A preview reports only possible findings, and only if
+        asked.
+        """
         if cls.deprecated:
             return "deprecated"
         return "stable" if cls.certainty is Certainty.PROVEN or cls.likely else "preview"

@@ -86,11 +86,11 @@ class Site:
         self.rule = rule
 
     def anywhere(self, text: str) -> bool:
-        """Whether the file or any that runs with it holds a dotted name."""
+        """Return whether the file or any that runs with it holds a dotted name."""
         return self.program.project.anywhere(self.file.path, text)
 
     def findings(self) -> Iterator[Finding]:
-        """What its rule finds here; where that is nothing, what it finds on a way that is in sight."""
+        """Yield the findings of the rule here; without any, those on one visible path to the site."""
         if not self._concerns():
             return
         if self.form == "violation":
@@ -119,7 +119,7 @@ class Site:
                     yield there
 
     def _seen_on(self, program: Program) -> list[Finding]:
-        """What the rule finds in the program as it is on one way to the site."""
+        """Return the findings of the rule in the program on one path to the site."""
         api = Api(self.api, self.written)
         return Site(
             program, self.file, self.syntax, api, self.form, self.targets, self.rule
@@ -141,7 +141,7 @@ class Site:
         return call if all(start <= one.start and one.end <= end for one in found) else None
 
     def _checked_strictly(self) -> tuple[list[Finding], bool]:
-        """What the rule finds as far as the text proves, and whether that may be another thing on some way to here."""
+        """Return the findings that the text proves, and whether another path to the site may give others."""
         if not self.rule.assumes:
             return self._checked(), False
         needs = self.program.needs
@@ -153,7 +153,7 @@ class Site:
         return found, needs.rests_on_given(needed)
 
     def _concerns(self) -> bool:
-        """Whether the site is one that its rule is to be asked about (see `Rule`)."""
+        """Return whether the rule applies to the site (see `Rule`)."""
         rule = self.rule
         if rule.forms and self.form not in rule.forms:
             return False
@@ -164,14 +164,16 @@ class Site:
 
     @property
     def _is_excused(self) -> bool:
-        """Whether nothing is said here: an error is expected, or the code runs on some releases only.
+        """True if nothing is said here: an error is expected, or the code runs on some releases only.
 
         Asked where there is something to say, as that is seldom.
         """
         return self.expected_to_fail or (self.guarded and not self.rule.in_version_checks)
 
     def _checked(self) -> list[Finding]:
-        """What the rule finds, where the code runs as the rule says; that is asked last, for it costs most."""
+        """Return the findings of the rule if the code runs as the rule requires. That is tested last, because it costs
+        most.
+        """
         found = list(self.rule.check(self))
         if found and self.rule.assumes and is_ruled_out(self.program.evaluator, self.file, self.syntax):
             return []
@@ -291,7 +293,7 @@ class Site:
     # the program
 
     def value(self, node: ast.AST) -> Value:
-        """What an expression is."""
+        """Return the value of an expression."""
         return self.program.value(self.file, node)
 
     def text(self, node: ast.AST | None = None) -> str:
@@ -325,18 +327,18 @@ class Site:
 
     @property
     def assuming(self) -> bool:
-        """Whether the site is seen on one way to it, with what is most likely for what is not known."""
+        """True if the site is seen on one way to it, with what is most likely for what is not known."""
         self.program.needs.note(GIVEN)  # the answer is another one there
         return isinstance(self.program.evaluator, Assuming)
 
     @cached_property
     def region(self) -> Region:
-        """Whether the place is traced, and why."""
+        """True if the place is traced, and why."""
         return self.program.region(self.file, self.syntax)
 
     @cached_property
     def region_in_sight(self) -> Region:
-        """Whether the place is traced by the calls that can be seen, as if there were no others. Ask it last."""
+        """True if the place is traced by the calls that can be seen, as if there were no others. Ask it last."""
         return self.program.region_in_sight(self.file, self.syntax)
 
     @cached_property
@@ -346,17 +348,17 @@ class Site:
 
     @cached_property
     def result_use(self) -> tuple[ResultUse, str | None]:
-        """What becomes of the call's result."""
+        """Return the use of the call's result."""
         return result_use(self.file, self.call)
 
     @cached_property
     def guarded(self) -> bool:
-        """Whether the place runs only on some releases."""
+        """True if the place runs only on some releases."""
         return guarded(self.file, self.syntax)
 
     @cached_property
     def expected_to_fail(self) -> bool:
-        """Whether a test expects this code to raise or warn."""
+        """True if a test expects this code to raise or warn."""
         return expected_to_fail(self.file, self.syntax)
 
     @property
@@ -371,11 +373,11 @@ class Site:
         return self.targets.release(package)
 
     def allows(self, package: str, specifier: str) -> bool:
-        """Whether the project's release of a package is in a range such as ">=0.13.1"."""
+        """Return whether the project's release of a package is in a range such as ">=0.13.1"."""
         return self.targets.allows(package, specifier)
 
     def pinned(self, package: str, specifier: str) -> bool:
-        """Whether the project itself pins a release in a range exactly, whatever release it is checked for."""
+        """Return whether the project itself pins an exact release in a range, whatever release it is checked for."""
         pinned = self.targets.found[package].pinned
         return pinned is not None and allows(specifier, pinned)
 
@@ -386,7 +388,7 @@ class Site:
     # findings
 
     def wants(self, *forms: str) -> bool:
-        """Whether an unproven finding of one of these forms is of interest: finding one is often most of the work."""
+        """Return whether an unproven finding of one of these forms is wanted. Finding one is often most of the work."""
         return any(self.rule.unproven(form).meets(self.least) for form in forms or ("",))
 
     def finding(

@@ -1,4 +1,4 @@
-"""What several processes of one program did, compared: it must be the same, in the same order, with the same values."""
+"""Comparison of the processes of one program, which must do the same, in the same order, with the same values."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def _sizes(events: Sequence[Events], count: int) -> Iterator[str]:
 
 
 def _said(events: Sequence[Events]) -> list[dict[str, Any] | None]:
-    """What each process raised at its end; None where it did not."""
+    """Return the exception that each process raised at its end; None if it raised none."""
     return [next((one for one in each.of("ended") if one["said"]), None) for each in events]
 
 
 def _gave_up(told: dict[str, Any]) -> bool:
-    """Whether what was raised says that another process did not come, or went: it is no cause by itself."""
+    """Return whether an exception says that another process did not come, or left. It is no cause by itself."""
     return _WAITED.search(told["said"].splitlines()[0]) is not None
 
 

@@ -35,8 +35,8 @@ _LARGEST = 512 * 2**20
 
 
 def wanted(name: str) -> bool:
-    """Whether a file of this name is read; most that the compiler writes (object files, allocation tables)
-    are not.
+    """Return whether a file of this name is read. Most files of the compiler (object files, allocation tables) are
+    not.
     """
     return ".spmd-partitioner." in name or name.endswith(
         (".before_optimizations.txt", ".cpu_after_optimizations.txt", "module.mlir", ".jsonl")

@@ -95,7 +95,7 @@ def _with_donations(compiled: Sequence[Compiled], events: Events) -> Iterator[Co
 
 
 def _notes(events: Events) -> Iterator[str]:
-    """What the reader has to know of what was seen, and of what was not."""
+    """Yield notes for the reader about events that were observed or missed."""
     if events.failed:
         yield f"findings may be missing: shardlint could not observe part of the program: {events.failed[0]}"
     built = [(math.prod(int(size) for _, size in one["axes"]), one) for one in events.of("mesh") if one.get("of")]
@@ -273,7 +273,9 @@ def _all(
 
 
 def _same_loop(found: Found, looped: Sequence[Found]) -> bool:
-    """Whether what the compiler makes of a scan through a split dimension is told of by its arguments, too."""
+    """Return whether the compiler's result for a scan over a sharded dimension is also reported by the scan's
+    arguments.
+    """
     names = {text.partition(" ")[0] for text in found.arrays}
     return any(
         (found.kind == "scanned" and _see(found) & _see(one))
@@ -289,7 +291,9 @@ def _see(found: Found) -> set[tuple[str, int]]:
 def _seen(
     found: Sequence[Found], compiled: Sequence[Compiled], events: Events, large: int, looped: Sequence[Found]
 ) -> Iterator[Found]:
-    """What the processes saw (`looped` are the scans of it), without what the compiler's dumps have said already."""
+    """Yield the findings from observed events (`looped` are those about scans), without those that the compiler's
+    dumps have given.
+    """
     requests_made = [
         *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
         *requests.flags(events), *requests.asked(events), *requests.drawn_whole(events), *requests.filled_alike(events),
@@ -322,7 +326,9 @@ def _seen(
 
 
 def _moved(functions: Iterable[Sequence[Compiled]]) -> list[Moved]:
-    """What each line moves, the largest first; of a function compiled several times, what moves most."""
+    """Return the data moved by each line, the largest first. Of a function compiled several times, take the
+    compilation that moves most.
+    """
     found: list[Moved] = []
     for each in functions:
         one = max(each, key=lambda each: each.program.moved_bytes)

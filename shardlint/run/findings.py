@@ -1,4 +1,4 @@
-"""What was found, as data."""
+"""Findings of a run, as data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Moved:
-    """What one line of the source moves in one call of a function, on each device.
+    """Data that one line of the source moves in one call of a function, on each device.
 
     `trips` are how often its collectives run, each different count once; None is a loop whose count is not
     known, of which one round is counted.
@@ -52,7 +52,7 @@ class Moved:
 
 @dataclass
 class Facts:
-    """What a run compiled and what was found in it.
+    """Compilations and findings of a run.
 
     `functions` holds the compilations of each function of the user's, and of what else ran on several
     devices; `compiled` counts all.

@@ -44,7 +44,7 @@ def forced(module: Module, lines: Lines, mesh: Mapping[str, int]) -> Iterator[tu
 
 
 def _along(gather: Instruction, cut: Instruction) -> bool:
-    """Whether an array is cut along a dimension that it was gathered along."""
+    """Return whether an array is sliced along a dimension that it was gathered along."""
     whole, part = shapes.arrays(gather.shape)[0].dims, shapes.arrays(cut.shape)[0].dims
     if len(whole) != len(part):
         return True

@@ -201,7 +201,9 @@ def _gathered_batch(
 
 
 def _whole(leaf: Array, one: Compiled, copies: int) -> bool:
-    """Whether an argument could be split among the devices that do the same, and lies whole; state may."""
+    """Return whether an argument could be sharded among the devices that do the same work, and is replicated. State
+    may be.
+    """
     return (
         leaf.copies == one.partitions and len(leaf.shape) > 0 and leaf.shape[0] % copies == 0
         and leaf.bytes_whole >= _LEAST and not is_state(leaf, one)

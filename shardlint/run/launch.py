@@ -167,7 +167,7 @@ def _run(
 
 
 def begin(memory: int | None, devices: int) -> None:
-    """What a program's process does before it is the program's."""
+    """Prepare a new process before it runs the program: signals and the memory limit."""
     contain.heed_signals()
     if memory is not None:
         limit_memory(memory, devices)
@@ -213,7 +213,7 @@ def _until(done: Callable[[], bool]) -> bool:
 
 
 def _group_lives(process: subprocess.Popen[bytes]) -> bool:
-    """Whether anything is left of the group of a program that has ended."""
+    """Return whether anything is left of the group of a program that has ended."""
     if not hasattr(os, "killpg"):
         return False
     try:
@@ -280,7 +280,7 @@ def sweep(folder: Path, older: float) -> None:
 
 
 def remarks(given: Mapping[str, str]) -> list[str]:
-    """What of the environment this run had to overrule."""
+    """Return remarks on the environment settings that this run had to override."""
     theirs = [flag for flag in given.get("XLA_FLAGS", "").split() if flag.startswith("--xla_dump_")]
     return (
         [f"this run uses the dumps that XLA_FLAGS asks for ({' '.join(theirs)}): your folder stays empty"]

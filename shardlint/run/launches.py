@@ -28,7 +28,7 @@ class Launch:
 
 
 def launches(folder: Path) -> list[Launch]:
-    """What the process that wrote into a folder started, in order."""
+    """Return the programs started by the process that wrote into a folder, in order."""
     found: list[Launch] = []
     for file in (folder / "launches").glob("*.jsonl"):
         for text in file.read_text("utf-8", "replace").splitlines():

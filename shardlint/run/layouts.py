@@ -23,7 +23,7 @@ _ORDERED = regex(r"(?i)(sp|cp|seq|sequence|context|ctx|time|space|spatial|rows|c
 
 
 def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
-    """What is found in the compilations of a function."""
+    """Yield the findings in the compilations of a function."""
     told: set[tuple[str, Line]] = set()
     for one in different(each):
         least = _least(one, run)
@@ -88,7 +88,7 @@ def _reordered(one: Compiled, least: int) -> Iterator[Found]:
 
 
 def _brought(of: str, axes: str, one: Compiled) -> bool:
-    """Whether it is no state that moves, over axes that split what the function takes beside its state."""
+    """Return whether the moved array is no state, and the axes shard the function's arguments besides its state."""
     kept = {(leaf.array, leaf.spec) for leaf in one.results}
     if any(leaf.where == of and (leaf.array, leaf.spec) in kept for leaf in one.arguments):
         return False
@@ -101,8 +101,8 @@ def _brought(of: str, axes: str, one: Compiled) -> bool:
 
 
 def _along_both(axes: str, one: Compiled) -> bool:
-    """Whether axes split the batch and the state (FSDP): what the compiler brings to the weights, in place of gathering
-    those, is cut apart or joined on other devices than it lay on.
+    """Return whether axes shard both the batch and the state (FSDP). The array that the compiler moves to the weights,
+    in place of gathering those, is resharded.
     """
     return bool(axes) and _named(axes) <= _shared(one)
 

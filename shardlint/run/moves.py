@@ -1,4 +1,5 @@
-"""What the partitioner moves because arrays lie one way and are used another: read off the partitioned program.
+"""Data moved by the partitioner because an array's sharding differs from the one its use needs, read from the
+partitioned program.
 
 Gathers and sums are how sharded programs work. What lies here is not: pieces exchanged because a dimension that is
 split is cut, joined or multiplied along another; rows of a loop gathered in each round; a result put together at the
@@ -49,8 +50,8 @@ def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -
 
 
 def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iterator[Warned]:
-    """What is gathered in the midst of a program, by what is done with it: in one that multiplies nothing, for writing
-    a part of it alone.
+    """Yield the gathers within a program, by the use of the result. In a program without matrix products they precede
+    a partial write.
     """
     for moved, instruction in zip(collectives, read.instructions, strict=True):
         if moved.kind != "all-gather":
@@ -82,7 +83,9 @@ def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iter
 
 
 def _in_product(one: Instruction) -> bool:
-    """Whether a product takes what an instruction makes: weights are split to save memory, and gathered for that."""
+    """Return whether a product uses the result of an instruction. Weights are sharded to save memory, and gathered for
+    it.
+    """
     waiting = list(one.computation.users.get(one.name, []))
     for _ in range(_STEPS):
         if not waiting:
@@ -96,14 +99,14 @@ def _in_product(one: Instruction) -> bool:
 
 
 def _written_to(one: Instruction) -> bool:
-    """Whether all that uses an instruction writes a part of what it makes."""
+    """Return whether all users of an instruction write a part of its result."""
     users = one.computation.users.get(one.name, [])
     return bool(users) and all(user.op_name.rpartition("/")[2] in _UPDATES for user in users)
 
 
 def _chosen_along(one: Instruction, last: int, dimensions: list[int]) -> bool:
-    """Whether `top_k` takes what is gathered along other dimensions than the last, in which it chooses: the compiler of
-    the CPU has it whole anyway.
+    """Return whether `top_k` uses an array gathered along other dimensions than its last, in which it chooses. The
+    compiler of the CPU replicates that one anyway.
     """
     users = one.computation.users.get(one.name, [])
     return bool(users) and last not in dimensions and all("top_k" in user.op_name for user in users)
@@ -123,7 +126,7 @@ def _put_into(one: Instruction, depth: int = 0) -> str:
 
 
 def _given_back(one: Instruction, depth: int = 0) -> bool:
-    """Whether what an instruction makes is a result as it is, and nothing else."""
+    """Return whether the result of an instruction is only returned from the program, unchanged."""
     users, root = one.computation.users.get(one.name, []), one.computation.root
     return one is root or (
         depth < _STEPS
@@ -203,7 +206,7 @@ def _argument(one: Instruction | None) -> str:
 
 
 def _row_of_loop(one: Instruction, computation: Computation, read: Read, axes: Axes) -> Iterator[Warned]:
-    """What a loop carries along, gathered in each round, of which that round takes one row."""
+    """Yield a loop-carried array that is gathered in each iteration, of which the iteration uses one row."""
     users = computation.users.get(one.name, [])
     made = computation.instructions.get(one.operands()[0][0])
     while made is not None and made.opcode in ("get-tuple-element", *_CARRY):
@@ -222,7 +225,7 @@ def _row_of_loop(one: Instruction, computation: Computation, read: Read, axes: A
 
 
 def _each_by_itself(one: Instruction, entry: Computation) -> str:
-    """What an operation takes whose elements it changes each by itself, if that is one array; empty where it is not."""
+    """Return the one array operand of an elementwise operation; empty if there is none."""
     if one.opcode in _CARRY or one.opcode in _ALONE:
         return one.operands()[0][0]
     if one.opcode not in _WITH_A_NUMBER:

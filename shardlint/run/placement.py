@@ -1,4 +1,4 @@
-"""What a person should know of the program as a whole: axes without use, and work on one device of many."""
+"""Findings about the whole program: mesh axes without use, and work on one device of many."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def from_one_device(
 
 
 def _maker(leaves: Sequence[Array], taker: Compiled, run: Run) -> tuple[Compiled | None, list[Array]]:
-    """Who made the most arrays of these types on one device, before `taker`, in its process; and which."""
+    """Return who made the most arrays of these types on one device, before `taker`, in its process; and which."""
     best: tuple[int, bool] = (0, False)
     maker: Compiled | None = None
     taken: list[Array] = []

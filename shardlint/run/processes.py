@@ -55,7 +55,7 @@ class Process:
         return code if code is not None and code >= 0 else 128 - (code or 0)
 
     def ended(self) -> dict[str, Any] | None:
-        """What it said when it came to its end; None before."""
+        """Return the message of the process at its end; None before."""
         for file in (self.folder / "observed").glob("*.jsonl"):
             for text in file.read_text("utf-8", "replace").splitlines():
                 if '"kind": "ended"' in text:
@@ -222,7 +222,7 @@ class _Load:
 
 
 def _ahead(processes: Sequence[Process], done: Sequence[bool]) -> bool:
-    """Whether a process waits in a program that one which has come to its end did not start."""
+    """Return whether a process waits in a program that an ended process did not start."""
     counts = [len(launches(one.folder)) for one in processes]
     least = min(count for count, over in zip(counts, done, strict=True) if over)
     return any(count > least for count, over in zip(counts, done, strict=True) if not over)
@@ -249,7 +249,7 @@ def _stood(one: Process) -> str:
 
 
 class _Output:
-    """What the processes print: a line that all of them print once, others with the number of the process."""
+    """Merged output of the processes: a line common to all is printed once, others with the process index."""
 
     def __init__(self, count: int) -> None:
         self._lines: dict[str, list[deque[tuple[float, bytes]]]] = {

@@ -1,4 +1,4 @@
-"""What to say of a program whose Python has no jax."""
+"""Message for a program whose Python has no jax."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Fo
 
 
 def _in_a_loop(mine: Sequence[Compiled], made: int) -> bool:
-    """Whether one line had the same program compiled again and again: one that is no trifle already the third time,
-    where it was jitted anew for it.
+    """Return whether one line recompiled the same program repeatedly. A large program counts from the third time, if
+    it was jitted anew.
     """
     calls = Counter((one.digest, one.function.call, one.size) for one in mine if one.function.call.file)
     return any(
@@ -70,9 +70,8 @@ def _in_a_loop(mine: Sequence[Compiled], made: int) -> bool:
 
 
 def _by_a_number(mine: Sequence[Compiled]) -> bool:
-    """Whether one line had a function compiled again and again to about as many operations on the same shapes: what
-    changes is a number in them, as that of a schedule which is a static argument. A flag or a count of layers changes
-    more.
+    """Return whether one line recompiled a function to about as many operations on equal shapes. Then a number in them
+    changes, such as that of a schedule which is a static argument. A flag or a count of layers changes more.
     """
     calls: dict[object, dict[str, int]] = defaultdict(dict)
     for one in mine:
@@ -87,8 +86,8 @@ def _by_a_number(mine: Sequence[Compiled]) -> bool:
 
 
 def _by_a_length(mine: Sequence[Compiled]) -> bool:
-    """Whether one line had a function compiled again and again because a dimension of what it takes beside its state,
-    or weights, was another size each time. A few sizes that were chosen, as multiples of 8 are, may be meant.
+    """Return whether one line recompiled a function because a dimension of its arguments, other than state or weights,
+    changed each time. A few chosen sizes, such as multiples of 8, may be intended.
     """
     calls: dict[object, list[Compiled]] = defaultdict(list)
     for one in mine:
@@ -108,7 +107,7 @@ def _by_a_length(mine: Sequence[Compiled]) -> bool:
 
 
 def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
-    """What came placed differently between two compilations for the same shapes, where that matters."""
+    """Return the arguments that were placed differently in two compilations for the same shapes, if that matters."""
     for before, after in pairwise(mine):
         shapes = [[(leaf.where, leaf.array) for leaf in one.arguments] for one in (before, after)]
         # Over another number of devices it is meant for another mesh.
@@ -133,7 +132,9 @@ def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
 
 
 def _rest_is_placed(before: Compiled, after: Compiled, moved: Sequence[str]) -> bool:
-    """Whether most of what a function takes and gives back had been placed before: then the rest was forgotten."""
+    """Return whether most arguments and results of a function had been placed before, so that the rest was
+    forgotten.
+    """
     forgotten = {text.partition(" ")[0] for text in moved}
     state = [leaf for leaf in after.arguments if leaf.shape and is_state(leaf, after)]
     placed = [leaf for leaf in state if leaf.where not in forgotten and leaf.where not in before.unplaced]
@@ -165,7 +166,7 @@ def _again(mine: Sequence[Compiled], made: int) -> tuple[str, str]:
 
 
 def changed(before: Compiled, after: Compiled) -> list[str]:
-    """What differs between the arguments of two compilations: `x f32[64,8] -> f32[32,8]`."""
+    """Return the differences between the arguments of two compilations: `x f32[64,8] -> f32[32,8]`."""
     was = {leaf.where: leaf for leaf in before.arguments}
     texts = []
     for leaf in after.arguments:

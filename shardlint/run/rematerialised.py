@@ -62,7 +62,7 @@ def groups(one: Instruction) -> str:
 
 
 def by_device(cut: Instruction) -> bool:
-    """Whether a slice begins where the number of the device says."""
+    """Return whether a slice begins at an offset computed from the device's index."""
     seen: set[str] = set()
     names = [name for name, _ in cut.operands()[1:]]
     while names:

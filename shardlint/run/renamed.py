@@ -12,7 +12,7 @@ from shardlint.run.observed.events import Events
 
 
 class Renamed:
-    """What names that jax gave stand for, by function and, where no two functions differ, everywhere."""
+    """Source names for the names that jax generated, by function and, if no two functions differ, for all."""
 
     def __init__(self, events: Events) -> None:
         self._of: dict[tuple[str, str, int], dict[str, str]] = {}

@@ -48,7 +48,7 @@ class Report:
 
     @property
     def moved(self) -> list[Moved]:
-        """What is worth a line: at least a hundredth of what is moved most, and not less than `large`."""
+        """Return the moves to report: at least a hundredth of the largest, and not less than `large`."""
         least = max(self.large, self.facts.moved[0].bytes / 100) if self.facts.moved else 0
         return [one for one in self.facts.moved if one.bytes >= least]
 

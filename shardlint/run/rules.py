@@ -1,4 +1,4 @@
-"""What a person should know of one function.
+"""Findings about one function.
 
 Each rule would rather miss a fault than raise a false alarm: what data parallelism needs (parameters on
 every device), what only frees memory (a donated batch) and what is small is no finding.
@@ -27,7 +27,9 @@ def different(each: Sequence[Compiled]) -> list[Compiled]:
 
 
 def _row_each(leaf: Array, one: Compiled) -> bool:
-    """Whether each device has a row of its own: what it keeps for itself, as an error that is fed back, is split so."""
+    """Return whether each device has a row of its own. Per-device data, such as an error that is fed back, is sharded
+    in this way.
+    """
     if not leaf.axes or leaf.shape[0] != one.partitions:
         return False
     return bool(leaf.axes[0]) and not any(leaf.axes[1:])

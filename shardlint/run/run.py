@@ -1,4 +1,4 @@
-"""What rules ask about the whole program: what is large, what is state, what else is split."""
+"""Queries of rules about the whole program: large arrays, state, other sharded arrays."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class Run:
                         self._named.setdefault((leaf.array, key, where), (one, leaf))
 
     def _is_turned(self, leaf: Array, one: Compiled) -> bool:
-        """Whether it is split because its function gave it back so, and took it whole: as the compiler pleased."""
+        """Return whether an array is sharded only because its function returned it so, by the compiler's choice, and
+        took it replicated.
+        """
         key = (one.function.name, one.function.line)
         if leaf.role == "in" or (key, leaf.where) in self._turned:
             return (key, leaf.where) in self._turned
@@ -62,19 +64,19 @@ class Run:
         return False
 
     def is_large(self, leaf: Array, one: Compiled, size: int = 0) -> bool:
-        """Whether an array is worth a word: by itself, and beside the others its function holds. It counts with `size`,
-        or with what a device holds of it.
+        """Return whether an array is worth reporting: by itself, and next to the others of its function. It counts
+        with `size`, or with the bytes of it on one device.
         """
         held = max(sum(each.bytes for each in part) for part in (one.arguments, one.results))
         return leaf.bytes_whole >= self.limit and (size or leaf.bytes) >= _SHARE * held
 
     def is_whole(self, leaf: Array, one: Compiled) -> bool:
-        """Whether an array is large and lies whole on every device."""
+        """Return whether an array is large and replicated."""
         return one.partitions > 1 and leaf.copies == one.partitions and self.is_large(leaf, one)
 
     def only_its_state(self, leaf: Array) -> bool:
-        """Whether all that is split of an array's like is deeper in a tree under the same name: `state[0].mu['w']` of
-        `params['w']`. To split the state of an optimizer and not its parameters is a plan of its own (ZeRO-1).
+        """Return whether all sharded arrays like this one are deeper in a tree under the same name: `state[0].mu['w']`
+        of `params['w']`. Sharding the state of an optimizer and not its parameters is a strategy of its own (ZeRO-1).
         """
         path = KEYS.findall(leaf.where)
         if leaf.role == "out" and path and path[0][1:-1].isdigit():
@@ -110,7 +112,7 @@ def layout(one: Compiled) -> Layout:
 
 
 def is_state(leaf: Array, one: Compiled) -> bool:
-    """Whether an argument is state: its function returns another like it, laid the same way."""
+    """Return whether an argument is state: its function returns another like it, with the same sharding."""
     if leaf.donated and leaf.aliased:
         return True
     key = last_key(leaf.where)
@@ -130,7 +132,9 @@ def last_key(where: str) -> str:
 
 
 def _is_moment(path: list[str], of: list[str]) -> bool:
-    """Whether a path is what an optimizer keeps for another: `state.opt_state[0].mu['w']` for `state.params['w']`."""
+    """Return whether a path is that of an optimizer's moment for another: `state.opt_state[0].mu['w']` for
+    `state.params['w']`.
+    """
     same = 0
     while same < min(len(path), len(of)) and path[-1 - same] == of[-1 - same]:
         same += 1

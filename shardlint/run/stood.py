@@ -18,7 +18,7 @@ _ASKED = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else getattr(signal,
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What has each Python process of a program write its stack into `folder` when it is asked."""
+    """Return the environment that makes each Python process of a program write its stack into `folder` on request."""
     return (
         {}
         if _ASKED is None

@@ -57,8 +57,8 @@ def counted(place: Line) -> Line:
 
 
 def hands_on(place: Line) -> bool:
-    """Whether a line gives back what a call makes of several things that its function was given, and of no axis that is
-    named there: who calls the function says what is asked for.
+    """Return whether a line returns the result of a call on several arguments of its function, without naming an axis
+    there. Then the callers of the function decide the request.
     """
     within, statement = _statement(place)
     if within is None or not isinstance(statement, ast.Return):
@@ -75,8 +75,8 @@ def hands_on(place: Line) -> bool:
 
 
 def reads_outside(place: Line) -> bool:
-    """Whether the statement at a line reads what its function is not given and does not bind: a name of outside that
-    is no module and no function, or an attribute of `self`.
+    """Return whether the statement at a line reads a name that its function neither takes nor binds: a name from
+    outside that is no module and no function, or an attribute of `self`.
     """
     within, statement = _statement(place)
     if within is None or statement is None or hasattr(statement, "body"):

@@ -1,4 +1,4 @@
-"""What can be done about a finding: its fix, a comment that silences it, and all safe fixes of a file."""
+"""Code actions for a finding: its fix, a suppression comment, and all safe fixes of a file."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Actions:
 
 
 def _is_it(work: Work, one: Finding, finding: Finding, path: Path) -> bool:
-    """Whether a finding is the one, or is to be fixed together with it."""
+    """Return whether a finding is the given one, or is fixed together with it."""
     if one.rule.code != finding.rule.code or one.fix is None or finding.fix is None:
         return False
     if finding.fix.together and one.fix.together == finding.fix.together:

@@ -39,7 +39,7 @@ class _Walk:
 
 
 class Kept:
-    """What is known under one set of options."""
+    """Cached state of the projects under one set of options."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -88,11 +88,11 @@ class Kept:
 
     @property
     def old(self) -> bool:
-        """Whether the disk was not looked at for some time."""
+        """True if the disk was not looked at for some time."""
         return time.monotonic() - self._looked > _LOOK
 
     def check(self, path: Path) -> Outcome:
-        """What comes of an open file: what is known of it, or made now."""
+        """Return the outcome of an open file, cached or computed now."""
         known = self.outcomes.get(path)
         if known is None:
             began = time.thread_time()
@@ -103,7 +103,7 @@ class Kept:
         return known
 
     def excluded(self, path: Path) -> bool:
-        """Whether the settings leave a file out."""
+        """Return whether the settings leave a file out."""
         settings = self.places.settings(str(path.parent))
         return bool(settings.exclude) and matches(settings.exclude, path, settings.folder)
 

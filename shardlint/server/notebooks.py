@@ -88,7 +88,7 @@ class CellsBuffer(Buffer):
         return firsts
 
     def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
-        """What makes the cells those of another text, by the documents that change."""
+        """Return the edits that turn the cells into those of another text, by the documents that change."""
         parts = zip(BORDER.split(after), self.code, strict=True)
         codes = [indented(as_written(part), indent_of(cell.source.text), cell.source.text) for part, cell in parts]
         return [

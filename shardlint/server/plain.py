@@ -12,7 +12,7 @@ DEFAULT = Path("/")
 
 
 def plain(said: Any) -> Any:
-    """What pygls made objects of, as JSON has it."""
+    """Return objects of pygls as JSON data."""
     if hasattr(said, "_asdict"):
         said = said._asdict()
     if isinstance(said, dict):

@@ -1,4 +1,4 @@
-"""What editors have open, and what is found in it. All but `open`, `close` and `configure` belongs to the worker."""
+"""Documents open in editors, and their findings. All but `open`, `close` and `configure` belongs to the worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ STALE = "As it was before Python could no longer parse the file."
 
 @dataclass(frozen=True)
 class Shown:
-    """What is shown of a buffer. `broken` is why it cannot be checked, and from which character on that is so."""
+    """Diagnostics of a buffer. `broken` is the reason why it cannot be checked, and `at` the character where it
+    starts.
+    """
 
     buffer: Buffer
     findings: tuple[Finding, ...] = ()
@@ -47,7 +49,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the settings of an editor ask for, in a folder."""
+    """Settings of an editor for a folder."""
 
     options: Options = field(default_factory=Options)
     suppression: str = "TODO: say why"
@@ -101,7 +103,7 @@ class Session:
         self._last = ""
 
     def document(self, uri: str) -> Buffer | None:
-        """What a document is, or is a part of."""
+        """Return the buffer of a document, or of the notebook it belongs to."""
         if uri in self.buffers:
             return self.buffers[uri]
         return next((one for one in self.buffers.values() if uri in dict(one.documents)), None)
@@ -123,14 +125,14 @@ class Session:
             kept.forget()
 
     def wishes_for(self, path: Path) -> Wishes:
-        """What is asked for a file: by the nearest folder that asks for anything."""
+        """Return the editor's settings for a file: those of the nearest folder with some."""
         for folder in path.parents:
             if folder in self.wishes:
                 return self.wishes[folder]
         return self.wishes.get(DEFAULT, Wishes())
 
     def kept(self, path: Path) -> Kept:
-        """What is known under the options for a file."""
+        """Return the cached state of the projects under the options for a file."""
         options = self.wishes_for(path).options
         key = options.select, options.ignore, options.certainty
         if key not in self._kept:
@@ -181,12 +183,12 @@ class Session:
                 self._show(shown)
 
     def old(self) -> bool:
-        """Whether the disk should be looked at again."""
+        """Return whether the disk should be looked at again."""
         used = map(self._usable, list(self.buffers.values()))
         return any(kept.old for kept in used if kept is not None)
 
     def examined(self, buffer: Buffer) -> Shown:
-        """What is to be shown of a buffer."""
+        """Return the diagnostics of a buffer."""
         try:
             kept = self.kept(buffer.path)
             if kept.excluded(buffer.path):

@@ -43,7 +43,7 @@ class Buffer:
         return offset(self.source, place, encoding)
 
     def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
-        """What makes it another text, by the documents that change."""
+        """Return the edits that turn it into another text, by the documents that change."""
         return [(self.uri, self.version, edits(self.source, after, encoding))]
 
 
@@ -62,7 +62,7 @@ def whole_characters(text: str) -> str:
 
 
 def _encoding(text: str) -> str:
-    """What the file is written as: UTF-8, or what its first lines say."""
+    """Return the encoding of the file: UTF-8, or the one declared in its first lines."""
     try:
         found, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8", "surrogatepass")).readline)
         text.encode(found)
@@ -101,7 +101,7 @@ def _units(text: str, encoding: Encoding) -> int:
 
 
 def edits(before: Source, after: str, encoding: Encoding) -> list[lsp.TextEdit]:
-    """What makes one text of another, by lines."""
+    """Return the edits that turn one text into another, by lines."""
     old, new = before.text.splitlines(keepends=True), after.splitlines(keepends=True)
     ends = [0]
     for line in old:

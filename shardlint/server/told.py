@@ -29,7 +29,7 @@ Marks = dict[str, list[lsp.Diagnostic]]
 
 
 def diagnostics(shown: Shown, encoding: Encoding) -> Marks:
-    """What an editor marks."""
+    """Return the diagnostics for an editor."""
     source = shown.buffer.source
     found: Marks = {}
     for finding in shown.findings:
@@ -107,7 +107,9 @@ def _page(code: str) -> lsp.CodeDescription | None:
 
 
 def hover(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
-    """What `explain` says of a line, of its expressions those at a character; and the rules of what is found there."""
+    """Return the hover text: the explanation of a line and of its expressions at a character, and the rules of its
+    findings.
+    """
     parts = list(_rules(session.shown.get(buffer.uri), at))
     facts, program = _known(session, buffer)
     if facts is not None and program is not None:

@@ -1,4 +1,4 @@
-"""What of a text is code: without comments, blank lines and blanks at the ends of lines."""
+"""Code of a text, without comments, blank lines and trailing blanks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def code_of(data: bytes) -> bytes:
 
 
 def _nests(line: bytes) -> bool:
-    """Whether an f-string may hold its own quotes, as from Python 3.12 on, so that a `#` may be in it or not."""
+    """Return whether an f-string may contain its own quotes, as from Python 3.12 on, so that it is unclear if a `#` is
+    in it.
+    """
     if b"#" not in line or b"{" not in line:
         return False
     quotes = set(_F_STRING.findall(line))

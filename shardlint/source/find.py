@@ -109,7 +109,7 @@ def find(
 
 
 def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
-    """Whether patterns as in `.gitignore`, relative to `base`, name a file."""
+    """Return whether patterns as in `.gitignore`, relative to `base`, match a file."""
     return _matches(_Ignore(list(patterns)), str(base), str(path), False)
 
 
@@ -157,7 +157,7 @@ class _Ignore:
         self._single: dict[int, GitIgnoreSpec] = {}
 
     def verdict(self, path: str) -> bool | None:
-        """What the patterns say of a path."""
+        """Return whether the patterns ignore a path; None if none of them names it."""
         near = [index for word, index in self._words if word in path]
         if any(self._speaks(index, path) for index in near):
             return self._whole.check_file(path).include
@@ -224,7 +224,7 @@ class _Walk:
             self.tree.walked[real] = partial(self.below, *here)
 
     def below(self, met: slice = _ALL, folders: slice = _ALL) -> Below:
-        """What was found, or a part of it."""
+        """Return the files and folders found, or a part of them."""
         files = {found.real: found.stamp for found in self.found[met] if found.stamp is not None}
         return files, self.folders[folders]
 
@@ -239,7 +239,7 @@ class _Walk:
 
 
 def _ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:
-    """What the innermost file that speaks of the path says: it may take back what one further out ignores."""
+    """Return the verdict of the innermost ignore file that names the path. It may revert an outer one."""
     for root, spec in reversed(ignores):
         verdict = _verdict(spec, root, path, is_dir)
         if verdict is not None:

@@ -72,7 +72,7 @@ def imports_in(path: Path) -> tuple[str, ...]:
 
 
 def _stated(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
-    """What the statement around the word `import` imports, if it is one."""
+    """Yield the modules and names imported by the statement around the word `import`, if it is one."""
     at = match.start()
     begin = data.rfind(b"\n", max(0, at - _LOOK_BACK), at) + 1 or max(0, at - _LOOK_BACK)
     head = _HEAD.search(data[begin:at])
@@ -92,7 +92,9 @@ def _stated(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
 
 
 def _dynamic(data: bytes) -> Iterator[bytes]:
-    """What calls such as `import_module(...)` import. Without a name in them, what the strings of the file name."""
+    """Yield the modules imported by calls such as `import_module(...)`. If a call names none, yield the names in the
+    strings of the file.
+    """
     hidden = False
     for match in _DYNAMIC.finditer(data):
         if match[2] is not None:
@@ -105,7 +107,7 @@ def _dynamic(data: bytes) -> Iterator[bytes]:
 
 
 def in_root(imports: Iterable[str], head: str, found: Callable[[str], bool]) -> bool:
-    """Whether a file imports what lies in the project's root by a name of the root itself, that of its package.
+    """Return whether a file imports modules in the project's root by the name of the root itself, that of its package.
 
     `lmpo.utils.configs` is utils/configs.py where the clone is called otherwise, or is put on the path as `lmpo`. At
     least two such modules must be there, so that `other.utils` is not taken for the project's.
@@ -170,7 +172,7 @@ class ImportGraph:
         return self.all if found & self._hidden else found
 
     def resolves(self, folder: str, name: str) -> bool:
-        """Whether a module imported in a folder is a file of the project, or a library that is known by name."""
+        """Return whether a module imported in a folder is a file of the project, or a library that is known by name."""
         return name.partition(".")[0] in _FOREIGN or any(True for _ in self._find(folder, name))
 
     def joined(self, path: str) -> int:
@@ -185,7 +187,7 @@ class ImportGraph:
         return self._joined[place]
 
     def imports_itself(self, importer: str, path: str) -> bool:
-        """Whether one file imports another, and not only through a third."""
+        """Return whether one file imports another directly, and not only through a third."""
         one, other = self._place.get(importer), self._place.get(path)
         return one is not None and other is not None and other in self.edges[one]
 
@@ -194,7 +196,7 @@ class ImportGraph:
         return frozenset(self.paths[place] for place in self._places(mask))
 
     def holds(self, mask: int, path: str) -> bool:
-        """Whether a file is among those that bits stand for."""
+        """Return whether a file is among those that bits stand for."""
         return path not in self._place or bool(mask >> self._place[path] & 1)
 
     @cached_property
@@ -233,7 +235,7 @@ class ImportGraph:
 
     @cached_property
     def edges(self) -> list[frozenset[int]]:
-        """What each file imports of the project, by the places of files in `paths`."""
+        """Return the imports of each file within the project, by the places of files in `paths`."""
         return [self._imported(place, path) for place, path in enumerate(self.paths)]
 
     @cached_property
@@ -267,7 +269,7 @@ class ImportGraph:
         return frozenset(found)
 
     def _of_root(self, path: str, name: str) -> set[int]:
-        """What a name may stand for that begins with a name of the root itself: see `in_root`."""
+        """Return the files that a name may mean which begins with the name of the root itself: see `in_root`."""
         head, _, rest = name.partition(".")
         if not head or not rest:
             return set()
@@ -375,6 +377,6 @@ class ImportGraph:
 
 
 def _is_test(path: str) -> bool:
-    """Whether pytest may load a file, and the conftests above it with it."""
+    """Return whether pytest may load a file together with the conftests above it."""
     name = path.rpartition("/")[2]
     return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"

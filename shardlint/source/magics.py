@@ -1,4 +1,5 @@
-"""What notebooks may say that is not Python (`%matplotlib inline`, `!pip install x`), as Python on the same lines.
+"""Conversion of notebook syntax that is not Python (`%matplotlib inline`, `!pip install x`) to Python on the same
+lines.
 
 A line becomes `pass  #~` and itself, so that it comes back as it was wherever a fix has moved it.
 """
@@ -68,7 +69,7 @@ def as_written(text: str) -> str:
 
 
 def indent_of(code: str) -> str:
-    """What the first line of a cell is indented by: IPython takes it away from all lines that begin with it."""
+    """Return the indentation of the first line of a cell. IPython removes it from all lines that begin with it."""
     first = next((line for line in lines_of(code) if line.strip()), "")
     return first[: len(first) - len(first.lstrip(" \t"))]
 
@@ -126,7 +127,7 @@ def _parses(code: str) -> bool:
 
 
 class _Open:
-    """What is open at the end of a line: a string of several lines, brackets, a backslash."""
+    """Open constructs at the end of a line: a string of several lines, brackets, a backslash."""
 
     def __init__(self) -> None:
         self.quote = ""
@@ -135,7 +136,7 @@ class _Open:
 
     @property
     def closed(self) -> bool:
-        """Whether a statement may begin on the next line."""
+        """True if a statement may begin on the next line."""
         return not self.quote and not self.depth and not self.backslash
 
     def read(self, line: str) -> None:

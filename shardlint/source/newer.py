@@ -1,4 +1,4 @@
-"""Whether a newer Python could parse what this one cannot."""
+"""Test for code that only a newer Python can parse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _SIZE, _LINE, _DEPTH, _STACK = 300_000, 2_000, 200, 256 * 2**20
 
 
 def newer(source: Source) -> str:
-    """Whether a newer Python could parse it: libcst knows later grammars than the running one.
+    """Return the reason to believe that a newer Python could parse the text, or "". libcst knows later grammars than
+    the running Python.
 
     libcst overruns its stack, and ends the process, on nesting that Python refuses politely: it is asked only about
     what people write, on a stack that holds more than that.

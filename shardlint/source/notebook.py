@@ -46,7 +46,7 @@ class Cell:
 
     @cached_property
     def indent(self) -> str:
-        """What its first line is indented by, which IPython takes away from all that begin with it."""
+        """Return the indentation of its first line, which IPython removes from all lines that begin with it."""
         return indent_of(self.code)
 
     @cached_property

@@ -1,4 +1,6 @@
-"""What is not Python by its name. Files with other names may be scripts: what is in them tells."""
+"""Detection of files that are not Python by their name. Files with other names may be scripts, so their contents
+decide.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ _BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in su
 
 
 def other_kind(name: str) -> str | None:
-    """What a file is that is not Python by its name, as a reason not to check it; None for any other."""
+    """Return the kind of a file that is not Python by its name, as a reason not to check it; None for any other."""
     return _BY_SUFFIX.get(PurePath(name).suffix.lower())
 
 
 def is_markdown_notebook(path: str) -> bool:
-    """Whether a Markdown file says in its header that jupytext keeps it in step with a notebook."""
+    """Return whether a Markdown file says in its header that jupytext keeps it in step with a notebook."""
     try:
         return says_jupytext(read_beginning(path, _HEADER_BYTES).decode("utf-8", "replace"))
     except OSError:
@@ -33,6 +35,6 @@ def is_markdown_notebook(path: str) -> bool:
 
 
 def says_jupytext(text: str) -> bool:
-    """Whether the header of a Markdown text, between two lines of dashes, names jupytext."""
+    """Return whether the header of a Markdown text, between two lines of dashes, names jupytext."""
     first, _, rest = text.replace("\r\n", "\n").partition("\n")
     return first.rstrip() == "---" and "jupytext:" in rest.partition("\n---")[0]

@@ -23,5 +23,5 @@ class _Pattern:
 
 
 def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """What `re.compile` gives, made late: an error in `text` shows at its first use."""
+    """Return a pattern that is compiled on first use, which is when an error in `text` shows."""
     return cast("re.Pattern[AnyStr]", _Pattern(text, flags))

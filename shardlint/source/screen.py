@@ -1,4 +1,4 @@
-"""Whether a file is worth parsing, by its bytes: three of four are not."""
+"""Byte search that decides whether a file is worth parsing. Three of four are not."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def _texts(text: bytes) -> list[bytes]:
 
 @lru_cache(maxsize=64)
 def _of_lines(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
-    """What else the file says, what its names do, what the line says, and the pattern of the line."""
+    """Return the conditions of a line pattern: the texts of the file, of its names and of the line, and the pattern
+    itself.
+    """
     near, names, saying, pattern = text[len(LINE) :].split(b"\0", 3)
     if near and _kind(near.replace(b"|", b"")) is None:
         near = ANY_OF + near.replace(b"|", b"\x03")  # words
@@ -99,7 +101,9 @@ def _read_of(module: bytes) -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=16)
 def _chains(name: bytes) -> re.Pattern[bytes]:
-    """What is read of a name that is no part of a longer one: begun by letters, it is searched for ten times faster."""
+    """Return the pattern of attribute chains of a name that is no part of a longer one. Beginning with letters, it is
+    searched ten times faster.
+    """
     return re.compile(name + rb"(?<![\w.]" + name + rb")\.([A-Za-z_][\w.]*)")
 
 
@@ -143,7 +147,7 @@ class Screen:
         }
 
     def left_of(self, whole: Screen) -> dict[str, Any]:
-        """What a screen for some of the rules of another has that the other has not, as plain data."""
+        """Return the difference of a screen for some of the rules from the screen of all, as plain data."""
         other = {word: asked for word, asked in self.words.items() if whole.words.get(word) != asked}
         return {"gone": sorted(whole.words.keys() - self.words.keys()), "other": Screen(other).dump()}
 
@@ -236,7 +240,9 @@ class Texts(dict[bytes, bool]):
         return text in self.data
 
     def names_another(self, text: bytes) -> bool:
-        """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
+        """Return whether a file imports a name from a module that does not have it. It may be True for a file without
+        such imports.
+        """
         known, data, words = _known_names(text), self.data, self.words
         for module, (last, names) in known.items():
             if last not in words or module + b"." not in data:
@@ -252,15 +258,17 @@ class Texts(dict[bytes, bool]):
         return False
 
     def calling(self, text: bytes) -> bool:
-        """Whether a line begins by calling something whose name holds what is asked for."""
+        """Return whether a line begins with a call of something whose name contains this text."""
         return text[len(CALLING) :].lower() in self._called
 
     def taking(self, text: bytes) -> bool:
-        """Whether a function takes a parameter; may be said where the header holds the word elsewhere."""
+        """Return whether a function has a parameter. It may be True if the header contains the word elsewhere."""
         return text[len(TAKING) :] in self._taken
 
     def line(self, text: bytes) -> bool:
-        """Whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
+        """Return whether a line matches a pattern at its first character that is no blank, in a file that matches
+        another pattern.
+        """
         near, names, saying, pattern = _of_lines(text)
         if saying and not any(map(self.__getitem__, saying)):
             return False
@@ -269,7 +277,7 @@ class Texts(dict[bytes, bool]):
         return self.begins(pattern, saying)
 
     def begins(self, pattern: bytes, saying: tuple[bytes, ...]) -> bool:
-        """Whether a line that holds one of some texts begins as a pattern says."""
+        """Return whether a line with one of some texts begins with a pattern."""
         key = pattern, saying
         if key not in self._begins:
             known = self._edit.still_begins(pattern, saying) if self._edit is not None else None
@@ -279,7 +287,7 @@ class Texts(dict[bytes, bool]):
         return self._begins[key]
 
     def names_like(self, text: bytes) -> bool:
-        """Whether an identifier, in small letters, is as a pattern says."""
+        """Return whether an identifier, in small letters, matches a pattern."""
         return re.search(text[len(NAMES_LIKE) :], self._identifiers.lower()) is not None
 
     @cached_property
@@ -288,7 +296,7 @@ class Texts(dict[bytes, bool]):
         return b" ".join(self.words)
 
     def named(self, text: bytes) -> bool:
-        """Whether a word stands after a dot or where a name is imported; may be said of a line of prose."""
+        """Return whether a word occurs after a dot or in an import. It may be True for a line of prose."""
         library, _, word = text[len(NAMED) :].rpartition(b" ")
         if library in _CALLED_SO:
             if word in self._members(library):
@@ -305,7 +313,7 @@ class Texts(dict[bytes, bool]):
         return words_of(b" ".join(_IMPORTED.findall(self.data)))
 
     def _members(self, library: bytes) -> set[bytes]:
-        """What is read of a library, by the names that people give it and that the file does."""
+        """Return the attributes read from a library, by its usual names and by those that the file gives it."""
         if library not in self._known_members:
             called = {*_CALLED_SO[library], *re.findall(rb"import " + library + rb" as (\w+)", self.data)}
             read = {chain for name in called & self.words for chain in _chains(name).findall(self.data)}
@@ -314,20 +322,20 @@ class Texts(dict[bytes, bool]):
         return self._known_members[library]
 
     def each(self, text: bytes) -> bool:
-        """Whether of each group of texts one stands there."""
+        """Return whether one text of each group occurs."""
         return all(map(self.__getitem__, _groups(text)))
 
     def any_of(self, text: bytes) -> bool:
-        """Whether one of a group of texts stands there."""
+        """Return whether one of a group of texts occurs."""
         return any(map(self.__getitem__, _texts(text)))
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
-        """Whether a file is about a library and holds one of the texts, if there are any."""
+        """Return whether a file mentions a library and one of the texts, if there are any."""
         about = self._about_any if library == ANY else library not in _MENTIONS or self.mention(library)
         return about and (not near or any(map(self.__getitem__, near)))
 
     def mention(self, library: str) -> bool:
-        """Whether a file names a library or a part of it.
+        """Return whether a file names a library or a part of it.
 
         `update` is in every third file, and is Flax's in few: one that names neither Flax nor a part of it has none.
         (`device_put` may be handed on by a module of the project; it means the same thing everywhere.)
@@ -336,7 +344,7 @@ class Texts(dict[bytes, bool]):
 
 
 class Edit:
-    """What was found in a text before an edit, and the lines around what was edited, as they were and as they are.
+    """Search results of a text before an edit, and the edited lines before and after.
 
     What was found and does not stand in those lines stands elsewhere, and what was not found can only stand there now.
     They reach from the definition or import before the edited ones to the one after: nothing that is looked for goes
@@ -348,7 +356,7 @@ class Edit:
         self._had, self._has = map(Texts, around_edit(before.data, now))
 
     def still(self, text: bytes, kind: Kind) -> bool | None:
-        """Whether a text is there, where that is known from before."""
+        """Return whether a text occurs, if that is known from before."""
         found = self._found.get(text)
         if found is None or text.startswith(_OVER_LINES):
             return None

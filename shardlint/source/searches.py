@@ -21,7 +21,7 @@ TOGETHER, JOINED = "together", "joined"
 
 
 def holds(question: Question, data: bytes) -> bool:
-    """Whether a file's bytes are what a search looks for."""
+    """Return whether a file's bytes match a search."""
     match question:
         case ("named", name, stem):
             return all(holds_word(data, word.encode(errors=_ANY)) for word in (stem, name))
@@ -50,7 +50,9 @@ def _sought(question: Question) -> tuple[list[bytes], list[Callable[[bytes], obj
 
 
 def holds_word(data: bytes, word: bytes, after: bytes = b"") -> bool:
-    """Whether bytes hold a word on its own. `find` runs at memory speed; a regular expression is 40 times slower."""
+    """Return whether bytes contain a word on its own. `find` runs at memory speed; a regular expression is 40 times
+    slower.
+    """
     return next(_places(data, word, after), None) is not None
 
 

@@ -41,7 +41,7 @@ class Store:
         self._tidied = False
 
     def load(self, name: str) -> dict[str, Any] | None:
-        """What was saved under a name; None where there is nothing, or nothing that can be trusted."""
+        """Return the data saved under a name; None if there is none, or none that can be trusted."""
         try:
             data = read_regular(os.path.join(self.folder, name), _MOST_BYTES, own=True)
             if data[:_DIGEST] != digest(data[_DIGEST:]).encode():

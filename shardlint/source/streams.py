@@ -11,7 +11,7 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def ignoring_write_errors() -> Iterator[None]:
-    """What is said here and cannot be written is not heard; the run goes on, and the exit code is its own."""
+    """Ignore failed writes in the block. The run goes on with its own exit code."""
     try:
         yield
     except OSError:
@@ -19,7 +19,7 @@ def ignoring_write_errors() -> Iterator[None]:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody looks at a stream (None: it was closed before us)."""
+    """Return whether a stream is a terminal (None: it was closed before)."""
     try:
         return stream is not None and stream.isatty()
     except (AttributeError, ValueError):
@@ -27,7 +27,8 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def coloured(stream: TextIO | None, colour: str = "auto") -> bool:
-    """Whether a stream gets colours: as `colour` says (always, never), else NO_COLOR, FORCE_COLOR, the terminal."""
+    """Return whether a stream gets colours: as `colour` says (always, never), else NO_COLOR, FORCE_COLOR, the terminal.
+    """
     if colour != "auto":
         return colour == "always"
     if os.environ.get("NO_COLOR"):

@@ -45,7 +45,7 @@ class Suppression:
     """What of `codes` silenced something, or which rules' codes where there are none."""
 
     def covers(self, code: str, name: str, first_line: int, last_line: int) -> bool:
-        """Whether a finding of a rule on these lines is silenced by this comment."""
+        """Return whether a finding of a rule on these lines is silenced by this comment."""
         if self.misspelt or (self.codes and not any(names(said, code, name) for said in self.codes)):
             return False
         return self.whole_file or (first_line <= self.line and self.first_line <= last_line)
@@ -56,12 +56,12 @@ class Suppression:
 
 
 def is_code(said: str) -> bool:
-    """Whether what a comment says is a code or the beginning of one, not a name."""
+    """Return whether a selector in a comment is a code or the beginning of one, not a name."""
     return _CODE.fullmatch(said) is not None
 
 
 def names(said: str, code: str, name: str) -> bool:
-    """Whether what is said in a comment means a rule: its code, the beginning of it, or its name."""
+    """Return whether a selector in a comment selects a rule: its code, the beginning of it, or its name."""
     if is_code(said):
         return code.startswith(said.upper())
     return said.lower() == name

@@ -61,7 +61,7 @@ class Source:
 
     @cached_property
     def _counts(self) -> bool:
-        """Whether lines end with newlines only, so that they can be counted."""
+        """True if lines end with newlines only, so that they can be counted."""
         return "\r" not in self.text
 
     @cached_property

@@ -29,7 +29,7 @@ Below = tuple[dict[str, Stamp], list[str]]
 
 @dataclass(slots=True)
 class Folder:
-    """What is in a folder."""
+    """Contents of a folder."""
 
     inside: dict[str, Stamp | None] = field(default_factory=dict)
     """Folders (without a stamp; links to folders are not followed) and Python files, in the order of their names."""
@@ -50,7 +50,7 @@ class Tree:
         """What is below folders that a walk came through, where nothing from above them leaves anything out."""
 
     def folder(self, path: str) -> Folder | None:
-        """What is in a folder; None for one that vanished or is forbidden."""
+        """Return the contents of a folder; None for one that vanished or is forbidden."""
         if path not in self.known:
             self.known[path] = _read(path)
         return self.known[path]

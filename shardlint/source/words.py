@@ -32,7 +32,7 @@ class Words:
         self._asked = 0
 
     def says(self, text: str) -> bool:
-        """Whether a text stands anywhere; looked for once."""
+        """Return whether a text occurs anywhere; searched once."""
         if text not in self._said:
             self._said[text] = text in self._source.text
         return self._said[text]
@@ -54,7 +54,7 @@ class Words:
         return index
 
     def says_between(self, first: int, last: int, texts: tuple[str, ...]) -> bool:
-        """Whether one of the texts stands on some lines."""
+        """Return whether one of the texts occurs on some lines."""
         starts, text = self._source.line_starts, self._source.text
         begin, end = starts[first - 1], starts[last] if last < len(starts) else len(text)
         return any(text.find(one, begin, end) >= 0 for one in texts)

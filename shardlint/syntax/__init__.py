@@ -1,4 +1,4 @@
-"""What one file says, read from Python's own `ast` on demand. Never imports libcst or jax."""
+"""Facts about one file, derived on demand from Python's own `ast`. The package never imports libcst or jax."""
 
 from shardlint.syntax.file import NOWHERE, FileFacts, read_facts
 from shardlint.syntax.names import called_name, last_name

@@ -1,4 +1,4 @@
-"""What an edit changed of one file, for whatever looked at some of it."""
+"""Changes of one file by an edit, for caches that depend on parts of it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Edited:
 
     @staticmethod
     def between(before: Mapping[str, str], now: Text | None, after: Mapping[str, str]) -> Edited:
-        """What changed by digests of the parts, before and after."""
+        """Return the changes by digests of the parts, before and after."""
         if now is None or not before:
             return Edited(now, None)
         changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
@@ -55,7 +55,7 @@ class Edited:
         return Edited(now, frozenset(changed))
 
     def touches(self, need: _Need) -> bool:
-        """Whether what was noted of the file may be another now."""
+        """Return whether a noted fact of the file may have changed."""
         if self.parts is not None and not self.parts:
             return False
         if isinstance(need, Path) or need[0] not in OF_FILES or self.parts is None or self.now is None:
@@ -77,7 +77,7 @@ class Edited:
 
 
 def _only_adds(before: Mapping[str, str], now: Text, after: Mapping[str, str]) -> bool:
-    """Whether all headers of functions are still there, in their order, and new ones bind only new names."""
+    """Return whether all headers of functions remain in their order, and new ones bind only new names."""
     if _headers(before) != [one for one in _headers(after) if one[0] in before]:
         return False
     outline = _bytes(now.parts[OUTLINE])

@@ -1,4 +1,4 @@
-"""What a node stands in: the nearest statements of some kinds around it."""
+"""Enclosing statements of a node: the nearest ones of some kinds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def around(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> Iterator[as
 
 
 def caught(file: FileFacts, node: ast.AST) -> bool:
-    """Whether a node stands in the body of a `try` with handlers, or of `with suppress(...)`, in its own function."""
+    """Return whether a node is in the body of a `try` with handlers, or of `with suppress(...)`, in its own
+    function.
+    """
     return any(True for _ in caught_around(file, node))
 
 
@@ -47,14 +49,14 @@ def block_of(file: FileFacts, statement: ast.stmt) -> list[ast.stmt]:
 
 
 def stands_in(node: ast.AST, block: Sequence[ast.stmt]) -> bool:
-    """Whether a node stands in one of the statements of a block, by where their text is."""
+    """Return whether a node is in one of the statements of a block, by their positions."""
     place = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
     last = block[-1]
     return (block[0].lineno, block[0].col_offset) <= place < (last.end_lineno or 0, last.end_col_offset or 0)
 
 
 def _suppressed_errors(entered: ast.expr) -> list[ast.expr]:
-    """What `contextlib.suppress(...)` catches."""
+    """Return the exceptions that `contextlib.suppress(...)` suppresses."""
     return entered.args if isinstance(entered, ast.Call) and called_name(entered) == "suppress" else []
 
 

@@ -78,7 +78,7 @@ class FileFacts:
         return self._source
 
     def is_of(self, source: Source) -> bool:
-        """Whether these are the facts of a text."""
+        """Return whether these are the facts of a text."""
         return self._source.text == source.text
 
     @property
@@ -102,7 +102,7 @@ class FileFacts:
 
     @cached_property
     def imports(self) -> list[Binding]:
-        """What import statements bind that stand in the module's own block, outside every branch."""
+        """Return the bindings of import statements in the module's own block, outside every branch."""
         return [
             binding
             for bindings in self._bound(self.module).bindings.values()
@@ -141,7 +141,7 @@ class FileFacts:
         self.looked.release()
 
     def remembered(self, what: str, node: ast.AST, make: Callable[[], Answer]) -> Answer:
-        """What the text of the file alone says of a node, found once."""
+        """Return a fact about a node that follows from the text of the file alone, computed once."""
         return self.kept((what, node), make)
 
     def kept(self, key: tuple[str, Any], make: Callable[[], Answer]) -> Answer:
@@ -154,7 +154,7 @@ class FileFacts:
         return cast(Answer, known[0])
 
     def says(self, text: str) -> bool:
-        """Whether a text stands anywhere in the file; looked for once."""
+        """Return whether a text occurs anywhere in the file; searched once."""
         said = self._words.says(text)
         self.looked.note(SAYS, text, "1" if said else "")
         return said
@@ -372,7 +372,9 @@ class FileFacts:
         return found
 
     def taken_from(self, word: str, among: LineSet = EVERY) -> list[ast.AST]:
-        """What `from` statements with this word in their module's name import, on some lines and maybe others."""
+        """Return the names imported by `from` statements with this word in their module's name, on some lines and
+        maybe others.
+        """
         lines = [line for line in self._words.lines(word) if among.hold(line) and "from" in self._source.line(line)]
         scopes = {scope for line in lines for scope in self._evaluating(line, word)[0].outward()}
         self.looked.note(WORD, word)
@@ -413,7 +415,9 @@ class FileFacts:
         return scope, True
 
     def stands_by(self, node: ast.AST, texts: tuple[str, ...]) -> bool:
-        """Whether one of the texts stands in the function around a node; True without texts and without a function."""
+        """Return whether one of the texts occurs in the function around a node. It is True without texts and without a
+        function.
+        """
         if not texts:
             return True
         scope: Scope | None = self.home(node)
@@ -525,7 +529,7 @@ class FileFacts:
 
 
 def _is_branch(outer: ast.AST | None, inner: ast.AST) -> bool:
-    """Whether a statement is the `elif` of another."""
+    """Return whether a statement is the `elif` of another."""
     return isinstance(outer, ast.If) and isinstance(inner, ast.If) and outer.orelse == [inner]
 
 

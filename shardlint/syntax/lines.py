@@ -14,7 +14,7 @@ class LineSet:
         self._firsts = [first for first, _ in self._ranges]
 
     def hold(self, line: int) -> bool:
-        """Whether a line is among them."""
+        """Return whether a line is in the set."""
         place = bisect_right(self._firsts, line) - 1
         return place >= 0 and line <= self._ranges[place][1]
 

@@ -1,4 +1,4 @@
-"""What an expression is called."""
+"""Names of expressions."""
 
 from __future__ import annotations
 

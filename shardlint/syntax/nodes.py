@@ -67,7 +67,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def says(node: ast.AST, name: str) -> bool:
-    """Whether a name stands in a node."""
+    """Return whether a name occurs in a node."""
     return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
 
 
@@ -85,6 +85,6 @@ def none_by_default(arguments: ast.arguments) -> set[str]:
 
 
 def is_static(function: ast.AST) -> bool:
-    """Whether a function is a `@staticmethod`, whose first parameter is not the object."""
+    """Return whether a function is a `@staticmethod`, whose first parameter is not the object."""
     decorators = getattr(function, "decorator_list", ())
     return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in decorators)

@@ -1,4 +1,4 @@
-"""What Python's parser makes of a text, and whether it makes anything of it."""
+"""Parsing of a text by Python's parser, and a check that it parses."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ TELLING: dict[type[ast.stmt], type[ast.stmt]] = {
 
 
 class Looked:
-    """What was looked at in one file. Until somebody is to be told nothing is noted, and the file has no parts."""
+    """Access log of one file. Nothing is noted, and the file is not cut into parts, until a listener is added."""
 
     def __init__(self, path: Path, tables: Tables, source: Source) -> None:
         self.path = path
@@ -230,7 +230,7 @@ def _cut(tables: Tables, source: Source, path: Path) -> Iterator[tuple[Scope, Pa
 
 
 def _stands_alone(scope: Scope) -> bool:
-    """Whether a definition does nothing but bind its name in the module."""
+    """Return whether a definition does nothing but bind its name in the module."""
     node = scope.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.col_offset or node.decorator_list:
         return False
@@ -269,7 +269,7 @@ def lines_of(names: Container[str], parts: Sequence[Part], count: int) -> LineSe
 
 
 def texts(text: str, parts: Iterable[Part]) -> dict[str, str]:
-    """What stands in each part, by its name."""
+    """Return the text of each part, by its name."""
     lines = iter(text.split("\n"))
     outline: list[str] = []
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What a scope says: the names it binds, and on demand the expressions of its statements, one at a time.
+"""Bindings of a scope, and on demand the expressions of its statements, one at a time.
 
 Most questions are about one line. The bindings of a scope are collected in one pass over its statements; expressions
 (which names they mention, what they call) only of the statements somebody asks about.
@@ -329,7 +329,7 @@ class Walker:
                 todo += [(child, home) for child in reversed(children(node))]
 
     def _opening(self, node: ast.AST, scope: Scope) -> None:
-        """What opens a scope of its own, or binds a name or leaves the function in the middle of an expression."""
+        """Visit a node that opens a scope, binds a name or leaves the function in the middle of an expression."""
         match node:
             case ast.Lambda():
                 self._lambda(node, scope)

@@ -45,14 +45,14 @@ def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _compares(job: Job) -> bool:
-    """Whether a job compares numbers; a mesh of one device has none to compare with but a reference of its own."""
+    """Return whether a job compares numbers. A mesh of one device can compare only with a reference of its own."""
     if job["task"] != "fixture" or "execute" not in job["levels"]:
         return False
     return job["reference"] == "other" or (job["reference"] == "itself" and devices_of(job["mesh"]) > 1)
 
 
 def _said(outcome: Outcome) -> tuple[dict[str, Any], str]:
-    """What an `Alone` is made of, and why nothing of it is to be believed ("" where it is)."""
+    """Return the data of an `Alone`, and the reason to distrust it ("" if there is none)."""
     told = outcome.all("alone")
     distrust = outcome.distrust
     if not (distrust or outcome.stopped) and not (len(told) == 1 and isinstance(told[0], dict)):

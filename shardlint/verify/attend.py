@@ -36,7 +36,7 @@ class Attendant:
 
     @property
     def spoilt(self) -> bool:
-        """Whether something else than messages came."""
+        """True if something else than messages came."""
         return self.incoming.spoilt
 
     def take(self, data: bytes) -> list[messages.Message]:
@@ -92,5 +92,5 @@ class Attendant:
 
 
 def writer(descriptor: int) -> Callable[[bytes], object]:
-    """What writes to a descriptor."""
+    """Return a function that writes to a descriptor."""
     return lambda data: os.write(descriptor, data)

@@ -25,8 +25,8 @@ def programs(seed: str, devices: int) -> list[tuple[str, bool]]:
 
 
 def missed(seed: str, devices: int, answers: Any) -> str:
-    """What the answers (of each program the trial whose fault was seen, "" for none) get wrong, as a sentence; "" for
-    nothing.
+    """Return the mistake in the answers (for each program the trial whose fault was seen, "" for none), as a sentence;
+    "" for none.
     """
     wanted = programs(seed, devices)
     if not isinstance(answers, Sequence) or len(answers) != len(wanted):

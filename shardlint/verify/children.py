@@ -43,8 +43,8 @@ def start(
 
 
 def greeting(python: str, process: subprocess.Popen[bytes], errors: IO[bytes]) -> dict[str, Any]:
-    """What a process started from `python` tells first: its releases. Raises `CannotRun` where that is not what it
-    tells; `errors` is the file its standard error goes to.
+    """Return the first message of a process started from `python`: its releases. Raises `CannotRun` if it sends
+    anything else. `errors` is the file its standard error goes to.
     """
     alarm = threading.Timer(_START_SECONDS, kill, [process])
     alarm.daemon = True
@@ -96,7 +96,7 @@ def reply(process: subprocess.Popen[bytes], data: bytes) -> None:
 
 
 def received(process: subprocess.Popen[bytes]) -> bytes:
-    """What comes from a process next; nothing where it has ended."""
+    """Return the next data from a process; empty if it has ended."""
     try:
         data: bytes = process.stdout.read1(65536)  # type: ignore[union-attr]  # of a socket, which has it
         return data

@@ -1,4 +1,4 @@
-"""What a fixture claims of a compiled program's communication and memory, and what does not hold of it."""
+"""Claims of a fixture about a compiled program's communication and memory, and their violations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Claim:
         return cls(text.strip(), kind, axes)
 
     def takes(self, collective: Collective) -> bool:
-        """Whether it speaks of a collective."""
+        """Return whether the claim applies to a collective."""
         return self.kind in (ANY, collective.kind) and set(self.axes) <= set(collective.axes)
 
     def lost(self, mesh: Mapping[str, int]) -> str | None:

@@ -1,4 +1,4 @@
-"""What a fixture declares, item by item, and which levels can check each: what none of them checks is no pass."""
+"""Declarations of a fixture, item by item, and the levels that can check each. An item that no level checks fails."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ _NEEDED = ("name", "fn", "meshes")
 
 
 def has_fixtures(path: Path) -> bool:
-    """Whether a settings file declares fixtures. Raises `BadSettings` for broken TOML."""
+    """Return whether a settings file declares fixtures. Raises `BadSettings` for broken TOML."""
     return bool(_verify_tables(path))
 
 

@@ -45,7 +45,7 @@ class Deferred(Runner):
             self.caught = check_self(self)
 
     def has(self, job: Job) -> bool:
-        """Whether what a job tells is kept."""
+        """Return whether a job's outcome is cached."""
         return self.keeper is not None and self.keeper.recall(self._whole(job)) is not None
 
     def _whole(self, job: Job) -> Job:
@@ -90,7 +90,7 @@ class Deferred(Runner):
         self._ran.clear()
 
     def sentences(self) -> list[str]:
-        """What was told from earlier runs, and why something was not or will not be."""
+        """Return the sentences about cached results, and about results that were not or will not be cached."""
         if self.keeper is None:
             return []
         said = []
@@ -103,5 +103,5 @@ class Deferred(Runner):
 
 
 def _of(job: Job) -> str:
-    """What a job and its run on one device have in common."""
+    """Return the key that a job and its run on one device have in common."""
     return repr((job["file"], job["name"], job["mesh"]))

@@ -17,7 +17,7 @@ _MISSING = regex(r"\braised (ImportError|ModuleNotFoundError)\b")
 
 
 def advice(message: str, python: str, place: Path) -> str:
-    """What to do about a failure that is of a package not being importable; "" for any other.
+    """Return the advice for a failure to import a package; "" for any other failure.
 
     `python` is what ran the program, `place` a file or folder of the project.
     """

@@ -1,4 +1,4 @@
-"""What a compiled program does, as plain data: where its arrays lie, what it moves, and from which line.
+"""Facts about a compiled program as plain data: shardings of its arrays, moved data, and the source lines.
 
 Children send it, reports draw it, goldens keep it, budgets are held against it. Nothing here imports jax.
 All bytes are those of one device. Collectives are told apart by (line, mesh axes, bytes), never by
@@ -151,8 +151,8 @@ class Program:
 
     @property
     def memory_bytes(self) -> int:
-        """What one call needs on a device. The compiler's own "peak" is used of TPUs only, whose temporaries
-        share space: on CPU it is less than its parts.
+        """Return the memory in bytes that one call needs on a device. The compiler's own "peak" is used only on TPUs,
+        whose temporaries share space. On CPU it is less than the sum of its parts.
         """
         if self.peak_bytes:
             return self.peak_bytes

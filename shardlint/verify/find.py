@@ -66,7 +66,7 @@ def below(folder: Path, governing: bool = False) -> Iterator[Path]:
 
 
 def makes_fixtures(source: bytes) -> bool:
-    """Whether a module calls `Fixture` outside its functions and classes, so that importing it makes fixtures.
+    """Return whether a module calls `Fixture` outside its functions and classes, so that importing it makes fixtures.
 
     A module that has Python's syntax wrong does too, where it mentions `shardlint.verify`: it is for whoever
     imports it to say what is wrong.

@@ -1,4 +1,4 @@
-"""What a user declares about a function: its arguments, its meshes, and what must come out."""
+"""Declaration of a function to verify: its arguments, its meshes, and its expected results."""
 
 from __future__ import annotations
 
@@ -212,11 +212,11 @@ class Fixture:
         return {path: P.of(spec) for path, spec in self.gradients.items()}
 
     def limits_compiled(self) -> bool:
-        """Whether it limits what the compiled program moves or takes."""
+        """Return whether the fixture limits the communication or the memory of the compiled program."""
         return bool(self.forbid or self.budget) or self.memory_max is not None
 
     def declares_nothing(self) -> bool:
-        """Whether no level has anything to check."""
+        """Return whether no level has anything to check."""
         declared = (self.out, self.gradients, self.donate, self.processes, self.topology)
         limits = (self.replicated_bytes_max, self.reference, self.hbm_max)
         return not any(declared) and not self.limits_compiled() and all(limit is None for limit in limits)

@@ -1,4 +1,4 @@
-"""What the messages of a program's process come to: the status of a result is derived here, from what was found.
+"""Results derived from the messages of a program's process.
 
 A process says what failed and what it compared. Whether that is a pass is not its to say.
 """

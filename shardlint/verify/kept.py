@@ -1,4 +1,4 @@
-"""What programs told, kept with all that it rests on: a program of which nothing has changed need not run again.
+"""Cache of verification outcomes with their dependencies: an unchanged program need not run again.
 
 What it rests on was noted by its process (`inside.reads`). Here it is written down as it is now, and compared when
 the same is asked again. Nothing here imports jax.
@@ -56,7 +56,7 @@ class Keeper:
         """Why outcomes cannot be kept."""
 
     def recall(self, job: Job) -> Outcome | None:
-        """What a job came to when it was last run, where all that it rests on is as it was then."""
+        """Return the cached outcome of a job, if all of its dependencies are unchanged."""
         found = self._recall(job)
         if found is None:
             return None
@@ -109,7 +109,7 @@ class Keeper:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _needs(self, job: Job, all_reads: list[Mapping[str, Any]]) -> dict[str, Any] | str:
-        """What an outcome rests on, as it is now; a sentence where it cannot be kept."""
+        """Return the dependencies of an outcome as they are now, or a sentence if it cannot be cached."""
         for reads in all_reads:
             for why in reads["not_kept"]:
                 return _shown(str(why))
@@ -163,7 +163,7 @@ class Keeper:
         return None
 
     def _differs(self, needs: Mapping[str, Any]) -> str:
-        """What is not as it was, in words; "" for nothing."""
+        """Return the changed dependency, in words; "" if there is none."""
         if needs["environment"] != self._environment:
             return "an environment variable, the machine or its number of processors"
         for file, content in needs["files"].items():
@@ -184,7 +184,7 @@ class _Now:
         self._listed: dict[str, list[str]] = {}
 
     def content(self, file: str) -> Any:
-        """What is in a file: a digest, of a large one its size and time; None where there is none."""
+        """Return a digest of a file, for a large one its size and time; None if there is none."""
         if file not in self._content:
             self._content[file] = self._read(file)
         return self._content[file]
@@ -230,7 +230,7 @@ class _Now:
         return self._listed[folder]
 
     def common(self, name: str, cache: Cache) -> str:
-        """What of the installed packages and of where modules are found is not as it was; "" for nothing."""
+        """Return the change in the installed packages or in the module search path; "" if there is none."""
         if name not in self._common:
             self._common[name] = self._uncommon(cache.get(name))
         return self._common[name]

@@ -58,7 +58,7 @@ class Lines:
         return path.name
 
     def holds(self, name: str, text: str) -> bool:
-        """Whether the project's file of this name has a line with this text."""
+        """Return whether the project's file of this name has a line with this text."""
         file = self.root / name
         if not name or not file.is_relative_to(self.root) or ".." in PurePath(name).parts:
             return False

@@ -25,7 +25,7 @@ def new_mark() -> str:
 
 
 def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> Send:
-    """What sends messages from this process, and nothing from copies of it that its program forks.
+    """Return a function that sends messages from this process, and nothing from copies of it that its program forks.
 
     `known` are the ids of the code objects that may be running when it is called, its callers' callers included;
     a call that comes through any other is told instead of the message.
@@ -54,7 +54,9 @@ def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> 
 
 
 def asker(send: Send, orders: int) -> Callable[[Message], Message]:
-    """What sends a message and waits for the answer, which comes on a descriptor; {} in a copy of this process."""
+    """Return a function that sends a message and waits for the answer, which comes on a descriptor. In a copy of this
+    process the answer is {}.
+    """
     own, getpid = os.getpid(), os.getpid
 
     def ask(question: Message) -> Message:

@@ -1,4 +1,4 @@
-"""What became of a job, as the process that ran it told and as it ended. No jax."""
+"""Outcome of a job, from the messages and the exit of its process. The module does not import jax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINES = 20
 
 @dataclass
 class Outcome:
-    """What became of a job: the messages it sent and, if it did not reach its end, how it was stopped."""
+    """Outcome of a job: the messages it sent and, if it was stopped early, how."""
 
     job: Job
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -44,5 +44,5 @@ class Outcome:
         self.seconds = end["seconds"]
 
     def all(self, key: str) -> list[Any]:
-        """What every message has under `key`."""
+        """Return the value of every message under `key`."""
         return [message[key] for message in self.messages if key in message]

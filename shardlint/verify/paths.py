@@ -23,7 +23,7 @@ def _key(key: Any) -> Any:
 
 
 def matches(glob: str, path: str) -> bool:
-    """Whether a glob selects a path. `*` is one segment (or part of one), `**` any number of them.
+    """Return whether a glob selects a path. `*` is one segment (or part of one), `**` any number of them.
 
     NNX keeps each array in a Variable, so its paths end in `/value`; a glob may leave that out.
     """

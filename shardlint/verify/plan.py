@@ -27,9 +27,7 @@ from shardlint.verify.spec import sizes_text
 
 @dataclass
 class Request:
-    """What to verify: fixture files (each with the names asked for; none means all), and the proofs of
-    rules.
-    """
+    """Items to verify: fixture files, each with the requested names (none means all), and the proofs of rules."""
 
     files: Mapping[Path, Sequence[str]] = field(default_factory=dict)
     proofs: Sequence[ProofFolder] = ()
@@ -63,7 +61,9 @@ def check_self(runner: Runner) -> list[str]:
 
 
 def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, Any]], Result | None]]:
-    """What each file declares, as the task `collect` lists it, or the failure of a file that cannot be read."""
+    """Return the declarations of each file, as the task `collect` lists them, or the failure of a file that cannot be
+    read.
+    """
     # Read before any of them is imported.
     sources = [_source(file) for file in files]
     digests = [digest_of(file) for file in files]

@@ -1,5 +1,5 @@
-"""What goes to standard error, and is never the end of a run: how far it is (a line that changes on a terminal, now
-and then a new one elsewhere), and what is told at its end.
+"""Progress output on standard error, and the summary at the end. On a terminal one line is updated in place; elsewhere
+a new line is printed now and then.
 """
 
 from __future__ import annotations

@@ -38,9 +38,7 @@ class Entry:
     message: str | None = None
 
     def holds(self, releases: Mapping[str, str]) -> bool:
-        """Whether the installed releases are those the entry is about. A package that is missing
-        matches nothing.
-        """
+        """Return whether the entry applies to the installed releases. A missing package matches nothing."""
         from packaging.specifiers import SpecifierSet
 
         return all(
@@ -188,7 +186,7 @@ def _typed(data: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
 
 
 def join(code: str, level: str, bad: Result, good: Result) -> Result:
-    """What a proof shows at one level: it holds if both programs did as declared, and is skipped if
+    """Return the result of a proof at one level. It passes if both programs behaved as declared, and is skipped if
     either could not tell.
     """
     both = (bad, good)

@@ -1,4 +1,4 @@
-"""What the pytest plugin collects: files with fixtures, and a test for each fixture, mesh and level.
+"""Collection nodes of the pytest plugin: files with fixtures, and a test for each fixture, mesh and level.
 
 No user code runs in pytest's own process: files are read by child processes, which do the tests too.
 """
@@ -108,7 +108,7 @@ def _fits(path: Path, pattern: str) -> bool:
 
 
 def _has_tests(source: bytes, config: pytest.Config) -> bool:
-    """Whether a module may hold anything for pytest itself. Where that cannot be told, it may."""
+    """Return whether a module may hold tests for pytest itself. If that cannot be determined, it may."""
     try:
         module = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -132,7 +132,7 @@ def _has_tests(source: bytes, config: pytest.Config) -> bool:
 
 
 def _is_fixture(node: ast.AST) -> bool:
-    """Whether an expression is `Fixture(...)`, by its last name."""
+    """Return whether an expression is `Fixture(...)`, by its last name."""
     function = node.func if isinstance(node, ast.Call) else None
     return getattr(function, "attr", getattr(function, "id", "")) == "Fixture"
 

@@ -24,7 +24,7 @@ _DID_NOT_RUN = frozenset({"raised", "stopped", "fixture", "distrust"})
 
 
 def worse(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[str]]:
-    """What became worse, in words, by the fixtures (`FILE::NAME`) it shows in."""
+    """Return the regressions, in words, by the fixtures (`FILE::NAME`) that show them."""
     known = {_key(result): result for result in before}
     seen = {_key(result) for result in after}
     found: dict[str, list[str]] = {}
@@ -41,7 +41,9 @@ def worse(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[s
 
 
 def _is_said(one: str, mesh: str, known: Sequence[str]) -> bool:
-    """Whether another level told the same of a mesh: what is compiled without a reuse is called without one."""
+    """Return whether another level reports the same for a mesh. A program compiled without a reuse also runs without
+    it.
+    """
     if one.startswith(_DROPS):
         return any(other.startswith(_DROPS) and other.endswith(mesh) for other in known)
     return f"{one}{mesh}" in known
@@ -80,7 +82,9 @@ def _compared(before: Result | None, after: Result) -> Iterator[str]:
 
 
 def _called(before: Result, after: Result) -> Iterator[str]:
-    """What a call shows of layouts and donations: of functions that are no jit, nothing else does."""
+    """Yield regressions of shardings and donations that a call shows. For functions without a jit nothing else shows
+    them.
+    """
     for path, (where, spec, whole, held) in after.laid.items():
         _, was, was_whole, was_held = before.laid.get(path, (where, spec, whole, held))
         if whole == was_whole and held > was_held:

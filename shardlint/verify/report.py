@@ -1,4 +1,4 @@
-"""What a verification found, as data, and the two ways to print it."""
+"""Findings of a verification as data, and the text and JSON reports of them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _together(group: Sequence[Failure]) -> str:
 
 @dataclass
 class Result:
-    """What one level proved of one target (a fixture on a mesh, or the proof of a rule), and nothing more."""
+    """Outcome of one level for one target (a fixture on a mesh, or the proof of a rule)."""
 
     target: str
     level: str

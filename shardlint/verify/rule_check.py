@@ -1,4 +1,4 @@
-"""Whether a rule finds its own proof: `check` on bad.py and good.py, as a project finds them, in a process without jax.
+"""Check that a rule reports its own proof: `check` on bad.py and good.py, each as a project, in a process without jax.
 
 A proof shows that the mistake is one. That the rule sees it is another matter, and told in the same run.
 """
@@ -84,7 +84,9 @@ def marked_lines(text: str, code: str) -> list[int]:
 
 
 def faults(code: str, folder: Path) -> list[str]:
-    """What does not hold: each program checked for this rule alone, as the only file of its project."""
+    """Return the violated expectations. Each program is checked for this rule alone, as the only file of its
+    project.
+    """
     bad, good = _findings(code, folder / "bad.py"), _findings(code, folder / "good.py")
     found = [one for one in (bad, good) if isinstance(one, str)]
     if not isinstance(bad, str):

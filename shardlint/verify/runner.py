@@ -135,7 +135,7 @@ class Runner:
             self._errors = None
 
     def has(self, job: Job) -> bool:
-        """Whether a job need not be run, for what it tells is kept."""
+        """Return whether a job need not run, because its outcome is cached."""
         return False
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:

@@ -79,7 +79,7 @@ def _is_touched(path: str, part: str, graph: ImportGraph, changed: set[str]) -> 
 
 
 def _unknown(path: Path, files: Mapping[Path, Sequence[str]]) -> bool:
-    """Whether nothing tells what depends on a file that changed."""
+    """Return whether the dependents of a changed file are unknown."""
     if path.suffix in _PROSE or path.name in _NAMES:
         return False
     if any(path == Path(os.path.realpath(file)) or _golden_of(file, path) for file in files):

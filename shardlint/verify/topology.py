@@ -38,7 +38,7 @@ class Topology:
 
     @property
     def wanted(self) -> str:
-        """What jax calls it."""
+        """Return the name of the topology in jax."""
         if self.platform == "tpu":
             return self.name
         hosts, each = (1, *self.shape)[-2:]
@@ -46,7 +46,7 @@ class Topology:
 
     @property
     def install(self) -> str:
-        """What makes the compiler available."""
+        """Return the command that installs the compiler."""
         return f'pip install "shardlint[{self.platform}]"'
 
 
@@ -107,7 +107,7 @@ class OutOfMemory:
 
 
 def out_of_memory(message: str) -> OutOfMemory | None:
-    """What a compiler's error says of memory, or None where it is about something else."""
+    """Return the memory figures of a compiler's error; None if it is about something else."""
     for refusal in _REFUSALS:
         if match := refusal.search(message):
             needed, unit, available, other = match.groups()
@@ -120,8 +120,8 @@ def _unit(letter: str) -> str:
 
 
 def needs_bytes(program: Program, topology: Topology) -> tuple[int, bool]:
-    """What a program needs of one device, and whether that is all: of a TPU without the compiler's peak only
-    what is held from the call's begin to its end is known, for temporaries share space.
+    """Return the bytes that a program needs on one device, and whether they are all. On a TPU without the compiler's
+    peak only the memory held from the begin of the call to its end is known, because temporaries share space.
     """
     if topology.platform == "tpu" and not program.peak_bytes:
         return program.argument_bytes + program.output_bytes - program.alias_bytes, False
@@ -129,7 +129,7 @@ def needs_bytes(program: Program, topology: Topology) -> tuple[int, bool]:
 
 
 def memory_text(program: Program, topology: Topology) -> str:
-    """What a program needs of a device, and of what, in a sentence."""
+    """Return a sentence on the memory that a program needs on a device."""
     needs, whole = needs_bytes(program, topology)
     by = (
         "at its peak"

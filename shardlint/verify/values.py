@@ -11,7 +11,7 @@ Read = Callable[[Any], Any]
 
 
 class Wrong(Exception):
-    """What is wrong in a table, and at which key below it: `.args[0].spec`."""
+    """Invalid entry in a table, with the key below it: `.args[0].spec`."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(key, text)

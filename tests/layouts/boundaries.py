@@ -1,4 +1,4 @@
-"""What is predicted of the calls of a program beside the layouts that `shardlint run` records at jit boundaries."""
+"""Comparison of predicted layouts with those that `shardlint run` records at jit boundaries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _MANY = "*"
 
 @dataclass
 class Evaluation:
-    """What a call took and gave, once that it ran on layouts. `chain` are the calls that led to it, innermost first."""
+    """Arguments and result of a call, after it ran on layouts. `chain` are the calls that led to it, innermost
+    first.
+    """
 
     chain: tuple[Position, ...]
     args: list[dict[Path_, Value]]
@@ -165,7 +167,7 @@ def _compare(seen: Mapping[str, Any], place: Position, found: Evaluation | None)
 
 
 def _argument(name: Any, seen: Mapping[str, Any], found: Evaluation | None) -> dict[Path_, Value] | None:
-    """What is predicted of an argument; a method that is jitted takes its object first, which the call does not name."""
+    """Return the prediction for an argument. A jitted method takes its object first, which the call does not name."""
     if found is None:
         return None
     if isinstance(name, str):
@@ -200,7 +202,7 @@ def _compare_tree(
 
 
 def _find(path: Path_, predicted: Mapping[Path_, Value]) -> Value:
-    """What is predicted of a path: of itself, or of the part that it is in."""
+    """Return the prediction for a path: for itself, or for the part that it is in."""
     path = _unboxed(path)
     if path in predicted:
         return predicted[path]

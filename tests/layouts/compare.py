@@ -1,4 +1,4 @@
-"""What is predicted of programs beside what jax makes of them.
+"""Comparison of predictions about programs with the results of jax.
 
     python -m tests.layouts.compare FIRST COUNT [RELEASE [linen | haliax]]
 
@@ -77,7 +77,7 @@ Maker = Callable[[int], str]
 
 @dataclass
 class Prediction:
-    """What is predicted of a program.
+    """Predictions about a program.
 
     arrays: what is known of the arrays that it binds, by line and path.
     broken: the contracts that it breaks.
@@ -181,7 +181,7 @@ class Observer:
         )
 
     def observe(self, texts: Sequence[str]) -> list[dict[str, Any]]:
-        """What jax makes of programs."""
+        """Return the layouts that jax makes in programs."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(texts) + "\n")
         self._process.stdin.flush()
@@ -197,7 +197,7 @@ class Observer:
 
 
 def observe(texts: Sequence[str], python: str = sys.executable) -> list[dict[str, Any]]:
-    """What jax makes of programs, in a process of their own."""
+    """Return the layouts that jax makes in programs, in a process of their own."""
     observer = Observer(python)
     try:
         return observer.observe(texts)

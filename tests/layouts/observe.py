@@ -126,7 +126,7 @@ def _arrays(value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _is_named(value: Any) -> bool:
-    """Whether a value is an array of haliax, which has an axis for each dimension."""
+    """Return whether a value is an array of haliax, which has an axis for each dimension."""
     return hasattr(value, "array") and hasattr(value, "axes")
 
 

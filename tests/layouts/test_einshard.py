@@ -1,4 +1,4 @@
-"""What is predicted of expressions of einshard is what einshard makes of them."""
+"""Predictions about expressions of einshard, compared with einshard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is predicted of arrays with named axes is what haliax makes of them."""
+"""Predictions about arrays with named axes, compared with haliax."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_mapping_in_context_places_arrays(write: Write, code: str, axis: str
 
 
 def bound(run: Interpreter) -> object:
-    """What `y` is bound to last."""
+    """Return the last value of `y`."""
     values = [
         run.layouts[node.value]
         for node in ast.walk(run.file.tree)

@@ -1,4 +1,4 @@
-"""What the interpreter makes of Python around arrays: containers, branches, loops, classes, imports."""
+"""Tests of the interpreter on Python around arrays: containers, branches, loops, classes, imports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ran(root: Path, name: str = "main.py") -> Interpreter:
 
 
 def shown(run: Interpreter, name: str) -> str:
-    """What the last assignment to a name in the module gave, in words."""
+    """Return the value of the last assignment to a name in the module, in words."""
     value = [
         run.layouts[node.value]
         for node in ast.walk(run.file.tree)

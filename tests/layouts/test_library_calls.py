@@ -1,4 +1,6 @@
-"""What functions of optax, flax, einops and equinox give, beside what is predicted of it: each line is one call."""
+"""Predicted results of functions of optax, flax, einops and equinox, compared with the real ones. Each line is one
+call.
+"""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ CASES = [
 
 @cache
 def observed() -> list[dict[str, Any]]:
-    """What jax makes of all the cases: one process for them."""
+    """Return the layouts that jax makes in all the cases, in one process."""
     return observe([HEAD + BOXED + code.replace("other(", "dict(") for code, _ in CASES])
 
 

@@ -1,4 +1,4 @@
-"""What is predicted of programs of flax NNX is what flax does with them."""
+"""Predictions about programs of flax NNX, compared with flax."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ran(root: Path, flax: tuple[int, ...] = (0, 12, 12)) -> Interpreter:
 
 
 def bound(run: Interpreter, name: str) -> object:
-    """What the last assignment to a name binds."""
+    """Return the value of the last assignment to a name."""
     found = [
         run.layouts[node.value]
         for node in ast.walk(run.file.tree)

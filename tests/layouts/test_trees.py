@@ -1,4 +1,4 @@
-"""What is predicted of functions of trees is what jax and flax do."""
+"""Predictions about functions of trees, compared with jax and flax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generated programs say of arrays: expressions with the shapes that they need and give.
+"""Expressions on arrays for generated programs, with the shapes that they need and give.
 
 Functions that share an implementation in `shardlint.libraries` are used alike, so a name that is entered there is
 used here. A row of `ROWS` is a condition, an expression, and the shape of its result. `s` and `t` are the shapes of its
@@ -57,7 +57,7 @@ _SINCE_0_5 = frozenset(
 
 @cache
 def is_there(name: str, release: Release) -> bool:
-    """Whether a release of jax has a name; of other libraries all are."""
+    """Return whether a release of jax has a name. Other libraries have all names."""
     module, _, member = name.rpartition(".")
     table = libraries()["jax"]
     if module not in table.modules:
@@ -151,7 +151,7 @@ def _elementwise(scope: Scope) -> Drawn | None:
 
 
 def fits_beside(one: Shape, two: Shape, strict: bool = False) -> bool:
-    """Whether two shapes are the same, or (unless `strict`) one is the end of the other."""
+    """Return whether two shapes are the same, or (unless `strict`) one is the end of the other."""
     return one == two or (not strict and (one[len(one) - len(two) :] == two or two[len(two) - len(one) :] == one))
 
 
@@ -644,7 +644,7 @@ class Row:
 
     @property
     def pairs(self) -> bool:
-        """Whether it names two arrays."""
+        """True if it names two arrays."""
         return "{1}" in self.text
 
 

@@ -1,4 +1,4 @@
-"""What parameters are by the calls of their functions."""
+"""Tests of the values of parameters, derived from the calls of their functions."""
 
 from __future__ import annotations
 

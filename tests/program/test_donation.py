@@ -1,4 +1,4 @@
-"""What calls donate, what functions return of it, and which reads come after."""
+"""Tests of donations, of the donated parts that functions return, and of later reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a function does anything but return a value."""
+"""Tests of functions that do nothing but return a value."""
 
 from __future__ import annotations
 

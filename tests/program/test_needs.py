@@ -1,4 +1,4 @@
-"""What an answer rests on is known of whoever asks for it, also after most has been forgotten."""
+"""Tests of the recorded dependencies of answers, also after most answers were dropped."""
 
 from __future__ import annotations
 

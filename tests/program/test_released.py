@@ -1,4 +1,4 @@
-"""What was learned of files goes when they are let go of, without a collector: a run has none (decision 1)."""
+"""Tests that facts about files are freed with them, without a garbage collector: a run has none (decision 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a function only runs a model on its argument: what is told, and how much work the question is."""
+"""Tests of functions that only run a model on their argument: the answers, and their cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of an array's shape: `shape_of` of the last expression of a program."""
+"""Tests of array shapes: `shape_of` of the last expression of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What functions take, and what settings of jit mean."""
+"""Tests of the parameters of functions, and of the settings of jit."""
 
 from __future__ import annotations
 

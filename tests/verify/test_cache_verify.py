@@ -1,4 +1,4 @@
-"""What compilers answered is kept: only for the same program, only whole, and never taken on trust."""
+"""Tests of the compilation cache: used only for the same program, written only whole, and always checked."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ a = Fixture(
 
 @pytest.fixture
 def told(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """What level compile says of a file's only fixture, with a cache."""
+    """Return the result of level compile for a file's only fixture, with a cache."""
     from tests.verify.conftest import PRELUDE
 
     file = tmp_path / "fx.py"

@@ -1,4 +1,4 @@
-"""What level `compile` knows of a program and holds it against: communication, memory, gradients."""
+"""Tests of level `compile`: communication, memory and gradients of a program, and their limits."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_from_golden_to_drift(run: Invoke, project: Path, runner: Runner) -> Non
     golden = project / "fx.golden" / "grads.toml"
 
     def held(update: bool = False) -> tuple[list[str], list[str]]:
-        """What was said, and the failures, of one verification."""
+        """Return the messages and the failures of one verification."""
         request = Request({project / "fx.py": []}, levels=["compile"])
         results = verify_fixtures(runner, request)
         said = hold(results, runner.releases, update=update, whole=True)

@@ -1,4 +1,4 @@
-"""What passed is told again only while nothing that it rests on has changed, and always as what it is."""
+"""Tests of cached passes, replayed only while no dependency has changed, and always marked as cached."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def told(*options: str) -> dict[str, Any]:
 
 
 def was_run(report: dict[str, Any]) -> bool:
-    """Whether every result was run now; some of them alone must not be."""
+    """Return whether every result was computed now. Some of them alone must not be."""
     kept = {bool(result["kept"]) for result in report["results"]}
     assert len(kept) == 1
     assert kept == {not report["self_test"]}, "whoever runs something tries the checks first"

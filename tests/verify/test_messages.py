@@ -15,7 +15,7 @@ MARK = "0123456789abcdef"
 
 
 def _written(sent: list[messages.Message]) -> bytes:
-    """What a sender writes."""
+    """Return the bytes that a sender writes."""
     read, write = os.pipe()
     send = messages.sender(write, MARK)
     for message in sent:

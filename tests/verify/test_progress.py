@@ -1,4 +1,4 @@
-"""What is told while a run goes on: on a terminal all the time, in a log of CI seldom, before that nothing."""
+"""Tests of progress output: continuous on a terminal, rare in a CI log, and none at the very beginning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is said of a program that raises, and of right twins and of what has nothing to do with sharding: nothing.
+"""Tests of explanations of exceptions: one for a program with a mistake, none for its correct twin or an unrelated
+error.
 
 A program of data/raised has `# at` at the line the explanation is for, `# says: PATTERN` of it, and after `# ok:` the
 line its right twin has instead.

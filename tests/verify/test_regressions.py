@@ -1,4 +1,4 @@
-"""What counts as worse between two verifications, and `fix --verify`, which takes such fixes back."""
+"""Tests of regressions between two verifications, and of `fix --verify`, which reverts fixes that cause one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What regions average of each device's own rows, and what they make whole for a part of it; counts of rounds."""
+"""Tests of averages over a device's own rows, of arrays replicated for the use of a part, and of round counts."""
 
 from __future__ import annotations
 

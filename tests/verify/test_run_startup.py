@@ -1,4 +1,6 @@
-"""What a program under `shardlint run` is given: its environment, and a sitecustomize nobody notices."""
+"""Tests of the environment of a program under `shardlint run`, and of its sitecustomize, which must not disturb the
+program.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ COUNT = "--xla_force_host_platform_device_count"
 
 
 def python(folder: Path, source: str, told: bool = False, devices: int = 8, **given: str) -> str:
-    """What a program prints that runs with the environment of the command."""
+    """Return the output of a program that runs with the environment of the command."""
     base = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "PYTHONPATH")}
     env = environment(folder, devices, told, {**base, **given})
     ended = subprocess.run(

@@ -488,7 +488,7 @@ def test_honest_results_stay_as_they_are() -> None:
 
 
 class Process:
-    """What a program's process would do, by hand."""
+    """Stand-in for a program's process, driven by hand."""
 
     def __init__(self, **job: Any) -> None:
         self.answers: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What the child process of level `topology` does with a fixture, its compiler being a stand-in: XLA's for the CPU."""
+"""Tests of the child process of level `topology`, with XLA for the CPU as a stand-in for its compiler."""
 
 from __future__ import annotations
 

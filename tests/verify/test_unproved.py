@@ -1,4 +1,4 @@
-"""What no level checked is a failure; what proves nothing is told, and counts for nothing."""
+"""Tests of declarations that no level checked, which fail, and of ones that prove nothing, which are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `Fixture` promises, each promise kept and broken."""
+"""Tests of the promises of `Fixture`, each kept and broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the parts of what was restored: names and attributes that get them without a sharding."""
+"""Assignments of parts of a restored checkpoint to names and attributes, without a sharding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _DEPTH = 3
 
 @dataclass(frozen=True)
 class Derived:
-    """What gets a part of what was restored, by what, in which statement, and where that leaves it."""
+    """An assignment of a part of a restored checkpoint: its target, value and statement, and the reason why it is not
+    placed.
+    """
 
     target: ast.expr
     value: ast.expr
@@ -47,7 +49,7 @@ def derived_from(site: Site, restored: ast.Assign) -> Iterator[Derived]:
 
 
 def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
-    """What the assignments that read a name make of it."""
+    """Yield the parts that assignments derive from a name."""
     for read, alone in readers(site.file, name):
         statement = site.file.statement(read)
         if (
@@ -96,7 +98,7 @@ def _is(site: Site, func: ast.expr, names: tuple[str, ...]) -> bool:
 
 
 def _makes_array(site: Site, function: ast.expr) -> bool:
-    """Whether what a tree map runs makes an array of a leaf and does not say where."""
+    """Return whether the function of a tree map makes an array of a leaf without a placement."""
     if isinstance(function, ast.Lambda):
         body = function.body
         named = isinstance(body, ast.Call) and len(body.args) == 1 and not body.keywords

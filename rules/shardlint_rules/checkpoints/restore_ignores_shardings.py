@@ -94,7 +94,7 @@ def _is_args(value: Value) -> bool:
 
 
 def _pytree(site: Site, value: Value) -> bool:
-    """Whether a checkpointer restores through the PyTree handler."""
+    """Return whether a checkpointer restores through the PyTree handler."""
     if not isinstance(value, CallResult) or value.call is None:
         return False
     if value.api in _ALONE:

@@ -164,7 +164,7 @@ class RestoredNotPlaced(Rule):
             )
 
     def _returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
-        """What one way returns as it was read, and another way returns placed."""
+        """Yield a finding for each value that one return gives as it was read, and another return gives placed."""
         if _placed_later(site, scope, statement.targets[0], statement) or placed_by_callers(site):
             return
         parts = [(one, _parts(one)) for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
@@ -191,21 +191,23 @@ class RestoredNotPlaced(Rule):
 
 
 def _whole(node: ast.expr) -> ast.expr:
-    """What an expression takes a part of: `msgpack_restore(data)["params"]`."""
+    """Return the expression of which another one takes a part: `msgpack_restore(data)["params"]`."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node
 
 
 def _parts(statement: ast.Return) -> list[ast.expr]:
-    """What a function returns, one by one where it is a tuple."""
+    """Return the results of a function, one by one if it returns a tuple."""
     if isinstance(statement.value, ast.Tuple):
         return statement.value.elts
     return [statement.value] if statement.value is not None else []
 
 
 def _puts(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is a call that places what it gives: of jax, of a jit, or of a function that does so."""
+    """Return whether an expression is a call that places its result: of jax, of a jit, or of a function that does
+    so.
+    """
     if not isinstance(node, ast.Call):
         return False
     if _sharding_of(site, node) is not None:
@@ -220,7 +222,9 @@ def _puts(site: Site, node: ast.expr) -> bool:
 
 
 def _from_the_host(site: Site, call: ast.Call) -> bool:
-    """Whether a call gives arrays of numpy: a reader, or a function of the project that reads and does not place."""
+    """Return whether a call returns arrays of numpy: a reader, or a function of the project that reads and does not
+    place.
+    """
     for one in options(site.value(call.func)):
         if isinstance(one, Api):
             if one.name not in _HOST:
@@ -279,7 +283,7 @@ def _sharding_of(site: Site, call: ast.Call) -> ast.expr | None:
 
 
 def _says_where(site: Site, call: ast.Call) -> bool:
-    """Whether a call runs a jitted function that says where its arguments are, and so puts them there."""
+    """Return whether a call runs a jitted function with shardings of its arguments, which places them."""
     return any(
         isinstance(one, Transformed) and one.call is not None and "in_shardings" in one.call.keywords
         for one in options(site.value(call.func))
@@ -287,7 +291,7 @@ def _says_where(site: Site, call: ast.Call) -> bool:
 
 
 def _behind(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
-    """Whether a statement comes after what was restored: then it may place that."""
+    """Return whether a statement comes after the restored value, and may place it."""
     if later.lineno < restored.lineno or file.home(later) is not file.home(restored):
         return False
     for outer in file.ancestors(restored):
@@ -311,7 +315,9 @@ def _in_another_branch(branch: ast.If | ast.Try, one: ast.stmt, two: ast.stmt) -
 
 
 def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt) -> bool:
-    """Whether a call behind it may place the name, or attribute: by what it is called, or what it is given with it."""
+    """Return whether a later call may place the name or attribute, by the name of the call or by its other
+    arguments.
+    """
     file, written = site.file, site.text(target)
     around = holder(scope, target)
     for node in file.mentions_in(around, target.attr if isinstance(target, ast.Attribute) else written):

@@ -165,7 +165,9 @@ def _asked(site: Site, file: FileFacts, call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _placed(site: Site, file: FileFacts, call: ast.expr, depth: int = 0) -> bool:
-    """Whether something places what a call gives: around it, of the name it is bound to, or where it is returned to."""
+    """Return whether the result of a call is placed: around the call, by its name, or in the callers it is returned
+    to.
+    """
     scope = file.home(call).function()
     if scope is None:
         return True
@@ -218,7 +220,7 @@ def _of_value(site: Site, value: Value, depth: int) -> Iterator[Place]:
 
 
 def _tells(site: Site, made: CallResult) -> bool:
-    """Whether what is looked at is a jit, which may say the shardings of its results."""
+    """Return whether the function is a jit, which may give the shardings of its results."""
     assert made.call is not None
     if not made.call.positional:
         return True
@@ -227,7 +229,9 @@ def _tells(site: Site, made: CallResult) -> bool:
 
 
 def _mapped(site: Site, made: CallResult, function: Value, depth: int) -> Iterator[Place]:
-    """What a function mapped over one tree makes of its leaves: structs without a sharding, or what they were."""
+    """Yield the structs without a sharding that a function mapped over one tree makes of its leaves, or passes
+    through.
+    """
     assert made.call is not None
     if getattr(function, "name", "").endswith("to_shape_dtype_struct"):
         yield from _makers(site, made.call.positional[1], depth + 1)

@@ -36,7 +36,9 @@ class SharedMesh:
         return _tuple([f'"{name}"' for name in self.axes])
 
     def entries(self, given: Expression) -> list[str | None]:
-        """What each dimension is split by, as code; None for the ellipsis. What is not split at the end is left out."""
+        """Return the axes of each dimension as code; None for the ellipsis. Unsharded dimensions at the end are left
+        out.
+        """
         taken = [element for element in given.right if element.splits]
         whole = len(_sizes(given)) == 1
         found: list[str | None] = []

@@ -89,7 +89,7 @@ class EinshardInJit(Rule):
 
 
 def _host(site: Site, array: ast.expr) -> bool:
-    """Whether it may be a NumPy array, which einshard can read in a trace too."""
+    """Return whether the array may be a NumPy array, which einshard can read in a trace too."""
     return any(
         isinstance(option, CallResult) and option.api.startswith("numpy.")
         for option in options(site.value(array))
@@ -97,7 +97,7 @@ def _host(site: Site, array: ast.expr) -> bool:
 
 
 def _traced(site: Site, array: ast.expr) -> bool:
-    """Whether the array is surely jax's own: made by it, or out of what the traced function is given."""
+    """Return whether the array is surely one of jax: made by it, or from the arguments of the traced function."""
     if any(
         isinstance(option, CallResult) and option.api.startswith("jax.")
         for option in options(site.value(array))
@@ -108,7 +108,7 @@ def _traced(site: Site, array: ast.expr) -> bool:
 
 
 def _given(site: Site, function: Scope, node: ast.AST, depth: int) -> bool:
-    """Whether parameters of the function go into an expression."""
+    """Return whether an expression depends on parameters of the function."""
     for part in walk(node):
         if not isinstance(part, ast.Name):
             continue

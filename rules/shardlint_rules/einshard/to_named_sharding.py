@@ -247,6 +247,6 @@ def _base(function: ast.expr) -> str:
 
 
 def _inside(call: _Call, calls: list[_Call]) -> bool:
-    """Whether a call stands in another's argument: their edits would overlap."""
+    """Return whether a call is in another's argument, so that their edits would overlap."""
     around = set(call.site.file.ancestors(call.site.call))
     return any(other.site.call in around for other in calls if other is not call)

@@ -70,7 +70,7 @@ def _body(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list
 
 
 def _reads_shape_only(site: Site, place: Place, depth: int = _DEPTH) -> bool:
-    """Whether a use of an array needs its shape or type alone: then the compiled program does not hold it."""
+    """Return whether a use of an array needs only its shape or type, so that the compiled program does not hold it."""
     file, node = place.file, place.node
     parent = file.parent(node)
     match parent:
@@ -89,14 +89,14 @@ def _reads_shape_only(site: Site, place: Place, depth: int = _DEPTH) -> bool:
 
 
 def _all_read_shape(site: Site, place: Place, name: str, depth: int) -> bool:
-    """Whether all that reads a name in the scope of a place needs the shape alone."""
+    """Return whether all reads of a name in the scope of a place need only the shape."""
     uses = place.file.mentions_in(place.scope, name)
     reads = [use for use in uses if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load)]
     return all(_reads_shape_only(site, Place(place.file, read), depth - 1) for read in reads)
 
 
 def _takes_shape_only(site: Site, file: FileFacts, call: ast.Call, node: ast.AST, depth: int) -> bool:
-    """Whether a call needs the shape of one of its arguments alone."""
+    """Return whether a call needs only the shape of one of its arguments."""
     callees = options(site.program.value(file, call.func))
     arguments = site.program.evaluator.arguments(Place(file, call))
     if all(isinstance(one, Api) and one.name == "jax.tree.map" for one in callees) and arguments.positional:
@@ -122,7 +122,8 @@ def _takes_shape_only(site: Site, file: FileFacts, call: ast.Call, node: ast.AST
 
 
 def _is_abstract(site: Site, file: FileFacts, outer: ast.AST) -> bool:
-    """Whether code runs on shapes alone: in an argument of `eval_shape`, or in a function that only it is given."""
+    """Return whether code runs on shapes alone: in an argument of `eval_shape`, or in a function that only it is given.
+    """
     if isinstance(outer, ast.Call):
         callees = options(site.program.value(file, outer.func))
         return all(isinstance(one, Api) and one.name in _ABSTRACT for one in callees)

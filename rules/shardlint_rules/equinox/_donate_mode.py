@@ -109,7 +109,7 @@ def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
 
 
 def _said(site: Site, name: str) -> ast.expr | None:
-    """What is given for a keyword, also in a dict that is given as `**`."""
+    """Return the argument of a keyword, also in a dict that is passed as `**`."""
     keyword = site.keyword(name)
     if keyword is not None:
         return keyword.value
@@ -117,7 +117,7 @@ def _said(site: Site, name: str) -> ast.expr | None:
 
 
 def _named(one: Hidden) -> bool:
-    """Whether a dict holds keywords that go."""
+    """Return whether a dict has keywords that are removed."""
     return bool({*DONATE_SETTINGS, *STATIC_SETTINGS} & set(one.entries))
 
 
@@ -312,7 +312,7 @@ def _mode(site: Site, parameters: Parameters) -> str:
 
 
 def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten) -> bool:
-    """Whether the arguments a keyword calls static are no arrays, so that dropping it changes nothing."""
+    """Return whether the static arguments of a keyword are no arrays, so that removing it changes nothing."""
     try:
         places = _places(site, name)
     except NotRewritten:
@@ -334,7 +334,7 @@ def _annotation(parameters: Parameters, name: str | None) -> ast.expr | None:
 
 
 def _may_hold_arrays(site: Site, parameters: Parameters, name: str) -> bool:
-    """Whether what is called static may be a tree with arrays, which "all" would donate: `self` of a Module."""
+    """Return whether a static argument may be a tree with arrays, which "all" would donate: `self` of a Module."""
     node = parameters.node
     home = site.file.home(node).node
     decorated = [] if isinstance(node, ast.Lambda) else [site.text(one) for one in node.decorator_list]

@@ -273,7 +273,7 @@ def _uses(site: Site, target: ast.Name) -> Iterator[tuple[FileFacts, ast.expr]]:
 
 
 def _wraps_one(file: FileFacts, use: ast.expr) -> bool:
-    """Whether a use decorates a function, or is called with one and nothing else."""
+    """Return whether a use decorates a function, or is called with one function alone."""
     outer = file.parent(use)
     if isinstance(outer, Definition):
         return use in outer.decorator_list
@@ -282,7 +282,7 @@ def _wraps_one(file: FileFacts, use: ast.expr) -> bool:
 
 
 def _names_of_wrapped(file: FileFacts, use: ast.expr) -> Iterator[str]:
-    """What the jitted functions that it makes are called."""
+    """Yield the names of the jitted functions that it makes."""
     outer = file.parent(use)
     if isinstance(outer, Definition):
         yield outer.name

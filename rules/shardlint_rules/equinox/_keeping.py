@@ -44,7 +44,7 @@ SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 
 @dataclass(frozen=True)
 class _Taken:
-    """What a function takes: how each is written in its `def`, how it is handed on, and which are donated.
+    """Parameters of a function: how each is written in its `def`, how it is passed on, and which are donated.
 
     `names` may end in `*rest` and `**named`, of a function that is not known.
     """
@@ -56,12 +56,12 @@ class _Taken:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """What is not donated, in order."""
+        """Return the parameters that are not donated, in order."""
         return tuple(one for one in (*self.names, *self.named) if one not in self.donated)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """What is kept, without stars."""
+        """Return the parameters that are not donated, without stars."""
         return tuple(one.lstrip("*") for one in self.kept)
 
     @property
@@ -83,7 +83,7 @@ class _Taken:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """What is, in order."""
+        """Return the donated parameters, in order."""
         return tuple(one for one in (*self.names, *self.named) if one in self.donated)
 
 
@@ -171,7 +171,7 @@ def _check_body(site: Site, node: ast.FunctionDef) -> None:
 
 
 def refuse_lowered(site: Site, name: str) -> None:
-    """What calls a method of the jit needs the jit itself."""
+    """Raise `NotRewritten` if a method of the jit is called, which a wrapper function lacks."""
     files = [site.file, *site.program.project.importing(site.file.path, name)]
     for file in files:
         if file is not None and any(file.says(f"{name}.{word}") for word in ("lower(", "__wrapped__")):
@@ -313,7 +313,7 @@ def _place(node: ast.expr) -> tuple[int, int]:
 
 
 def _said(site: Site, function: ast.expr) -> str:
-    """What a function is called, for the names of those around it."""
+    """Return the name of a function, for the names of those around it."""
     base = function
     while isinstance(base, ast.Call) and (base.args or isinstance(base.func, ast.Call)):
         base = base.args[0] if base.args else base.func
@@ -329,7 +329,7 @@ def refuse_lowered_target(site: Site, statement: ast.stmt) -> None:
 
 
 def _made_anew(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
-    """Whether the call is made several times with functions of one name, or its result takes the name."""
+    """Return whether the call runs several times with functions of one name, or its result takes the name."""
     if isinstance(statement, ast.Assign) and site.text(function) in map(site.text, statement.targets):
         return True
     for outer in site.file.ancestors(site.call):
@@ -351,7 +351,7 @@ def _in_loop(site: Site, statement: ast.stmt) -> bool:
 
 
 def _is_there_later(site: Site, function: ast.expr) -> bool:
-    """Whether what an expression is now it is when the function is called too: a name bound once, a bound method."""
+    """Return whether an expression keeps its value until the function is called: a name bound once, a bound method."""
     if isinstance(function, ast.Name):
         bindings, scope = lookup(site.file, function, function.id)
         return len(bindings) == 1 and scope is not None and scope.kind in ("function", "module")
@@ -377,7 +377,7 @@ def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _T
 
 
 def _counted(known: Parameters, donated: Collection[int | str]) -> bool:
-    """Whether all that is donated has a parameter of its own, beside `*args`."""
+    """Return whether each donated argument has a parameter of its own, outside `*args`."""
     return all(isinstance(one, str) or 0 <= one < len(known.positional) for one in donated)
 
 

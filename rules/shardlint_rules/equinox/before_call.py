@@ -15,7 +15,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def runs_anew(site: Site) -> bool:
-    """Whether the call is made for each element or turn, so that what it is given cannot be named just before."""
+    """Return whether the call runs for each element or iteration, so that its argument cannot be named just before."""
     try:
         check_place(site)
     except NotRewritten:
@@ -52,7 +52,7 @@ def check_place(site: Site) -> None:
 
 
 def own_dict(site: Site, node: ast.expr) -> bool:
-    """Whether it is a variable of this function (or module) that only fills it, and gives it to this call alone."""
+    """Return whether the dict is a variable of this function (or module), filled here and passed to this call alone."""
     if not isinstance(node, ast.Name):
         return False
     bindings, scope = lookup(site.file, node, node.id)
@@ -75,7 +75,7 @@ def own_dict(site: Site, node: ast.expr) -> bool:
 
 
 def _fresh(binding: Binding) -> bool:
-    """Whether nothing else holds the dict: it is made here, or is the `**kwargs` of the function."""
+    """Return whether nothing else refers to the dict: it is made here, or is the `**kwargs` of the function."""
     if binding.kind == "assign" and binding.value is not None:
         return _made(binding.value)
     return binding.node is getattr(getattr(binding.scope.node, "args", None), "kwarg", None)
@@ -93,7 +93,7 @@ def copied(site: Site, node: ast.expr) -> str:
 
 
 def _bound(site: Site, name: str) -> bool:
-    """Whether a name means something in the scope of the statement, or to code in it."""
+    """Return whether a name means something in the scope of the statement, or to code in it."""
     scope = site.file.home(site.file.statement(site.call))
     around = {id(one) for one in scope.outward()}
     if site.file.bindings(scope, name):
@@ -126,7 +126,7 @@ def free_names(site: Site, wanted: list[str]) -> list[str]:
 
 
 def _base(site: Site, call: ast.Call) -> str:
-    """What a call of `filter_jit` wraps, by name."""
+    """Return the name of the function that a call of `filter_jit` wraps."""
     definition = site.file.parent(call)
     if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
         return definition.name.strip("_")
@@ -137,6 +137,6 @@ def _base(site: Site, call: ast.Call) -> str:
 
 
 def single_quotes(site: Site) -> bool:
-    """Whether the file writes its strings with single quotes."""
+    """Return whether the file writes its strings with single quotes."""
     text = site.file.source.text
     return text.count("'") > text.count('"')

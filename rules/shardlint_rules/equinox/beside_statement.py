@@ -26,7 +26,7 @@ def placed(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit
 
 
 def indent_of(site: Site, statement: ast.stmt) -> str:
-    """What a statement that has its lines for itself is indented by."""
+    """Return the indentation of a statement that shares its lines with no other."""
     source = site.file.source
     start = source.offset(statement.lineno, statement.col_offset)
     text = source.text[source.line_starts[statement.lineno - 1] : start]
@@ -37,7 +37,7 @@ def indent_of(site: Site, statement: ast.stmt) -> str:
 
 
 def _behind(site: Site, statement: ast.stmt) -> str:
-    """What follows a statement on its last line."""
+    """Return the text after a statement on its last line."""
     line = site.file.source.line(statement.end_lineno or statement.lineno)
     return line.encode()[statement.end_col_offset or 0 :].decode()
 

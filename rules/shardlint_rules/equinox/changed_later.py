@@ -45,7 +45,7 @@ def changed_later(site: Site, expression: ast.expr) -> Change | None:
 
 
 def _is_rebound(file: FileFacts, line: int, part: ast.expr) -> bool:
-    """Whether a change gives an attribute another value, and leaves the old value as it is."""
+    """Return whether a change gives an attribute another value, and leaves the old value unchanged."""
     if not isinstance(part, ast.Attribute):
         return False
     stored = [one for one in file.mentions(part.attr) if isinstance(one, ast.Attribute) and one.lineno == line]
@@ -53,7 +53,7 @@ def _is_rebound(file: FileFacts, line: int, part: ast.expr) -> bool:
 
 
 def _is_copied(site: Site, part: ast.expr) -> bool:
-    """Whether a call around makes a tuple of it: `tuple(table)`."""
+    """Return whether a call around makes a tuple of it: `tuple(table)`."""
     call = site.file.parent(part)
     return isinstance(call, ast.Call) and site.text(call.func) in ("tuple", "list", "dict")
 
@@ -92,7 +92,7 @@ def _changes_attribute(site: Site, file: FileFacts, mention: ast.Attribute) -> b
 
 
 def _sets_up(file: FileFacts, mention: ast.Attribute) -> bool:
-    """Whether it is `self.rows = ...` of a method that makes the object."""
+    """Return whether a change is `self.rows = ...` in a method that makes the object."""
     function = file.home(mention).node
     named = isinstance(function, ast.FunctionDef) and function.name in _SETUP
     return named and isinstance(mention.value, ast.Name) and mention.value.id == "self"
@@ -127,7 +127,7 @@ def _by_callers(site: Site, parameter: Parameter) -> Iterator[tuple[FileFacts, i
 
 
 def _is_before(site: Site, file: FileFacts, mention: ast.expr) -> bool:
-    """Whether a mention runs before the site's call for certain, and not again after it."""
+    """Return whether a mention surely runs before the site's call, and not again after it."""
     if file is not site.file:
         return False
     scope = file.home(mention)

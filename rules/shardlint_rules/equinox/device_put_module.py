@@ -111,7 +111,9 @@ def _sure(instance: Instance, leaf: Leaf) -> bool:
 
 
 def _fresh(site: Site, tree: ast.expr, instance: Instance) -> bool:
-    """Whether the Module comes straight from its constructor and holds nothing that may be committed to a device."""
+    """Return whether the Module comes straight from its constructor and holds nothing that may be committed to a
+    device.
+    """
     value = site.value(tree)
     if not isinstance(value, CallResult) or value.by != instance.cls or value.call is None:
         return False
@@ -133,7 +135,7 @@ def _uncommitted(site: Site, place: Place) -> bool:
 
 
 def _new(value: Value) -> bool:
-    """Whether an array comes from a function that makes one."""
+    """Return whether an array comes from a function that makes one."""
     return isinstance(value, CallResult) and value.api.startswith(
         ("jax.numpy.", "jax.random.", "jax.nn.initializers.")
     )

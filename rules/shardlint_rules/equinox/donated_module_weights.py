@@ -134,7 +134,7 @@ def _holding(site: Site, value: Value, node: ast.AST) -> Instance | None:
 
 
 def _returns_new_self(site: Site, instance: Instance, found: Jitted) -> bool:
-    """Whether the method that runs may return the Module anew, so that the old one is meant to go."""
+    """Return whether the method that runs may return a new Module, so that the old one is intended to be donated."""
     if not isinstance(instance.cls, ClassValue):
         return False
     name = found.function.attr if isinstance(found.function, ast.Attribute) else "__call__"

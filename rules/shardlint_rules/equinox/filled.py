@@ -132,7 +132,7 @@ def _fields(site: Site, file: FileFacts, call: ast.Call) -> Iterator[str]:
 
 
 def _of_callers(site: Site, file: FileFacts, scope: Scope) -> Iterator[tuple[str, Entry, bool]]:
-    """What the calls in sight give for the `**kwargs` of a function."""
+    """Yield the entries that the visible calls pass to the `**kwargs` of a function."""
     node: ast.AST | None = scope.node
     own = {arg.arg for arg in _named(node)}
     if isinstance(node, ast.FunctionDef) and node.name == "__init__":
@@ -155,7 +155,7 @@ def _named(node: ast.AST | None) -> list[ast.arg]:
 
 
 def _changed(file: FileFacts, mention: ast.Name) -> Iterator[tuple[str, ast.expr | None]]:
-    """What one use of the dict's name puts in or, without a value, takes out."""
+    """Yield each key that one use of the dict sets, with its value, or deletes, with None."""
     outer = file.parent(mention)
     above = file.parent(outer) if outer is not None else None
     match outer, above:
@@ -186,7 +186,7 @@ def _parts(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def open_to(site: Site, file: FileFacts, node: ast.expr, depth: int = _DEPTH) -> bool:
-    """Whether the dict may have keys that the text does not tell."""
+    """Return whether the dict may have keys that the text does not show."""
     if not depth:
         return True
     match node:
@@ -256,8 +256,9 @@ def _between(file: FileFacts, node: ast.AST, scope: Scope) -> list[ast.AST]:
 
 
 def _comes_to(file: FileFacts, scope: Scope, change: ast.AST, use: ast.AST) -> bool:
-    """Whether a way leads from a change to the use, as far as blocks tell: not out of a branch that leaves, nor from
-    one branch into another, which may have the opposite test."""
+    """Return whether a path leads from a change to the use, as far as blocks tell: not out of a branch that leaves,
+    nor from one branch into another, which may have the opposite test.
+    """
     before, after = _between(file, change, scope), _between(file, use, scope)
     mine = [one for one in before if one not in after]
     theirs = [one for one in after if one not in before]
@@ -282,5 +283,5 @@ def _block(owner: ast.AST, inside: list[ast.AST]) -> str:
 
 
 def is_none(entry: Entry) -> bool:
-    """Whether an entry is None, and so asks for nothing."""
+    """Return whether an entry is None, and so has no effect."""
     return entry.value == Constant(None)

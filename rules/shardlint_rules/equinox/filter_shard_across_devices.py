@@ -77,5 +77,5 @@ class FilterShardAcrossDevices(Rule):
 
 
 def _from_device_put(site: Site, tree: ast.expr) -> bool:
-    """Whether it is made by device_put, which has shown that all its leaves are arrays."""
+    """Return whether the value comes from device_put, which has proven that all its leaves are arrays."""
     return getattr(site.value(tree), "api", "") == "jax.device_put"

@@ -36,7 +36,7 @@ class Hidden:
 
 
 def hidden(site: Site) -> list[Hidden]:
-    """What `**` stands for in the site's call. Raises `NotRewritten` where the text does not tell."""
+    """Return the keywords in the `**` arguments of the site's call. Raises `NotRewritten` if the text does not tell."""
     return [_read(site, keyword) for keyword in site.call.keywords if keyword.arg is None]
 
 
@@ -125,7 +125,7 @@ def _refuse_changes(site: Site, name: ast.Name) -> None:
 
 
 def _only_read(site: Site, node: ast.Name) -> bool:
-    """Whether a use of a dict opens it as `**`, or makes another of it."""
+    """Return whether a use of a dict unpacks it as `**`, or copies it."""
     outer = site.file.parent(node)
     match outer:
         case ast.keyword():

@@ -48,12 +48,12 @@ def class_of(site: Site, name: ast.Name) -> str | None:
 
 
 def _used_in_body(site: Site, home: Scope, method: str) -> bool:
-    """Whether the body of the class itself uses the method, at a time when the class has no name yet."""
+    """Return whether the body of the class itself uses the method, before the class has a name."""
     uses = [one for one in site.file.mentions(method) if isinstance(one, ast.Name)]
     return any(isinstance(one.ctx, ast.Load) and site.file.home(one) is home for one in uses)
 
 
 def _set_again(site: Site, owner: ast.ClassDef, name: str) -> bool:
-    """Whether something gives the attribute of the class another value."""
+    """Return whether code gives the attribute of the class another value."""
     text = rf"(?:)\b(?:cls|type\(self\)|__class__|{owner.name})\.{name}[ \t]*=(?!=)"
     return bool(site.program.project.saying(site.file.path, (text,)))

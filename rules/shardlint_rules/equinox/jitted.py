@@ -1,4 +1,4 @@
-"""What goes into a `jax.jit` or `filter_jit`, in all the ways it is written: for SL105, SL106, SL108 and SL110."""
+"""Functions passed to `jax.jit` or `filter_jit`, in every spelling, for SL105, SL106, SL108 and SL110."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Jitted:
 
     @property
     def plain(self) -> bool:
-        """Whether it is told nothing but the function."""
+        """True if it is told nothing but the function."""
         return not self.keywords and not self.hidden
 
 
 def jitted(site: Site) -> Jitted | None:
-    """What the site's jit compiles; None where that is not to be seen.
+    """Return the function that the site's jit compiles; None if it is not visible.
 
     For the forms call, partial and name: a bare decorator is no call. A use that is no decorator is none here.
     """
@@ -84,7 +84,7 @@ def calls(site: Site, found: Jitted) -> Iterator[Place]:
 
 
 def expected(site: Site, found: Jitted) -> bool:
-    """Whether a test expects the jit, or a call of what it makes, to raise."""
+    """Return whether a test expects the jit, or a call of the jitted function, to raise."""
     return any(expected_to_fail(one.file, one.node) for one in calls(site, found))
 
 

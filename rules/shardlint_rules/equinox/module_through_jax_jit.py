@@ -161,7 +161,7 @@ def _holds_arrays(leaves: list[Leaf]) -> bool:
 
 
 def _wrapped_method(site: Site, value: Value) -> bool:
-    """Whether a value is a bound method that Equinox made a Module: not a dunder, and defined in a Module."""
+    """Return whether a value is a bound method that Equinox made a Module: not a dunder, and defined in a Module."""
     if not isinstance(value, Function) or not value.bound or not isinstance(value.node, Definition):
         return False
     home = value.place.scope

@@ -11,13 +11,13 @@ from shardlint_rules.equinox.call_text import comments
 
 
 def find_argument(site: Site, name: str, taken: tuple[str, ...]) -> ast.expr | None:
-    """What is given for one of the parameters that a call takes, also where a broken contract leads to the call."""
+    """Return the argument for a parameter of a call, also if a broken contract leads to the call."""
     place = site.arguments.get(name, taken)
     return place.node if place is not None and isinstance(place.node, ast.expr) else None
 
 
 def two_arguments(site: Site, first: str, second: str) -> tuple[ast.expr, ast.expr] | None:
-    """What is placed and where, if the call says just that and can be written anew."""
+    """Return the placed expression and its target, if the call has only these and can be rewritten."""
     one, two = find_argument(site, first, (first, second)), find_argument(site, second, (first, second))
     names = {keyword.arg for keyword in site.call.keywords}
     if one is None or two is None or names - {first, second} or len(site.call.args) + len(names) != 2:

@@ -1,4 +1,4 @@
-"""Whether an expression written outside a function means the same inside its body."""
+"""Test for expressions that have the same value inside a function's body as outside of it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _only_holds(site: Site, callee: Value) -> bool:
 
 
 def _only_fields(one: ClassValue) -> bool:
-    """Whether a class leaves its making to a NamedTuple, a dataclass or a Module."""
+    """Return whether a class gets its `__init__` from a NamedTuple, a dataclass or a Module."""
     said = [last_name(part.func if isinstance(part, ast.Call) else part) for part in one.node.decorator_list]
     kinds = {last_name(base) for base in one.node.bases} | set(said)
     own = {part.name for part in one.node.body if isinstance(part, ast.FunctionDef)}
@@ -88,7 +88,7 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
 
 
 def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -> str | None:
-    """Whether the name may have another value by the time the function is traced."""
+    """Return why the name may have another value by the time the function is traced; None if it keeps its value."""
     file = site.file
     if scope.kind == "module" and (rebinding := global_bindings(file, name.id)):
         line = rebinding[0].line
@@ -110,7 +110,7 @@ def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -
 
 
 def stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
-    """Whether an expression is the same function, without arrays of its own, whenever it is looked at."""
+    """Return whether an expression is always the same function, without arrays of its own."""
     if isinstance(function, ast.Lambda):
         return True  # what it names is looked up where it runs, here as there
     if not all(_holds_nothing(option) for option in options(site.value(function))):

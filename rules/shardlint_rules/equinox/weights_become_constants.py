@@ -181,7 +181,7 @@ def _is_parameter(model: ast.expr, node: ast.Lambda) -> bool:
 
 
 def _forwards(node: ast.Lambda, call: ast.Call) -> bool:
-    """Whether a lambda hands its arguments on as they are."""
+    """Return whether a lambda passes its arguments on unchanged."""
     args = node.args
     if args.vararg or args.kwarg or args.kwonlyargs or args.defaults or call.keywords:
         return False

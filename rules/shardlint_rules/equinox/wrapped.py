@@ -75,7 +75,8 @@ def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
 
 
 def _adds_settings(site: Site, call: ast.Call, wrapper: ast.AST) -> bool:
-    """Whether a call only adds settings to a factory: `partial(sharded, donate="all")`, `sharded(donate="all")`."""
+    """Return whether a call only adds settings to a factory: `partial(sharded, donate="all")`, `sharded(donate="all")`.
+    """
     if call.func is wrapper:
         names = {one.arg for one in call.keywords}
         return not call.args and bool(names) and not names & {None, "fun", *SHARDING_SETTINGS}
@@ -85,7 +86,7 @@ def _adds_settings(site: Site, call: ast.Call, wrapper: ast.AST) -> bool:
 
 
 def one_argument(call: ast.Call) -> bool:
-    """Whether a call is given one argument by position, and nothing else."""
+    """Return whether a call has one positional argument, and nothing else."""
     return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
 
 
@@ -125,12 +126,12 @@ def besides(site: Site) -> str:
 
 
 def has_another_way(site: Site) -> bool:
-    """Whether the error that the call raises is caught, and something else is done instead."""
+    """Return whether the error that the call raises is caught, and other code runs instead."""
     return caught(site.file, site.syntax) and not _becomes_none(site)
 
 
 def _becomes_none(site: Site) -> bool:
-    """Whether every handler around the call sets the name of its result to None."""
+    """Return whether every handler around the call sets the name of its result to None."""
     bound = site.file.parent(site.syntax)
     tried = next(around(site.file, site.syntax, ast.Try), None)
     if not isinstance(bound, ast.Assign) or not isinstance(tried, ast.Try):

@@ -64,7 +64,7 @@ class Annotated:
         return self._annotates_initializer(self.evaluator.value(Place(first.file, first.node.func), env))
 
     def _annotates_initializer(self, value: Value) -> bool:
-        """Whether a value is an initializer that `with_partitioning` or `with_metadata` annotated."""
+        """Return whether a value is an initializer that `with_partitioning` or `with_metadata` annotated."""
         if not isinstance(value, CallResult) or value.call is None:
             return False
         made = value.call.place
@@ -129,7 +129,7 @@ class Annotated:
         return False
 
     def _names_an_axis(self, place: Place, env: Environment | None) -> bool:
-        """Whether an annotation surely names an axis: `(None, "model")`, `P("data")`."""
+        """Return whether an annotation surely names an axis: `(None, "model")`, `P("data")`."""
         value = self.evaluator.value(place, env)
         if isinstance(value, Items):
             return any(isinstance(item, Constant) and isinstance(item.value, str) for item in value.items)

@@ -189,7 +189,7 @@ def _key_read(site: Site) -> ast.Constant | None:
 
 
 def _raises(site: Site, key: ast.Constant) -> bool:
-    """Whether a read of a missing key raises: it has no default."""
+    """Return whether a read of a missing key raises: it has no default."""
     outer = site.file.parent(key)
     if isinstance(outer, ast.Subscript):
         return True
@@ -209,14 +209,14 @@ def _before(site: Site, key: ast.Constant) -> str:
 
 
 def _sets(text: str, key: str) -> bool:
-    """Whether code puts a key into metadata itself."""
+    """Return whether code puts a key into metadata itself."""
     return any(
         f"set_metadata({quote}{key}{quote}" in text or f"set_metadata({key}=" in text for quote in "\"'"
     )
 
 
 def _reads_itself(site: Site, one: Annotation) -> bool:
-    """Whether the file reads the key, as metadata of its own would be."""
+    """Return whether the file reads the key, as code with metadata of its own does."""
     text = site.file.source.text
     quoted = text.count(f'"{one.key}"') + text.count(f"'{one.key}'")
     own = 0 if isinstance(one.node, ast.keyword) else 1

@@ -29,7 +29,7 @@ OLDER = "releases of flax on the other side of the change do not know it by this
 
 
 def is_switched(site: Site) -> bool:
-    """Whether a file of the project may say that flax does not shard variables as they are made."""
+    """Return whether a file of the project may switch off flax's sharding of new variables."""
     return any(map(site.anywhere, _SWITCHES))
 
 
@@ -41,7 +41,7 @@ def kept_under(site: Site) -> str:
 
 
 def heeded(site: Site, key: str) -> bool:
-    """Whether the project's flax takes a key for a sharding annotation."""
+    """Return whether the project's flax reads a key as a sharding annotation."""
     if key == "out_sharding":
         return site.allows("flax", ">=0.12.4")
     return key == "sharding" or (key == "sharding_names" and site.allows("flax", ">=0.11"))
@@ -92,7 +92,7 @@ def renamed(site: Site, one: Annotation, write: str, why: str) -> Fix:
 
 
 def names_axes(value: Value) -> bool:
-    """Whether a value is surely a spec, or a sequence of axis names and None with a name among them."""
+    """Return whether a value is surely a spec, or a sequence of axis names and None with a name among them."""
     if isinstance(value, CallResult):
         return isinstance(value.by, Api) and value.api == "jax.sharding.PartitionSpec"
     if not isinstance(value, Items) or value.open or value.kind == "set":

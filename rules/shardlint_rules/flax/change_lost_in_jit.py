@@ -112,7 +112,7 @@ def _parameter(node: ast.FunctionDef, name: str) -> ast.arg | None:
 
 
 def _given_back(site: Site, scope: Scope, name: str) -> bool:
-    """Whether a return gives back an object, or what was taken of its state; or it is handed to what may keep it."""
+    """Return whether an object, or a part of its state, is returned, or passed to code that may store it."""
     kept = {name}
     for call in site.file.walked(scope).calls:
         takes = all(
@@ -141,13 +141,13 @@ def _given(node: ast.AST, name: str) -> set[str]:
 
 
 def _is_self(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> bool:
-    """Whether a parameter is the object that a method is called on."""
+    """Return whether a parameter is the object that a method is called on."""
     first = (*node.args.posonlyargs, *node.args.args)[:1]
     return isinstance(site.file.parent(node), ast.ClassDef) and parameter in first
 
 
 def _class_shown(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
-    """What shows that the object of a method is an NNX object, in words."""
+    """Return the evidence that the object of a method is an NNX object, in words."""
     owner = site.file.parent(node)
     if not isinstance(owner, ast.ClassDef) or not _is_module(site, ClassValue(Place(site.file, owner))):
         return ""
@@ -155,7 +155,7 @@ def _class_shown(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
 
 
 def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
-    """What shows that a parameter is an NNX object, in words."""
+    """Return the evidence that a parameter is an NNX object, in words."""
     evaluator = site.program.evaluator
     if parameter.annotation is not None:
         found = annotated(evaluator, Place(site.file, parameter.annotation))
@@ -176,7 +176,7 @@ def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> s
 
 
 def _is_module(site: Site, value: Value) -> bool:
-    """Whether a class is one of NNX's that `jax.jit` takes apart."""
+    """Return whether a class is one of NNX that `jax.jit` flattens."""
     if isinstance(value, Api):
         return value.name in _BASES
     if not isinstance(value, ClassValue):

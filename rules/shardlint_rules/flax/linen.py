@@ -12,10 +12,10 @@ RULES_CONTEXTS = ("flax.linen.logical_axis_rules", "flax.linen.axis_rules")
 
 
 def constrains_anywhere(site: Site) -> bool:
-    """Whether what runs with the site has logical constraints, or variables in logical boxes."""
+    """Return whether code that runs with the site has logical constraints, or variables in logical boxes."""
     return any(site.anywhere(name) for name in ("with_logical_constraint", "with_logical_partitioning"))
 
 
 def rules_anywhere(site: Site) -> bool:
-    """Whether any file that runs with the site mentions what sets logical axis rules."""
+    """Return whether any file that runs with the site mentions a function that sets logical axis rules."""
     return any(site.anywhere(name) for name in SETTERS)

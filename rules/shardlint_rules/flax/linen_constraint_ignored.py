@@ -90,7 +90,7 @@ class LinenConstraintIgnored(Rule):
             )
 
     def _never_entered(self, site: Site) -> bool:
-        """Whether the file makes a mesh, and the project sets logical rules and enters no mesh."""
+        """Return whether the file makes a mesh, and the project sets logical rules and enters no mesh."""
         if not site.wants("never-entered") or not rules_anywhere(site):
             return False
         if not any(map(site.file.says, MESHES)):
@@ -148,5 +148,5 @@ class LinenConstraintIgnored(Rule):
 
 
 def _sets_a_mesh(site: Site) -> bool:
-    """Whether any file of the project mentions one of the newer contexts."""
+    """Return whether any file of the project mentions one of the newer contexts."""
     return any(site.anywhere(name) for name in ("set_mesh", "use_mesh", "use_abstract_mesh"))

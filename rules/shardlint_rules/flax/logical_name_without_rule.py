@@ -100,12 +100,12 @@ class LogicalNameWithoutRule(Rule):
 
 
 def _splits(name: str, tables: tuple[LogicalRules, ...]) -> bool:
-    """Whether a rule of any list gives a name a mesh axis."""
+    """Return whether a rule of any list maps a name to a mesh axis."""
     return any(ruled == name and axes for table in tables for ruled, axes in table.rules)
 
 
 def _misspelt(name: str, known: str) -> bool:
-    """Whether a name differs from another in one of its words, and that by a few letters or an ending."""
+    """Return whether a name differs from another in one of its words, and only by a few letters or an ending."""
     one, two = name.split("_"), known.split("_")
     differing = [(a, b) for a, b in zip(one, two, strict=False) if a != b]
     if len(one) != len(two) or len(differing) != 1:

@@ -152,7 +152,7 @@ class NnxParamCall(Rule):
 
 
 def _is_computed_with(site: Site) -> bool:
-    """Whether a method of the class takes the attribute that the variable is assigned to for a number."""
+    """Return whether a method of the class uses the attribute that the variable is assigned to as a number."""
     assigned, owner = site.file.parent(site.call), site.scope
     target = assigned.targets[0] if isinstance(assigned, ast.Assign) else getattr(assigned, "target", None)
     while owner.kind != "class" and owner.parent is not None:
@@ -172,7 +172,7 @@ def _is_computed_with(site: Site) -> bool:
 
 
 def _is_initializer(value: Value) -> bool:
-    """Whether a value is surely a function that makes an array of a key and a shape."""
+    """Return whether a value is surely a function that makes an array of a key and a shape."""
     match value:
         case CallResult(by=Api()) if value.api in _WITH:
             return True

@@ -139,7 +139,7 @@ def _raises(site: Site, node: ast.AST, entry: _Name, on: str) -> str:
 
 
 def _made_the_old_way(site: Site, node: ast.AST) -> bool:
-    """Whether it is called with a type and a value."""
+    """Return whether it is called with a type and a value."""
     call = site.file.parent(node)
     return isinstance(call, ast.Call) and call.func is node and len(call.args) > 1
 
@@ -149,14 +149,14 @@ def _is_flax(site: Site) -> bool:
 
 
 def _patched(site: Site) -> bool:
-    """Whether the file puts the name there itself."""
+    """Return whether the file puts the name there itself."""
     last = site.written.rpartition(".")[2]
     found = site.file.mentions(last)
     return any(isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) for node in found)
 
 
 def _unread(file: FileFacts, node: ast.AST) -> bool:
-    """Whether the name stands in an annotation that is never evaluated."""
+    """Return whether the name is in an annotation that is never evaluated."""
     if not file.says("from __future__ import annotations"):
         return False
     inner = node

@@ -125,7 +125,7 @@ def _around(site: Site, call: ast.Call) -> LogicalRules | None:
 
 
 def _unchanged(site: Site, before: ast.Call, call: ast.Call) -> bool:
-    """Whether the arguments of two calls, names alone, still stand for the same."""
+    """Return whether the arguments of two calls, which are names alone, still have the same values."""
     for one, other in zip(before.args, call.args, strict=False):
         if not isinstance(one, ast.Name) or not isinstance(other, ast.Name):
             return False

@@ -1,4 +1,4 @@
-"""What reads the annotations of NNX back, and the fix that puts a call under a mesh. Shared by rules."""
+"""Functions that read the annotations of NNX back, and the fix that puts a call under a mesh. Shared by rules."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ READING = ("get_partition_spec", "get_named_sharding")
 
 
 def annotated_specs(site: Site, node: ast.expr, *names: str) -> bool:
-    """Whether an expression surely is what one of these functions reads off annotations."""
+    """Return whether an expression surely is the result of one of these functions, which read annotations."""
     return all(isinstance(one, CallResult) and one.api in names for one in options(site.value(node)))
 
 
 def _find_indentation(site: Site, statement: ast.stmt) -> str | None:
-    """What stands before a statement on its line, if that is nothing but spaces."""
+    """Return the text before a statement on its line, if it is only spaces."""
     start, _ = site.file.span(statement)
     before = site.file.source.text[site.file.source.offset(statement.lineno, 0) : start]
     return before if not before.strip() else None
 
 
 def _stands_alone(site: Site, statement: ast.stmt) -> bool:
-    """Whether nothing but a comment follows a statement on its last line."""
+    """Return whether nothing but a comment follows a statement on its last line."""
     _, end = site.file.span(statement)
     rest = (site.file.source.text[end:].splitlines() or [""])[0].strip()
     return not rest or rest.startswith("#")

@@ -114,7 +114,9 @@ def _unboxed(site: Site, value: Value, depth: int = 0) -> CallArguments | None:
 
 
 def _value(site: Site, call: CallArguments, place: Place) -> Value:
-    """What is given; of a part of what was unboxed, `variables["params"]`, the whole."""
+    """Return the value of the argument; for a part of an unboxed tree, `variables["params"]`, that of the whole
+    tree.
+    """
     node = place.node
     while isinstance(node, ast.Subscript):
         node = node.value
@@ -122,7 +124,7 @@ def _value(site: Site, call: CallArguments, place: Place) -> Value:
 
 
 def _of_a_function(site: Site, argument: ast.expr) -> bool:
-    """Whether the function is named here of which the result is unboxed: then that is where it must be kept."""
+    """Return whether the function whose result is unboxed is named here, where the spec must be read."""
     found = options(site.value(argument))
     return all(isinstance(one, CallResult) and one.api == "jax.eval_shape" for one in found)
 

@@ -88,7 +88,7 @@ class TracedOutsideRules(Rule):
 
 
 def _wrapped(site: Site) -> list[Value]:
-    """What the site's jit compiles."""
+    """Return the functions that the site's jit compiles."""
     syntax = site.syntax
     assert isinstance(syntax, ast.expr)
     found = wrappings(site.program, site.file, syntax, site.form, (*JITS, "flax.linen.jit"))
@@ -96,7 +96,7 @@ def _wrapped(site: Site) -> list[Value]:
 
 
 def _ends(site: Site) -> list[End]:
-    """What becomes of the jitted function, as far as it is in sight."""
+    """Return the visible uses of the jitted function."""
     flow = site.program.flow
     if site.decorated is not None:
         return flow.in_sight(site.file, site.decorated).found
@@ -178,14 +178,14 @@ class _Constrained:
 
 
 class _Entered:
-    """Whether axis rules may be in context at a place."""
+    """Test for axis rules that may be in context at a place."""
 
     def __init__(self, site: Site) -> None:
         self.program = site.program
         self.met: set[ast.AST] = set()
 
     def maybe(self, place: Place, depth: int) -> bool:
-        """Whether a `with`, a decorator, or a caller enters them, or may do so out of sight."""
+        """Return whether a `with`, a decorator, or a caller enters axis rules, or may do so out of sight."""
         file, node = place.file, place.node
         if depth > _DEPTH or any(map(file.says, ("enter_context", ".__enter__("))):
             return True
@@ -233,7 +233,7 @@ class _Entered:
 
 
 def _constraint(value: Value, call: ast.Call) -> bool:
-    """Whether a call of this is a logical constraint that needs rules in context."""
+    """Return whether a call of this is a logical constraint that needs rules in context."""
     given = any(one.arg in (None, "rules") for one in call.keywords) or len(call.args) > 2
     return isinstance(value, Api) and value.name in CONSTRAINTS and not given
 

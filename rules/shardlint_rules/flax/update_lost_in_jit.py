@@ -95,7 +95,7 @@ class UpdateLostInJit(Rule):
 
 
 def _updates(site: Site, call: ast.Call) -> bool:
-    """Whether a call is a statement `x.update(..., grads)` with gradients of NNX."""
+    """Return whether a call is a statement `x.update(..., grads)` with gradients of NNX."""
     if not (isinstance(call.func, ast.Attribute) and call.func.attr == "update" and call.args):
         return False
     if call.keywords or not isinstance(site.file.parent(call), ast.Expr):
@@ -110,7 +110,7 @@ def _updates(site: Site, call: ast.Call) -> bool:
 
 
 def _is_gradient(site: Site, binding: Binding) -> bool:
-    """Whether a name gets the gradients that `nnx.grad` or `nnx.value_and_grad` made of a function gives."""
+    """Return whether a name is bound to gradients from `nnx.grad` or `nnx.value_and_grad`."""
     if not isinstance(binding.value, ast.Call):
         return False
     for one in options(site.value(binding.value.func)):
@@ -126,7 +126,7 @@ def _is_gradient(site: Site, binding: Binding) -> bool:
 
 
 def only_jax_jit(site: Site, scope: Scope) -> bool:
-    """Whether every way the function is traced is `jax.jit` itself, with no transform of NNX around it."""
+    """Return whether every trace of the function is by `jax.jit` itself, with no transform of NNX around it."""
     if (
         not site.region.proven
         or not site.region.steps
@@ -139,7 +139,7 @@ def only_jax_jit(site: Site, scope: Scope) -> bool:
 
 
 def _source(site: Site, scope: Scope, name: ast.Name) -> bool | None:
-    """Whether what a name stands for was merged in the function (True) or is an argument of it (False)."""
+    """Return whether the object of a name was merged in the function (True) or is an argument of it (False)."""
     bindings, owner = lookup(site.file, name, name.id)
     if owner is not scope or len(bindings) != 1:
         return None
@@ -154,7 +154,7 @@ def _source(site: Site, scope: Scope, name: ast.Name) -> bool | None:
 
 
 def _used_after(site: Site, scope: Scope, name: str, call: ast.Call) -> bool:
-    """Whether a name is mentioned in a function anywhere else than before an update outside of loops."""
+    """Return whether a name is mentioned in a function anywhere else than before an update outside of loops."""
     if any(isinstance(outer, ast.For | ast.While | ast.AsyncFor) for outer in site.file.ancestors(call)):
         return True
     _, end = site.file.span(call)

@@ -92,7 +92,7 @@ class VmappedLayersShiftAxes(Rule):
 
 
 def _functions(site: Site) -> Iterator[Value]:
-    """What is vmapped: the definition that is decorated, or the argument."""
+    """Yield the vmapped function: the decorated definition, or the values of the argument."""
     if site.decorated is not None:
         # The decorator nnx.transform_metadata does the same.
         others = site.decorated.decorator_list

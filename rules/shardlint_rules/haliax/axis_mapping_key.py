@@ -172,7 +172,7 @@ def _declared(site: Site, file: FileFacts) -> list[str]:
 
 
 def _named_elsewhere(site: Site, key: str) -> bool:
-    """Whether a file that names axes says the key anywhere but as the key of a mapping."""
+    """Return whether a file that names axes uses the key other than as the key of a mapping."""
     said = re.compile(rf"""(['"]){re.escape(key)}\1(?!\s*:)|\b{re.escape(key)}\s*=[^=]""")
     if said.search(site.file.source.text):
         return True

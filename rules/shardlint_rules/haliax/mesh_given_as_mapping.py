@@ -58,7 +58,7 @@ class MeshGivenAsMapping(Rule):
 
 
 def mappings(site: Site) -> Iterator[ast.expr]:
-    """What is given as a mapping. `hax.fsdp` takes two, with the function in front of them or without."""
+    """Yield the arguments that are mappings. `hax.fsdp` takes two, with or without the function in front of them."""
     if site.api == "haliax.fsdp":
         yield from site.call.args
     for name in PARAMETERS:
@@ -122,10 +122,10 @@ def rewritten(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:
 
 
 def is_mesh(site: Site, given: ast.expr) -> bool:
-    """Whether it is a mesh, whatever callers give."""
+    """Return whether the value is a mesh in all calls."""
     return all(site.mesh_of(one) is not None for one in options(site.program.followed(site.value(given))))
 
 
 def is_mapping(site: Site, given: ast.expr) -> bool:
-    """Whether it is a dict, whatever callers give."""
+    """Return whether the value is a dict in all calls."""
     return all(isinstance(one, Table) for one in options(site.program.followed(site.value(given))))

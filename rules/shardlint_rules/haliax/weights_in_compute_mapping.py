@@ -103,7 +103,7 @@ def _beside(site: Site, name: str) -> str | None:
 
 
 def _same(site: Site, mapping: ast.expr, beside: str) -> bool:
-    """Whether the two are known, and equal."""
+    """Return whether both are known and equal."""
     if not isinstance(mapping, ast.Name):
         return False
     mine = site.value(mapping)
@@ -113,7 +113,9 @@ def _same(site: Site, mapping: ast.expr, beside: str) -> bool:
 
 
 def _returns_weights(function: Function) -> str | None:
-    """What a function returns that is a model, or the state of an optimizer, which it makes or updates."""
+    """Return the description of a model or optimizer state that a function makes or updates and returns; None without
+    one.
+    """
     node = function.node
     makes = any(
         isinstance(one, ast.Call) and last_name(one.func) in ("init", "apply_updates", "update")

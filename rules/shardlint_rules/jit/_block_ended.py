@@ -26,7 +26,7 @@ class Beside:
 
     @property
     def ended(self) -> bool:
-        """Whether the `with` stands before the call."""
+        """True if the `with` stands before the call."""
         return self.entered.lineno < self.call.line
 
 
@@ -73,7 +73,7 @@ def _is_lowered(call: ast.AST) -> bool:
 
 
 def _asked(file: FileFacts, node: ast.AST) -> bool:
-    """Whether a test about a mesh leads here, or an error is expected."""
+    """Return whether the code is under a test about a mesh, or an error is expected."""
     if expected_to_fail(file, node):
         return True
     for outer in file.ancestors(node):

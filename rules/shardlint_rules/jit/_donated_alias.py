@@ -93,7 +93,7 @@ def _stored(file: FileFacts, node: ast.AST) -> ast.Attribute | None:
 
 
 def _stored_after(file: FileFacts, name: str, update: Scope, line: int) -> bool:
-    """Whether the donating method gives the attribute something else afterwards."""
+    """Return whether the donating method rebinds the attribute afterwards."""
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.ctx, ast.Store)
@@ -119,7 +119,9 @@ def _read(site: Site, name: str, cls: Scope | None) -> ast.Attribute | None:
 
 
 def _in_turn(site: Site, keeping: Scope, update: Scope) -> bool:
-    """Whether one loop calls both methods of one object, so that what is kept is donated in its next turn."""
+    """Return whether one loop calls both methods of one object, so that the stored array is donated in the next
+    iteration.
+    """
     if keeping.name == "__init__":
         return True
     for file in site.program.project.with_attribute(site.file, keeping.name):

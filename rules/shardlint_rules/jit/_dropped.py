@@ -47,7 +47,9 @@ _ARRAYS = ("jax.numpy.", "jax.lax.")
 
 
 def dropped(site: Site, value: str) -> tuple[str, str] | None:
-    """What is lost where a call is a statement, and what to write instead; None where nothing is."""
+    """Return the message about a result that is dropped by a call as a statement, and the advice; None if nothing is
+    lost.
+    """
     if not isinstance(site.file.parent(site.call), ast.Expr):
         return None
     default, text = _default_of(site), site.shown()
@@ -80,7 +82,7 @@ def _default_of(site: Site) -> str | None:
 
 
 def _makes_arrays(site: Site) -> bool:
-    """Whether a statement calls a function of the project that does nothing but return another array."""
+    """Return whether a statement calls a function of the project that only returns another array."""
     function = called(site.program.evaluator, Place(site.file, site.call))
     if not isinstance(function, Function) or not isinstance(function.node, ast.FunctionDef):
         return False

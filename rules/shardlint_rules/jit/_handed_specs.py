@@ -28,7 +28,7 @@ class Handed:
 
 
 def handed(site: Site) -> Iterator[Handed]:
-    """What becomes of the tree that the site's spec is the first of, where helpers make jitted functions of it."""
+    """Yield the jits that helpers make with the tree that begins with the site's spec."""
     file, top = site.file, _outermost(site)
     if top is site.call or _first(site, top) is not site.call:
         return
@@ -106,7 +106,7 @@ def _made(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Itera
 
 
 def _leans(place: Place, name: str, depth: int = 0) -> bool:
-    """Whether an expression is made of a parameter, also through names bound once."""
+    """Return whether an expression depends on a parameter, also through names bound once."""
     for node in walk(place.node):
         if not isinstance(node, ast.Name):
             continue

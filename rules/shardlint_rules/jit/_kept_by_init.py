@@ -52,7 +52,7 @@ def kept_by_init(site: Site) -> Iterator[Kept]:
 
 
 def _takes_both(update: ast.FunctionDef) -> bool:
-    """Whether an update is given the parameters beside the state: where the state is all, nothing is there twice."""
+    """Return whether an update gets the parameters besides the state. If the state is all, nothing is stored twice."""
     taken = (*update.args.posonlyargs, *update.args.args, *update.args.kwonlyargs)
     return "update" in update.name and any(one.arg in _OWN for one in taken)
 
@@ -89,5 +89,5 @@ def _names(site: Site, part: ast.expr) -> Iterator[tuple[ast.Name, ast.expr]]:
 
 
 def _random(site: Site, name: str) -> bool:
-    """Whether a name is a random key: by its own name, or by what the file does with random numbers."""
+    """Return whether a name is a random key, by its own name or by the file's use of random numbers."""
     return name not in ("key", "rng") or site.file.says("random")

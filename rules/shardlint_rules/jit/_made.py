@@ -45,7 +45,7 @@ class Made:
 
 
 def made(site: Site, function: Function, environment: Environment | None, shardings: Value) -> Iterator[Made]:
-    """What a function returns, array by array; one sharding may be for all of them."""
+    """Yield the arrays that a function returns. One sharding may be for all of them."""
     for node in _returned(function):
         yield from arrays(site, Made(Place(function.place.file, node), environment, shardings))
 
@@ -56,7 +56,7 @@ def arrays(site: Site, whole: Made) -> Iterator[Made]:
 
 
 def _returned(function: Function) -> list[ast.expr]:
-    """What a lambda or a function with one `return` gives."""
+    """Return the results of a lambda, or of a function with one `return`."""
     node = function.node
     if isinstance(node, ast.Lambda):
         return [node.body]
@@ -116,7 +116,9 @@ def _at(sharding: Value, key: Value | None) -> Value | None:
 
 
 def _called(site: Site, whole: Made, depth: int) -> Iterator[Made]:
-    """What a function of the project gives that is called, or one through vmap; else the call makes an array."""
+    """Yield the arrays returned by a called function of the project, also through vmap. Any other call makes one
+    array.
+    """
     evaluator, env = site.program.evaluator, whole.environment
     node, file = whole.place.node, whole.place.file
     assert isinstance(node, ast.Call)
@@ -141,13 +143,13 @@ def _called(site: Site, whole: Made, depth: int) -> Iterator[Made]:
 
 
 def _inside(site: Site, whole: Made, function: Function, depth: int) -> Iterator[Made]:
-    """What a function returns; the call itself where its text tells no more."""
+    """Yield the arrays in the return values of a function."""
     for node in _returned(function):
         yield from _parts(site, replace(whole, place=Place(function.place.file, node)), depth)
 
 
 def is_nested(function: Function) -> bool:
-    """Whether a function is made in another, and may use its parameters."""
+    """Return whether a function is made in another, and may use its parameters."""
     parent = function.place.file.scope(function.node).parent
     return parent is not None and parent.function() is not None
 

@@ -11,7 +11,7 @@ _SEARCHED = ("memory_kind", "with_memory_kind", "pinned_host", "memory", "Space"
 
 
 def spoken_of(site: Site) -> bool:
-    """Whether memories are spoken of where an array at the site may have been placed.
+    """Return whether the code that may have placed an array at the site mentions memory kinds.
 
     That is in its own file, in those on the way to it, and in what runs together with one of these.
     """

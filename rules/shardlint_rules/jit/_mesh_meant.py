@@ -106,7 +106,7 @@ def _another(site: Site, name: str, specs: Sequence[Spec]) -> str:
 
 
 def _may_have(site: Site, value: Value, axes: set[str]) -> bool:
-    """Whether a value is a mesh that is made here, and may have some axes."""
+    """Return whether a value is a mesh that is made here, and may have some axes."""
     mesh = site.mesh_of(value) if isinstance(value, CallResult) and value.api in _MAKERS.values() else None
     return mesh is not None and (mesh.axis_names is None or axes <= set(mesh.axis_names))
 
@@ -142,7 +142,7 @@ def _checked(site: Site, name: str | None, entered: Sequence[MeshContext], why: 
 
 
 def _same_name(site: Site, name: str, context: MeshContext) -> bool:
-    """Whether what is entered is the variable of that name."""
+    """Return whether the entered mesh is the variable of that name."""
     node = context.place.node
     if not isinstance(node, ast.Name) or node.id != name or context.place.file is not site.file:
         return False
@@ -150,7 +150,7 @@ def _same_name(site: Site, name: str, context: MeshContext) -> bool:
 
 
 def _enter_it(site: Site, name: str, entered: Sequence[MeshContext]) -> bool:
-    """Whether all contexts around are known, and of the mesh of that name."""
+    """Return whether all contexts around are known, and enter the mesh of that name."""
     made = _made(site, name)
     return bool(entered) and all(
         _same_name(site, name, one) or (one.mesh is not None and one.mesh.place.node is made) for one in entered

@@ -13,18 +13,18 @@ from shardlint.syntax.nodes import walk
 
 
 def called_mesh(name: str) -> bool:
-    """Whether a name is one that people give a mesh."""
+    """Return whether a name is a usual name of a mesh."""
     return name.lower().rstrip("_").endswith("mesh")
 
 
 def is_mesh(values: list[Value]) -> bool:
-    """Whether values are meshes made in the text."""
+    """Return whether values are meshes made in the text."""
     found = [option for value in values for option in options(value)]
     return bool(found) and all(isinstance(option, CallResult) and option.api in MESH_MAKERS for option in found)
 
 
 def is_mesh_type(site: Site, file: FileFacts, annotation: ast.expr | None) -> bool:
-    """Whether an annotation says that something is a mesh."""
+    """Return whether an annotation says that something is a mesh."""
     if annotation is None:
         return False
     found = options(site.program.value(file, annotation))
@@ -78,7 +78,7 @@ def _set(site: Site, file: FileFacts, method: Scope) -> list[str]:
 
 
 def _mesh_like(site: Site, file: FileFacts, name: str, node: ast.expr) -> bool:
-    """Whether what an attribute is given is a mesh, or both have the name of one."""
+    """Return whether the value of an attribute is a mesh, or both have a usual name of one."""
     if is_mesh([site.program.value(file, node)]):
         return True
     match node:

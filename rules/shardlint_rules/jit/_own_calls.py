@@ -49,7 +49,7 @@ def own_calls(site: Site) -> Iterator[tuple[ast.Call, Function]]:
 
 
 def _plain(function: Function) -> bool:
-    """Whether a function is one of a module, and nothing stands around it."""
+    """Return whether a function is at module level and has no decorator."""
     node = function.node
     if isinstance(node, ast.Lambda) or function.bound or function.owner is not None or node.decorator_list:
         return False

@@ -15,7 +15,9 @@ _RULES = ("axis_rules", "logical_axis_rules", "axis_mapping")
 
 
 def own_manager(site: Site) -> str | None:
-    """What a context manager of the project enters, where the statement only makes one; None for all else."""
+    """Return the context that a context manager of the project enters, if the statement only makes one; None
+    otherwise.
+    """
     found = options(site.value(site.call.func))
     if len(found) != 1:
         return None

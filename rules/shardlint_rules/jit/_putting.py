@@ -48,7 +48,7 @@ class Placement:
 
 
 def placement(site: Site) -> Placement | None:
-    """What a site's call places; None where it does not."""
+    """Return the placement by the site's call; None if it places nothing."""
     if site.api == PUT:
         target = site.argument("device")
         if target is None and site.form == "call":
@@ -123,12 +123,12 @@ def _put_by(site: Site, function: Value) -> ast.expr | None:
 
 
 def bound_earlier(site: Site, target: ast.expr) -> bool:
-    """Whether the target was given to a `functools.partial`, and not in the site's call."""
+    """Return whether the target was given to a `functools.partial`, and not in the site's call."""
     return not any(part is target for part in walk(site.call))
 
 
 def says_the_same(site: Site, target: ast.expr) -> bool:
-    """Whether an expression of the file means at the site's call what it means where it stands."""
+    """Return whether an expression of the file has the same value at the site's call as at its own place."""
     if not any(part is target for part in walk(site.file.tree)):
         return False
     match target:
@@ -156,7 +156,9 @@ def _mapping(site: Site) -> ast.Call | None:
 
 
 def shardings(site: Site, target: ast.expr) -> list[Value]:
-    """What a target may be: the leaves of a tree; for a parameter, what the calls that are seen give."""
+    """Return the possible values of a target: the leaves of a tree, and for a parameter the arguments of the visible
+    calls.
+    """
     given = mapped_tree(site, target)
     named = assigned_once(site.file, target) if isinstance(target, ast.Name) else None
     if isinstance(named, ast.Attribute) and isinstance(site.value(target), Unknown | Assumed):
@@ -171,14 +173,14 @@ def shardings(site: Site, target: ast.expr) -> list[Value]:
 
 
 def _without_none(site: Site, target: ast.expr, values: list[Value]) -> list[Value]:
-    """What a target may be, less None where a test on the way, or how the target is made, says that it is not."""
+    """Return the possible values of a target, without a None that a test on the path, or its definition, rules out."""
     if Constant(None) not in values or not _is_never_none(site, target, _DEPTH):
         return values
     return [one for one in values if one != Constant(None)]
 
 
 def _is_never_none(site: Site, node: ast.expr, depth: int) -> bool:
-    """Whether an expression is a sharding whatever callers give: `where or rows`, a name that is bound to it."""
+    """Return whether an expression is a sharding in all calls: `where or rows`, a name that is bound to it."""
     if is_not_none(site.file, node):
         return True
     if all(isinstance(one, CallResult) and one.api in SHARDINGS for one in options(site.value(node))):
@@ -225,7 +227,7 @@ def none_from(site: Site, target: ast.expr) -> Place:
 
 
 def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
-    """What an object of a class of the project holds, where that is what it is made with: a tree of shardings."""
+    """Return the shardings in an object of a class of the project that is made with a tree of them."""
     if (
         not isinstance(value, CallResult)
         or not isinstance(value.by, ClassValue)
@@ -246,7 +248,7 @@ def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
 
 
 def _under_keys(site: Site, target: ast.expr) -> list[Value]:
-    """What callers give for `shardings["x"]`, of a parameter; empty where one of them gives something else."""
+    """Return the callers' values of `shardings["x"]`, of a parameter; empty if a caller passes anything else."""
     keys: list[object] = []
     while isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
         keys.insert(0, target.slice.value)
@@ -264,7 +266,9 @@ def _under_keys(site: Site, target: ast.expr) -> list[Value]:
 
 
 def _of_the_field(site: Site, target: ast.expr) -> list[Value]:
-    """What a field of the class around (`self.rows`) is given where objects are made; empty where not all is seen."""
+    """Return the values of a field of the class around (`self.rows`) where objects are made; empty if not all are
+    visible.
+    """
     match target:
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
             node = next((one for one in site.file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
@@ -286,14 +290,16 @@ def _of_the_field(site: Site, target: ast.expr) -> list[Value]:
 
 
 def _dataclass(site: Site, place: Place) -> bool:
-    """Whether a class decorator makes a dataclass of it, which makes no objects."""
+    """Return whether a class decorator makes a dataclass, and creates no objects."""
     found = options(site.program.evaluator.value(place))
     made = [one.by if isinstance(one, CallResult) else one for one in found]
     return all(isinstance(one, Api) and one.name.rpartition(".")[2] == "dataclass" for one in made)
 
 
 def _ways(site: Site, value: Value) -> list[Value]:
-    """What a value is on each way that is seen, also where a class is given it: `self.rows = rows` in `__init__`."""
+    """Return the values of an expression on each visible path, also through a class: `self.rows = rows` in
+    `__init__`.
+    """
     made = isinstance(value, Parameter) and getattr(value.place.scope.node, "name", "") == "__init__"
     given = site.program.callers.seen(value) if isinstance(value, Parameter) and made else (value,)
     return [way for one in given for way in behind(site.program, one)]
@@ -353,7 +359,9 @@ def shard_map_around(site: Site, region: Region) -> Place | None:
 
 
 def may_hold_numbers(site: Site, node: ast.expr) -> bool:
-    """Whether what is placed is, or holds, Python numbers or arrays of numpy, which filter_shard leaves as they are."""
+    """Return whether the placed value is, or holds, Python numbers or arrays of numpy, which filter_shard leaves
+    unchanged.
+    """
     match node:
         case ast.Dict(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
             return any(may_hold_numbers(site, part) for part in parts)

@@ -12,7 +12,7 @@ from shardlint.rules_api.site import Site
 
 
 def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[ast.expr, str], list[Edit]] | None:
-    """What is written for each of the nodes, with the imports that it takes; None if a tree holds more than specs."""
+    """Return the new code of each of the nodes, with the imports it needs; None if a tree holds anything but specs."""
     name, imports = site.spell("jax.sharding.NamedSharding")
     edits = list(imports)
     written = {}
@@ -33,7 +33,7 @@ def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[as
 
 
 def _only_specs(value: Value) -> bool:
-    """Whether `jax.tree.map` comes to nothing but specs there: it leaves None alone."""
+    """Return whether `jax.tree.map` is applied to specs alone there. It skips only None."""
     if isinstance(value, Items):
         return not value.open and all(_only_specs(one) for one in (*value.items, *value.repeated))
     if isinstance(value, Table):

@@ -1,4 +1,4 @@
-"""What a function returns, against what is written for its results: shardings, or axes to map over."""
+"""Comparison of the results of a function with the shardings or mapped axes written for them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ KEEPING = ("functools.partial", "jax.vmap", "jax.checkpoint", "jax.named_call")
 
 
 def is_tree(value: Value | None) -> bool:
-    """Whether a value is a container of which all entries are known."""
+    """Return whether a value is a container of which all entries are known."""
     return isinstance(value, Items | Table) and not value.open
 
 
 def returned_by(site: Site, function: Value) -> list[Value]:
-    """What each `return` of a function gives; nothing where its definition is not seen."""
+    """Return the value of each `return` of a function; empty if its definition is not visible."""
     while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
     if not isinstance(function, Function) or isinstance(function.node, ast.AsyncFunctionDef):
@@ -37,7 +37,7 @@ def returned_by(site: Site, function: Value) -> list[Value]:
 
 
 def trees_differ(given: Value | None, returned: Value) -> bool:
-    """Whether a tree of settings surely is no tree for a result."""
+    """Return whether the structure of a tree of settings surely differs from that of a result."""
     if isinstance(returned, Table) and not returned.open:
         return isinstance(given, Items)
     if not isinstance(returned, Items) or returned.open or returned.kind not in ("tuple", "list"):

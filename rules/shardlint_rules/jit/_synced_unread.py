@@ -49,7 +49,7 @@ def lost(site: Site) -> ast.Call | None:
 
 
 def _read_after(site: Site, function: ast.AST, statement: ast.stmt, name: str) -> bool:
-    """Whether anything in a function may read a name after a statement has bound it."""
+    """Return whether anything in a function may read a name after a statement has bound it."""
     inside = set(walk(statement))
     loops = [one for one in site.file.ancestors(statement) if isinstance(one, ast.For | ast.While)]
     last = statement.end_lineno or statement.lineno

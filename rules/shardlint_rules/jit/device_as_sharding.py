@@ -130,7 +130,7 @@ def _is_function(site: Site, node: ast.expr) -> bool:
 
 
 def _is_string(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is surely a string."""
+    """Return whether an expression is surely a string."""
     return all(isinstance(one, Constant) and isinstance(one.value, str) for one in options(site.value(node)))
 
 

@@ -151,7 +151,7 @@ class DevicePutInJit(Rule):
         return reasons.get(form, "")
 
     def _form(self, site: Site, target: ast.expr) -> str | None:
-        """What is not sure about it, if anything; None where it is no mistake."""
+        """Return the form of the finding, which names its uncertainty; None if there is no mistake."""
         values = shardings(site, target)
         if values and all(isinstance(one, CallResult) and one.api == _SPEC for one in values):
             return self._of_spec(site)
@@ -179,13 +179,14 @@ class DevicePutInJit(Rule):
         return "spec" if not _memories.spoken_of(site) else None
 
     def _traced_in_sight(self, site: Site, form: str) -> bool:
-        """Whether a call that can be seen comes to it in traced code, where others may be out of sight."""
+        """Return whether a call that can be seen comes to it in traced code, where others may be out of sight."""
         if site.region.traced != "unknown" or form or not site.wants("known-calls-traced"):
             return False
         return site.region_in_sight.traced in ("always", "sometimes")
 
     def _places(self, site: Site, target: ast.expr, values: list[Value]) -> bool | None:
-        """Whether the target is a sharding: True when it surely is, False when it may be, None when it is not."""
+        """Return whether the target is a sharding: True when it surely is, False when it may be, None when it is not.
+        """
         if any(word in site.text(target) for word in _memories.WORDS):
             return None
         given = [one for one in values if one != Constant(None)]  # device_put(x, None) has no effect either
@@ -205,7 +206,7 @@ class DevicePutInJit(Rule):
         return False if "shard" in site.text(target).lower() or annotated_as(site, target) else None
 
     def _explicit(self, site: Site, values: list[Value]) -> bool | None:
-        """Whether the mesh has Explicit axes, where device_put in jit does reshard; None when it may have."""
+        """Return whether the mesh has Explicit axes, where device_put in jit does reshard; None when it may have."""
         answer: bool | None = False
         for option in values:
             if option == Constant(None):
@@ -316,7 +317,7 @@ def _statement(site: Site, written: str) -> str:
 
 
 def _computed(site: Site) -> bool:
-    """Whether what is placed was made in the function itself: outside traced code a constraint spreads that too.
+    """Return whether what is placed was made in the function itself: outside traced code a constraint spreads that too.
 
     What a caller gives may lie anywhere.
     """
@@ -331,7 +332,7 @@ def _computed(site: Site) -> bool:
 
 
 def _all_auto(site: Site) -> bool:
-    """Whether the program makes meshes, and all of them with Auto axes."""
+    """Return whether the program makes meshes, and all of them with Auto axes."""
     return site.program.once(site.file, "SL201 auto", lambda: _made_auto(site))
 
 

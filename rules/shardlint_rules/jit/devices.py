@@ -21,12 +21,12 @@ _NONE: Lists = frozenset()
 
 
 def is_device(site: Site, node: ast.AST) -> bool:
-    """Whether an expression is surely a device."""
+    """Return whether an expression is surely a device."""
     return _lists(site, Place(site.file, node)) is not None
 
 
 def of_a_named_platform(site: Site, node: ast.AST) -> bool:
-    """Whether a device, or the sharding of one, comes from `jax.devices("cpu")` or its like on some way.
+    """Return whether a device, or the sharding of one, comes from `jax.devices("cpu")` or its like on some way.
 
     Its platform is asked for by name, so it is not meant to be one of the devices the program runs on.
     """
@@ -39,7 +39,7 @@ def of_a_named_platform(site: Site, node: ast.AST) -> bool:
 
 
 def single_device(site: Site, node: ast.AST) -> bool:
-    """Whether an expression is surely a SingleDeviceSharding in the device's default memory."""
+    """Return whether an expression is surely a SingleDeviceSharding in the device's default memory."""
     return all(
         isinstance(option, CallResult)
         and option.api == _SINGLE

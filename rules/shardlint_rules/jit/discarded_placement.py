@@ -253,7 +253,9 @@ class DiscardedPlacement(Rule):
         )
 
     def _synced(self, site: Site) -> Iterator[Finding]:
-        """What brings the devices together, bound to the name it was made of, which nothing reads any more."""
+        """Yield a finding for a call whose result is bound to the name of its argument, which nothing reads
+        afterwards.
+        """
         call = lost(site) if site.wants("synced") else None
         if call is None or is_test(site.file, call) or caught(site.file, call) or _shown(site):
             return
@@ -268,7 +270,7 @@ class DiscardedPlacement(Rule):
         )
 
     def _given(self, site: Site) -> Iterator[Finding]:
-        """What only gives a result, as a statement."""
+        """Yield a finding for a call without side effects whose result is dropped."""
         said = dropped(site, _subject(site))
         if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return
@@ -330,7 +332,7 @@ def _variables(node: ast.expr) -> list[ast.Name]:
 
 
 def _is_used(site: Site) -> bool:
-    """Whether a result is used, or meant to be seen or thrown away."""
+    """Return whether a result is used, or meant to be seen or thrown away."""
     if site.result_use[0] == "used" or caught(site.file, site.syntax):
         return True
     return _shown(site) or _only_runs(site)
@@ -363,7 +365,7 @@ def _placements(value: Value) -> list[CallResult]:
 
 
 def _subject(site: Site) -> str:
-    """What a call places, as it is written."""
+    """Return the text of the argument that a call places."""
     arguments = site.call.args[1:] if site.api == _MAP else site.call.args
     return site.shown(arguments[0]) if arguments else "the argument"
 
@@ -398,13 +400,13 @@ def _shown(site: Site) -> bool:
 
 
 def _of_a_model(site: Site) -> bool:
-    """Whether it is a step of an NNX model's sharded initialization, which flax does by itself since 0.12."""
+    """Return whether it is a step of an NNX model's sharded initialization, which flax does by itself since 0.12."""
     specs = site.argument("shardings") if site.api == "jax.lax.with_sharding_constraint" else None
     return specs is not None and init.annotated_specs(site, specs, init.SPECS, init.SHARDINGS)
 
 
 def _read_later(site: Site, name: ast.Name) -> bool:
-    """Whether the name is read after the call, on some way the call can be followed by."""
+    """Return whether the name is read after the call, on some way the call can be followed by."""
     position = (site.call.end_lineno or 0, site.call.end_col_offset or 0)
     in_loop = any(around(site.file, site.syntax, ast.For, ast.While))
     for node in site.file.mentions(name.id):

@@ -93,7 +93,7 @@ _Wrong = tuple[str, str, frozenset[int | str]]
 
 
 def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
-    """What is wrong with a keyword for a function: a label, what to do, and which entries are static."""
+    """Return the mistake in a keyword of a function: a label, the advice, and the static entries."""
     parameters = function.parameters
     entries = given(function, name, site.program.evaluator)
     if not entries:

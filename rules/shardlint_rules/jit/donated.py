@@ -1,4 +1,4 @@
-"""What SL220 and SL221 share: where donations happen, and how sure it is that one takes what a name holds."""
+"""Shared code of SL220 and SL221: the places of donations, and the certainty that a name's buffer is donated."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _WORDS = regex(
 def handed_over(
     program: Program, file: FileFacts, call: DonatingCall, held: Held, *arguments: Argument
 ) -> Certainty | None:
-    """Whether the call gets the buffer itself, given as these arguments, and no copy of it.
+    """Return how surely the call gets the buffer itself, given as these arguments, and no copy of it.
 
     None where it is not an array of jax's.
     """
@@ -82,7 +82,7 @@ def handed_over(
 def taken(
     file: FileFacts, call: DonatingCall, argument: Argument, below: tuple[str, ...], array: bool
 ) -> bool:
-    """Whether the text shows an output that can take the buffer of an argument (of a part of it)."""
+    """Return whether the text shows an output that can take the buffer of an argument (of a part of it)."""
     if argument.used is False:
         return False
     first = below[0] if below else ""
@@ -94,7 +94,7 @@ def taken(
 
 
 def looks_alike(file: FileFacts, call: DonatingCall, argument: Argument) -> bool:
-    """Whether a result is bound to a name that says it is the argument's next value: `new_state = step(state)`."""
+    """Return whether a result is bound to a name for the argument's next value: `new_state = step(state)`."""
     statement = file.parent(call.call)
     while isinstance(statement, ast.Call | ast.Attribute) and "block_until_ready" in file.text(statement):
         statement = file.parent(statement)
@@ -118,7 +118,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _values(program: Program, file: FileFacts, held: Held) -> tuple[Value, ...]:
-    """What made the buffer; nothing where that is not seen here."""
+    """Return the values that made the buffer; empty if they are not visible here."""
     node = held[0].node
     return options(program.value(file, node)) if node is not None and not held[1] else ()
 
@@ -140,7 +140,7 @@ def _no_array(value: Value) -> bool:
 
 
 def _is_number(program: Program, file: FileFacts, node: ast.expr) -> bool:
-    """Whether an argument is a field that its class annotates as a number or text: `config.decay`."""
+    """Return whether an argument is a field that its class annotates as a number or text: `config.decay`."""
     if isinstance(node, ast.Name):
         value = assigned_once(file, node)
         return isinstance(value, ast.Attribute) and _is_number(program, file, value)
@@ -180,7 +180,9 @@ def _fresh(value: Value) -> bool:
 
 
 def _placed(value: Value) -> bool:
-    """Whether an array lies on the devices of a function with shardings or a pmap: one made it, or a placement."""
+    """Return whether an array is on the devices of a function with shardings or a pmap: such a function made it, or a
+    placement.
+    """
     if not isinstance(value, CallResult):
         return False
     if isinstance(value.by, Transformed):
@@ -192,18 +194,20 @@ def _placed(value: Value) -> bool:
 
 
 def _stays(program: Program, file: FileFacts, argument: Argument) -> bool:
-    """Whether an argument surely does not make jit move the others to its own devices."""
+    """Return whether an argument surely does not make jit move the other arguments to its own devices."""
     return argument.static or _is_uncommitted(program, Place(file, argument.node))
 
 
 def _is_uncommitted(program: Program, place: Place) -> bool:
-    """Whether an expression is a number, what jax just made, or arithmetic of such: no device is asked for it."""
+    """Return whether an expression is a number, a new array of jax, or arithmetic of these, so that no device is
+    requested for it.
+    """
     found = options(program.evaluator.value(place))
     return all(_fresh(one) or _no_array(one) or _is_arithmetic(program, one) for one in found)
 
 
 def _is_arithmetic(program: Program, value: Value) -> bool:
-    """Whether a value is computed of uncommitted operands."""
+    """Return whether a value is computed of uncommitted operands."""
     place = value.place if isinstance(value, Computed) else None
     match place.node if place is not None else None:
         case ast.BinOp(left=left, right=right):
@@ -217,7 +221,7 @@ def _is_arithmetic(program: Program, value: Value) -> bool:
 
 
 def _counts(file: FileFacts, node: ast.expr) -> bool:
-    """Whether a name is the number of a turn: `for i in range(n)`, `for i, batch in enumerate(batches)`."""
+    """Return whether a name is the number of a turn: `for i in range(n)`, `for i, batch in enumerate(batches)`."""
     bindings = lookup(file, node, node.id)[0] if isinstance(node, ast.Name) else []
     counters = {"range": None, "enumerate": 0}
     return bool(bindings) and all(
@@ -230,7 +234,7 @@ def _counts(file: FileFacts, node: ast.expr) -> bool:
 
 
 def is_array(program: Program, file: FileFacts, held: Held) -> bool:
-    """Whether the buffer is surely one array."""
+    """Return whether the buffer is surely one array."""
     values = _values(program, file, held)
     if not values:
         return False
@@ -255,12 +259,14 @@ def name_of(api: str) -> str:
 
 
 def ignored(site: Site, *arguments: Argument) -> bool:
-    """Whether jax does not donate an argument though it is told to: SL222."""
+    """Return whether jax ignores the donation of an argument (SL222)."""
     return any(argument.behind for argument in arguments) and site.allows("jax", "<0.12")
 
 
 def stories(site: Site) -> Iterator[tuple[FileFacts, Story]]:
-    """What happens in the functions that call what donates: those of this file, and callers in others."""
+    """Yield the buffer events of each function that calls the donating function: those of this file, and callers in
+    others.
+    """
     if not any(name.startswith("donate") for name in site.arguments.keywords):
         return
     lifetimes = site.program.lifetimes

@@ -69,7 +69,7 @@ class _Body:
     names: set[str]
 
     def result(self, function: Function) -> ast.expr | None:
-        """What is returned; None for a function that does more than return."""
+        """Return the result of a function; None if it does more than return."""
         node = function.node
         self.file.walked(self.file.scope(node))
         if isinstance(node, ast.Lambda):
@@ -94,7 +94,9 @@ class _Body:
         return None
 
     def made(self, node: ast.expr) -> str | None:
-        """What a returned expression makes of shapes alone, in words; of a train state, what is made so in it."""
+        """Return a description of the arrays that a returned expression makes from shapes alone, also inside a train
+        state.
+        """
         if isinstance(node, ast.Call) and self._keeps_moments(node):
             return BESIDE
         if not isinstance(node, ast.Call) or any(keyword.arg != "dtype" for keyword in node.keywords):
@@ -118,7 +120,7 @@ class _Body:
         return None
 
     def _keeps_moments(self, node: ast.Call) -> bool:
-        """Whether it is `TrainState.create` of what is given, with an optimizer that keeps arrays like it."""
+        """Return whether it is `TrainState.create` of what is given, with an optimizer that keeps arrays like it."""
         callee = self._value(node.func)
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         if not isinstance(callee, Api) or callee.name != _CREATE or not {"params", "tx"} <= given.keys():
@@ -129,7 +131,7 @@ class _Body:
         return self.site.program.evaluator.value(Place(self.file, node))
 
     def _given(self, node: ast.expr) -> bool:
-        """Whether an expression is a parameter or a part of one."""
+        """Return whether an expression is a parameter or a part of one."""
         match node:
             case ast.Name():
                 return node.id in self.names

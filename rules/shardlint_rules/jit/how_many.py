@@ -1,4 +1,4 @@
-"""Whether a condition asks if there is one device or process, or several."""
+"""Test for conditions on the count of devices or processes: one, or several."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def settled_expression(file: FileFacts, node: ast.expr) -> ast.expr:
 
 
 def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
-    """What a condition says of the number of devices or processes; None where it asks for something else."""
+    """Return the answer of a condition on the number of devices or processes; None if it is about something else."""
     node = place.node
     if depth > _DEPTH:
         return None
@@ -100,7 +100,9 @@ def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
 
 
 def _with_one(op: ast.cmpop, number: int) -> bool | None:
-    """What a comparison of a count with a number gives for one, if it tells one from two."""
+    """Return the result of a comparison of a count with a number for a count of one; None if it does not tell one from
+    two.
+    """
     answer = _COMPARED.get(type(op))
     if answer is None or answer(1, number) == answer(2, number) or answer(2, number) != answer(3, number):
         return None
@@ -108,7 +110,7 @@ def _with_one(op: ast.cmpop, number: int) -> bool | None:
 
 
 def _counted(program: Program, file: FileFacts, node: ast.expr) -> str | None:
-    """What a number counts: what jax says there is, or by its name."""
+    """Return the kind of objects that a number counts, by the jax function or by its name."""
     node = settled_expression(file, node)
     if isinstance(node, ast.Call):
         inner = node.args[0] if len(node.args) == 1 and getattr(node.func, "id", "") == "len" else node
@@ -134,7 +136,7 @@ def _by_name(node: ast.expr) -> Alone | None:
 
 
 def _returned(program: Program, value: Value, depth: int) -> Alone | None:
-    """What a function of the project returns."""
+    """Return the answer in the result of a function of the project."""
     if not isinstance(value, Function):
         return None
     file, node = value.place.file, value.node
@@ -147,7 +149,7 @@ def _returned(program: Program, value: Value, depth: int) -> Alone | None:
 
 
 def _property(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Alone | None:
-    """What a property of an object returns, where its class is in sight, by annotation too."""
+    """Return the answer in a property of an object whose class is visible, by annotation too."""
     for option in options(program.value(file, node.value)):
         cls = option.by if isinstance(option, CallResult) else None
         if isinstance(option, Parameter):

@@ -197,7 +197,7 @@ def _not_divisible(axis: int, size: int, split: int, names: str) -> str:
 
 
 def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
-    """What the parameters of a jitted function are, in the calls of it that can be seen."""
+    """Yield the values of the parameters of a jitted function in each visible call of it."""
     evaluator = site.program.evaluator
     around = evaluator.environment(jitted.place)
     called = False

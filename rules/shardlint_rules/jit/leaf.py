@@ -64,19 +64,21 @@ def _tree(site: Site, use: Place, index: int) -> Iterator[tuple[Place, ast.Call]
 
 
 def array_values(site: Site, node: ast.expr) -> Iterator[Value]:
-    """What an array is: the expression itself, with what callers give, or the tree of which it is a leaf."""
+    """Yield the values of an array: the expression itself, with the values from callers, or the tree of which it is a
+    leaf.
+    """
     trees = [place for place, _ in leaves_of(site, node)]
     for place in trees or [Place(site.file, node)]:
         yield from origins(site.program, place)
 
 
 def seems_spread(site: Site, value: Value) -> bool:
-    """Whether an array, whichever way it came about, is placed by a sharding that may split it."""
+    """Return whether an array, whichever way it came about, is placed by a sharding that may split it."""
     return all(site.shardings.seems_spread(one) for one in options(value))
 
 
 def origins(program: Program, place: Place, depth: int = 0) -> Iterator[Value]:
-    """What an expression is, as far as that can be seen.
+    """Yield the values of an expression, as far as they are visible.
 
     Of parameters it is what the calls in sight give them, and of what a step makes of a name it is what the name was
     before: `params, loss = step(params, batch)` leaves them where they are.

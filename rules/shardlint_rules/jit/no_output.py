@@ -58,7 +58,7 @@ def why_none(site: Site, function: Jitted, name: str) -> str | None:
 
 
 def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth: int) -> bool:
-    """Whether a result surely has another shape or type than the parameter."""
+    """Return whether a result surely has another shape or type than the parameter."""
 
     def differs(part: ast.expr) -> bool:
         return _another_shape(site, file, name, part, depth + 1)
@@ -90,7 +90,7 @@ def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth
 
 
 def sliced(node: ast.expr, name: str) -> bool:
-    """Whether a part of the parameter goes into it element by element."""
+    """Return whether a part of the parameter is used in it elementwise."""
     match node:
         case ast.Subscript():
             return _is(node.value, name) and _cuts(node.slice)
@@ -106,7 +106,7 @@ def _is(node: ast.expr, name: str) -> bool:
 
 
 def _cuts(index: ast.expr) -> bool:
-    """Whether an index or slice surely leaves something out."""
+    """Return whether an index or slice surely leaves out some elements."""
     if isinstance(index, ast.Tuple):
         return any(_cuts(element) for element in index.elts)
     if isinstance(index, ast.Slice):
@@ -118,7 +118,7 @@ def _cuts(index: ast.expr) -> bool:
 
 
 def _reduces_leaves(site: Site, file: FileFacts, call: ast.Call, depth: int) -> bool:
-    """Whether a call is a `tree.map` that makes a scalar of each leaf."""
+    """Return whether a call is a `tree.map` that makes a scalar of each leaf."""
     found = options(site.program.evaluator.value(Place(file, call.func)))
     if not call.args or not all(isinstance(one, Api) and one.name in _MAPS for one in found):
         return False
@@ -129,7 +129,7 @@ def _reduces_leaves(site: Site, file: FileFacts, call: ast.Call, depth: int) -> 
 
 
 def _reduces(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
-    """Whether a call gives a scalar, or the parameter with fewer dimensions."""
+    """Return whether a call gives a scalar, or the parameter with fewer dimensions."""
     func = call.func
     if not isinstance(func, ast.Attribute) or any(one.arg == "keepdims" for one in call.keywords):
         return False

@@ -109,7 +109,7 @@ def _parameters(site: Site, node: ast.expr) -> ast.Name | None:
 
 
 def _left_alone(site: Site, state: ast.Name, name: str) -> bool:
-    """Whether nothing between here and the step that takes it could place the state."""
+    """Return whether nothing between here and the step that takes it could place the state."""
     uses = reads(site.file, state, only=False)
     return all(site.file.home(use) is site.scope and _harmless(site, use, name) for use in uses)
 

@@ -21,7 +21,7 @@ _AROUND = ("optax.chain", "optax.named_chain", "optax.apply_if_finite", "optax.M
 
 
 def keeps_state(site: Site, value: Value, depth: int = 0) -> bool | None:
-    """Whether a value is an optimizer whose state is as large as the parameters; None where it may be one."""
+    """Return whether a value is an optimizer whose state is as large as the parameters; None where it may be one."""
     answers = {_keeps(site, option, depth) for option in options(value)}
     return answers.pop() if len(answers) == 1 else (None if answers - {False} else False)
 
@@ -48,7 +48,7 @@ def _keeps(site: Site, value: Value, depth: int) -> bool | None:
 
 
 def init_of(site: Site, place: Place) -> bool | None:
-    """Whether an expression is the `init` of an optimizer with such a state; None where it may be one."""
+    """Return whether an expression is the `init` of an optimizer with such a state; None where it may be one."""
     node = place.node
     if not isinstance(node, ast.Attribute) or node.attr != "init":
         return False

@@ -20,7 +20,7 @@ def given(function: Jitted, setting: str, evaluator: Evaluator) -> list[int | st
 
 
 def lost(function: Jitted, parameters: Parameters, entries: Sequence[int | str]) -> tuple[str, str] | None:
-    """What is wrong with entries that name no argument, and what to do; None where all name one."""
+    """Return the mistake in entries that name no argument, and the advice; None if all name one."""
     wrong = [one for one in entries if not _has(parameters, one)]
     if not wrong:
         return None

@@ -1,4 +1,4 @@
-"""Whether the code around a place puts arrays somewhere, or asks whether it is traced. For rules of this family."""
+"""Test for code around a place that places arrays, or that asks if it is traced. Shared by the rules of this family."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ASKS_TRACED = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_j
 
 
 def asks_for_a_place(site: Site) -> bool:
-    """Whether a call of a placing function says where to: `device_put(x)` and `device_put(x, None)` do not."""
+    """Return whether a call of a placing function has a target. `device_put(x)` and `device_put(x, None)` have none."""
     if site.arguments.open_positional or site.arguments.open_keywords:
         return True
     where = site.argument(PLACING[site.api])
@@ -32,7 +32,7 @@ def asks_for_a_place(site: Site) -> bool:
 
 
 def put_somewhere(made: CallResult, evaluator: Evaluator) -> bool:
-    """The same of a call that an expression comes to, with that of `jax.tree.map(jax.device_put, tree)`."""
+    """Return the same for a call that is the value of an expression, including `jax.tree.map(jax.device_put, tree)`."""
     call = made.call
     if call is None or made.api not in PLACING:
         return True
@@ -44,7 +44,7 @@ def put_somewhere(made: CallResult, evaluator: Evaluator) -> bool:
 
 
 def _maps_one_tree(call: CallArguments) -> bool:
-    """Whether it is `jax.tree.map` that calls with a leaf, and it goes through one tree only."""
+    """Return whether it is `jax.tree.map` that calls with a leaf, and it goes through one tree only."""
     node = call.place.node
     if not isinstance(node, ast.Call) or last_name(node.func) not in ("map", "tree_map"):
         return False
@@ -52,7 +52,7 @@ def _maps_one_tree(call: CallArguments) -> bool:
 
 
 def places(site: Site, node: ast.AST) -> bool:
-    """Whether a call is one that places its argument: in a mesh or on a device."""
+    """Return whether a call is one that places its argument: in a mesh or on a device."""
     if not isinstance(node, ast.Call):
         return False
     callee = site.value(node.func)
@@ -71,7 +71,8 @@ def places(site: Site, node: ast.AST) -> bool:
 
 
 def placed_around(site: Site, node: ast.AST) -> bool:
-    """Whether an expression stands inside a call that places it, or that only looks at it (a test's assertion)."""
+    """Return whether an expression stands inside a call that places it, or that only looks at it (a test's assertion).
+    """
     for outer in site.file.ancestors(node):
         if isinstance(outer, ast.stmt | ast.Lambda):
             return isinstance(outer, ast.Assert)
@@ -85,7 +86,8 @@ def placed_around(site: Site, node: ast.AST) -> bool:
 
 
 def placed_later(site: Site, node: ast.AST) -> bool:
-    """Whether the name an expression is bound to is handed to something that places it, or says so by its name."""
+    """Return whether the name an expression is bound to is handed to something that places it, or says so by its name.
+    """
     target = name_of(site.file, node)
     for use in reads(site.file, target, only=False) if target is not None else ():
         for outer in site.file.ancestors(use):
@@ -97,7 +99,7 @@ def placed_later(site: Site, node: ast.AST) -> bool:
 
 
 def placed_by_callers(site: Site) -> bool:
-    """Whether some call of the function around a place puts what it gives somewhere, at once or later."""
+    """Return whether a caller of the function around a place puts its result somewhere, at once or later."""
     function = site.scope.function()
     while function is not None and not isinstance(function.node, ast.FunctionDef):
         function = function.parent.function() if function.parent is not None else None

@@ -55,7 +55,7 @@ def _short(node: ast.expr) -> bool:
 
 
 def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
-    """Whether a place in a loop is passed once at most: the loop ends behind it, or a test lets it in only then."""
+    """Return whether a place in a loop runs at most once: the loop ends after it, or a test admits it only then."""
     below = node
     for outer in file.ancestors(node):
         if isinstance(below, ast.stmt):
@@ -76,7 +76,7 @@ def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
 
 
 def meant_once(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
-    """Whether a test around a place in a loop was to let it in once, and asks for a name that stays None."""
+    """Return whether a test around a place in a loop was intended to run it once, and tests a name that stays None."""
     for outer in file.ancestors(node):
         if outer is loop:
             return False
@@ -186,12 +186,12 @@ def _overridden(program: Program, file: FileFacts, function: ast.AST) -> Iterato
 
 
 def _kept(function: ast.AST) -> bool:
-    """Whether what a function returns is kept: `lru_cache`, `cache`, `cached_property`."""
+    """Return whether the result of a function is cached: `lru_cache`, `cache`, `cached_property`."""
     return any("cache" in ast.dump(one).lower() for one in getattr(function, "decorator_list", []))
 
 
 def is_test(file: FileFacts, node: ast.AST) -> bool:
-    """Whether a place is in a test or benchmark."""
+    """Return whether a place is in a test or benchmark."""
     name = file.path.name
     if (
         name.startswith(("test_", "bench"))

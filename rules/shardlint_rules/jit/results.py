@@ -68,7 +68,7 @@ class Results:
 
 
 def results(evaluator: Evaluator, file: FileFacts, returned: list[ast.expr]) -> Results | None:
-    """What a function returns on every way the same; None where the text does not tell how much that is."""
+    """Return the number of results that a function returns on every path; None if the text does not tell."""
     counter = _Counter(evaluator, file)
     found = [counter.of(one) for one in returned]
     first = found[0] if found else None
@@ -139,7 +139,7 @@ class _Counter:
         return self.of(binding.value)
 
     def _gives_one(self, function: ast.expr) -> bool:
-        """Whether a function that `tree.map` applies to arrays gives one array."""
+        """Return whether a function that `tree.map` applies to arrays gives one array."""
         for option in options(self.evaluator.value(Place(self.file, function))):
             while isinstance(option, Transformed) and option.api.name == "functools.partial":
                 option = option.inner
@@ -151,7 +151,7 @@ class _Counter:
         return True
 
     def _one(self, node: ast.expr, depth: int = 0) -> bool:
-        """Whether an expression is one array, where parameters are."""
+        """Return whether an expression is one array, where parameters are."""
         if depth > _DEPTH:
             return False
         match node:
@@ -172,7 +172,7 @@ class _Counter:
         return False
 
     def one_leaf(self, node: ast.expr, depth: int = 0) -> bool:
-        """Whether an expression is one array, where the function's parameters are arrays themselves."""
+        """Return whether an expression is one array, where the function's parameters are arrays themselves."""
         if isinstance(node, ast.IfExp):
             return self.one_leaf(node.body, depth) and self.one_leaf(node.orelse, depth)
         if isinstance(node, ast.Subscript):

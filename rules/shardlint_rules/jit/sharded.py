@@ -1,4 +1,4 @@
-"""What SL210 to SL213 and SL222 share: entries given to `in_shardings`, what they are for, and the calls they meet."""
+"""Shared code of SL210 to SL213 and SL222: entries of `in_shardings`, their arguments, and the visible calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SeenCall:
 
 
 def value_of(site: Site, function: Jitted, name: str) -> Value | None:
-    """What is given to a keyword; None where there is none, or it may be hidden."""
+    """Return the argument of a keyword; None if there is none, or if it may be hidden."""
     place = function.setting(name)
     if place is None or function.settings.open_keywords:
         return None
@@ -50,7 +50,7 @@ def count_of(site: Site, function: Jitted, name: str) -> int | None:
 
 
 def may_be_none(value: Value) -> bool | None:
-    """Whether nothing is asked for: None where the text does not tell."""
+    """Return whether a value may be None, so that nothing is requested; None if the text does not tell."""
     found = options(value)
     if any(option == Constant(None) for option in found):
         return True
@@ -70,11 +70,11 @@ class Counts:
     static: frozenset[int]
 
     def fits(self, count: int) -> bool:
-        """Whether a call with so many entries is possible."""
+        """Return whether a call with this number of entries is possible."""
         return self.least <= count and (self.most is None or count <= self.most)
 
     def with_static(self, count: int) -> bool:
-        """Whether the entries would fit if those at static positions went away."""
+        """Return whether the entries would fit without those at static positions."""
         counted = sum(1 for position in self.static if position < count)
         return bool(counted) and not self.fits(count) and self.fits(count - counted)
 
@@ -115,7 +115,7 @@ def calls(
 
 
 def _asked_by(function: Jitted, site: Site, settings: tuple[str, ...]) -> bool:
-    """Whether the settings of a function are written in the site's call."""
+    """Return whether the settings of a function are written in the site's call."""
     for name in settings:
         place = function.setting(name)
         if place is not None and place.file is site.file:

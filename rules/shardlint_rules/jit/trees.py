@@ -41,7 +41,7 @@ class Container:
 
 
 def container(program: Program, value: Value) -> Container | None:
-    """What kind of container a value is; None for a tuple, a list, or what may be a single sharding."""
+    """Return the kind of container of a value; None for a tuple, a list, or a possible single sharding."""
     found = [_one(program, option) for option in options(value)]
     known = [one for one in found if one is not None]
     if not known or len(known) < len(found):
@@ -64,7 +64,7 @@ def _one(program: Program, value: Value) -> Container | None:
 
 
 def _mapped(program: Program, call: CallArguments) -> Container | None:
-    """What `jax.tree.map(f, tree)` gives is like the tree."""
+    """Return the container that `jax.tree.map(f, tree)` makes, which is like the tree; None if it is unknown."""
     place = call.keywords.get("tree") or (call.positional[1] if len(call.positional) > 1 else None)
     if place is None or call.open_positional:
         return None

@@ -148,7 +148,7 @@ def _most_certain(site: Site, file: FileFacts, uses: list[Use]) -> Iterator[tupl
 
 
 def _others_are_rebound(file: FileFacts, use: Use) -> bool:
-    """Whether the call's result is bound to other arguments that it donates, and to nothing like this one."""
+    """Return whether the call's result is bound to other arguments that it donates, and to nothing like this one."""
     call, argument = use.death.call, use.death.argument
     others = [one for one in call.donated if one is not argument]
     if looks_alike(file, call, argument):
@@ -157,7 +157,7 @@ def _others_are_rebound(file: FileFacts, use: Use) -> bool:
 
 
 def _refilled(file: FileFacts, use: Use) -> bool:
-    """Whether a dictionary that is given again takes new arrays in the loop: `cache.update(outputs)`."""
+    """Return whether a dictionary that is passed again gets new arrays in the loop: `cache.update(outputs)`."""
     loop = next((one for one in file.ancestors(use.node) if isinstance(one, ast.For | ast.While)), None)
     given = written(file, read_object(use.node))
     return loop is not None and any(
@@ -189,7 +189,7 @@ def _why(form: str, name: str) -> str:
 
 
 def _given_twice(file: FileFacts, use: Use) -> bool:
-    """Whether the read gives the array to the function that took it before, whose result is its next value.
+    """Return whether the read passes the array to the function that took it before, whose result is its next value.
 
     A call to warm up, or for the first step: `step(state, batch)` and then `state = step(state, batch)` in the loop.
     """
@@ -204,7 +204,9 @@ def _given_twice(file: FileFacts, use: Use) -> bool:
 
 
 def _kept_in_loop(file: FileFacts, use: Use) -> bool:
-    """Whether the loop that donates it keeps it under the name that is read: `best = state`, for the next turn."""
+    """Return whether the loop that donates the array stores it under the name that is read, for the next iteration:
+    `best = state`.
+    """
     name, donated = path_of(use.node), path_of(use.death.argument.node)
     if name is None or donated is None or name[0] == donated[0]:
         return False
@@ -261,7 +263,7 @@ def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
 
 
 def _finds_no_output(site: Site, file: FileFacts, use: Use) -> bool:
-    """Whether no output can take the buffer: then the array lives on, and SL223 speaks of the donation."""
+    """Return whether no output can take the buffer. Then the array stays alive, and SL223 reports the donation."""
     name = use.death.argument.name
     if name is None or use.death.argument.taken:
         return False

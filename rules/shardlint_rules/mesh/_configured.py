@@ -25,7 +25,7 @@ class Configured:
 
 
 def configured(site: Site, mesh: ast.expr) -> Configured | None:
-    """What the configurations say of the axes of a mesh that is made of nothing else; None where they say nothing."""
+    """Return the axes that the configurations give a mesh which is made of them alone; None if they give none."""
     found: list[tuple[str, tuple[str, ...] | None]] = []
     for option in options(site.program.followed(site.value(mesh))):
         made = mesh_of(option, site.program.evaluator)

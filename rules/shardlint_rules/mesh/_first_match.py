@@ -31,7 +31,7 @@ def find_hidden_rule(
 
 
 def of_linen(site: Site) -> bool:
-    """Whether logical names are looked up by Linen alone. For NNX the last rule of a name counts."""
+    """Return whether logical names are looked up by Linen alone. For NNX the last rule of a name counts."""
     project, path = site.program.project, site.file.path
     return project.holds(path, "linen") and project.holds(path, *_LOGICAL) and not project.holds(path, "nnx")
 
@@ -85,7 +85,7 @@ def _looked_up(call: ast.Call) -> str | None:
 
 
 def covers(early: str, late: str, way: str) -> bool:
-    """Whether an expression matches whatever a later one of the table does."""
+    """Return whether an expression matches whatever a later one of the table does."""
     if early in _ALL:
         return True
     # What matches from anywhere to the end: `kernel$`, `.*/kernel$`.

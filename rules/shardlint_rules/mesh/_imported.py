@@ -1,4 +1,4 @@
-"""What runs while modules are imported, and what is not there yet by then."""
+"""Code that runs while modules are imported, and names that are not set at that time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def kept_globals(file: FileFacts) -> frozenset[str]:
 
 
 def set_while_importing(site: Site, file: FileFacts, name: str) -> bool:
-    """Whether a function that binds a global may run while modules are imported, before others that read it."""
+    """Return whether a function that binds a global may run while modules are imported, before others that read it."""
     setters = [one.name for one in _setters(file, name)]
     if not setters:
         return True
@@ -91,7 +91,7 @@ def _is_imported(site: Site, file: FileFacts) -> bool:
 
 
 def _deferred(site: Site, file: FileFacts) -> bool:
-    """Whether some function imports the module itself, perhaps after the mesh was set."""
+    """Return whether some function imports the module itself, perhaps after the mesh was set."""
     return _said(site, file, r"(?m)^[ \t]+")
 
 

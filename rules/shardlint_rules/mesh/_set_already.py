@@ -48,7 +48,7 @@ def _sets(site: Site, call: ast.Call) -> bool:
 
 
 def _same(one: Value, two: Value) -> bool:
-    """Whether two expressions are one object: made by the same call, or the same parameter."""
+    """Return whether two expressions are one object: made by the same call, or the same parameter."""
     first, second = options(one), options(two)
     if len(first) != 1 or len(second) != 1:
         return False

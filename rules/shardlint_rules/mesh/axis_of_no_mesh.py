@@ -119,7 +119,7 @@ def _table(site: Site) -> ast.AST | None:
 
 
 def _table_names(site: Site, made: frozenset[str]) -> bool:
-    """Whether other specs of the table name axes of the meshes."""
+    """Return whether other specs of the table name axes of the meshes."""
     table = _table(site)
     text = site.file.text(table) if table is not None else ""
     own = site.text(site.call)

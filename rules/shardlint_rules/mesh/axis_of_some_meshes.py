@@ -114,7 +114,7 @@ def _axes(value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
 
 
 def _asked(site: Site, node: ast.AST, axis: str) -> bool:
-    """Whether the function around a place asks for the axis, anywhere, or is named for it."""
+    """Return whether the function around a place tests for the axis anywhere, or is named after it."""
     scope = site.file.home(node).function()
     if scope is not None and axis in scope.name.lower().split("_"):
         return True  # it is for those that have the axis

@@ -48,7 +48,9 @@ _SAME_PARAMETERS = (
 
 
 def written_for_auto(site: Site, api: str) -> bool:
-    """Whether the project was written for a release on which meshes made by `api` had Auto axes: the one it pins."""
+    """Return whether the project was written for a release on which meshes made by `api` had Auto axes: the one it
+    pins.
+    """
     if site.pinned("jax", _BEFORE_TYPES):
         return True
     since = EXPLICIT_SINCE.get(api)
@@ -67,7 +69,7 @@ def constrained_nearby(site: Site) -> FileFacts | None:
 
 
 def _may_be_over(program: Program, file: FileFacts, node: ast.AST, name: str) -> bool:
-    """Whether a mention is a call of the constraint `name` with axes of some mesh that is not known."""
+    """Return whether a mention is a call of the constraint `name` with axes of some mesh that is not known."""
     call = file.parent(node)
     if not isinstance(call, ast.Call) or call.func is not node or not isinstance(node, ast.expr):
         return False
@@ -92,14 +94,16 @@ def sharding_argument(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def speaks_of_explicit(site: Site) -> bool:
-    """Whether the project has a word for Explicit axes anywhere."""
+    """Return whether the project mentions Explicit axes anywhere."""
     if any(site.anywhere(word) for word in _EXPLICIT_WORDS):
         return True
     return site.anywhere("out_sharding") and not site.anywhere(_NNX)
 
 
 def makes_explicit_meshes(site: Site) -> bool:
-    """Whether some mesh of the project may have Explicit axes: code names the type, or a call (tests aside) no type."""
+    """Return whether some mesh of the project may have Explicit axes: code names the type, or a call (tests aside) no
+    type.
+    """
     turned = tuple(api for api in EXPLICIT_SINCE if site.shardings.turned_explicit(api))
     return site.program.once(
         site.file, ("makes explicit meshes", turned), lambda: _makes_explicit(site, turned)
@@ -128,7 +132,7 @@ def _makes_explicit(site: Site, turned: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Target:
-    """What an array is to be sharded by: a spec, and the meshes it may be over.
+    """Sharding that an array is to get: a spec, and its possible meshes.
 
     Each of `meshes` is one way to the place: several meshes where the text does not tell which it is, none
     where it is not known. A bare spec has no ways at all.
@@ -140,12 +144,12 @@ class Target:
 
     @property
     def names_an_axis(self) -> bool:
-        """Whether the spec surely shards something."""
+        """True if the spec surely shards something."""
         return any(entry.known and entry.axes for entry in self.spec.entries)
 
     @property
     def may_name_an_axis(self) -> bool:
-        """Whether it may do so: of `P(*axes)` the text does not tell."""
+        """True if it may do so: of `P(*axes)` the text does not tell."""
         return self.spec.open or self.names_an_axis
 
 
@@ -170,7 +174,9 @@ def targets(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Targe
 
 
 def behind(program: Program, value: Value, depth: int = _DEPTH) -> list[Value]:
-    """What a value is on each way that is seen: a parameter is followed to the arguments of its calls."""
+    """Return the values of an expression on each visible path. A parameter is followed to the arguments of its
+    calls.
+    """
     if isinstance(value, Parameter) and depth > 0:
         return [one for given in _given(program, value) for one in behind(program, given, depth - 1)]
     return [value]

@@ -195,7 +195,7 @@ class ConstraintOnExplicitMesh(Rule):
 
 
 def _may_be_set(site: Site) -> bool:
-    """Whether the call may run under `jax.set_mesh`, where a constraint asserts and may pass."""
+    """Return whether the call may run under `jax.set_mesh`, where a constraint asserts and may pass."""
     around = site.program.around(site.file, site.call)
     if any(one.kind != "with mesh" for one in around.contexts):
         return True
@@ -213,7 +213,9 @@ def _renamed(site: Site, names: dict[str, str]) -> list[Edit]:
 
 
 def _own_axes(site: Site) -> bool:
-    """Whether the code around looks at the types of the axes, or runs where others hold (`shard_map`, `auto_axes`)."""
+    """Return whether the code around looks at the types of the axes, or runs where others hold (`shard_map`,
+    `auto_axes`).
+    """
     for scope in site.scope.outward():
         if scope.kind not in ("function", "lambda"):
             continue

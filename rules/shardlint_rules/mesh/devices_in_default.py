@@ -79,7 +79,7 @@ class DevicesInDefault(Rule):
             )
 
     def _asked_inside(self, site: Site) -> bool:
-        """Whether a call around this one is one of these too: that one is reported."""
+        """Return whether a call around this one is one of these too, and is reported instead."""
         for outer in site.file.ancestors(site.call):
             if isinstance(outer, ast.stmt):
                 return False

@@ -144,7 +144,7 @@ def _shown_spec(spec: Spec) -> str:
 
 
 def _handed_on(site: Site) -> bool:
-    """Whether a spec is an argument of a call of something unknown, or the second of a pair with a pattern."""
+    """Return whether a spec is an argument of a call of something unknown, or the second of a pair with a pattern."""
     parent = site.file.parent(site.call)
     outer = site.file.parent(parent) if isinstance(parent, ast.keyword) else parent
     if isinstance(parent, ast.Tuple) and len(parent.elts) == 2 and parent.elts[1] is site.call:
@@ -153,7 +153,7 @@ def _handed_on(site: Site) -> bool:
 
 
 def _is_strange(value: Value) -> bool:
-    """Whether nothing is known of what is called; of a library that we know, the names may be logical."""
+    """Return whether the called function is unknown. For known library functions the names may be logical."""
     if isinstance(value, Api):
         return value.name.partition(".")[0] not in ("jax", "flax", "equinox", "haliax", "keras", "chex")
     return isinstance(value, Parameter | Unknown)
@@ -176,14 +176,14 @@ def _axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
 
 
 def _attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
-    """Whether both are fields or constants of a class or module, themselves or by a name for one."""
+    """Return whether both are fields or constants of a class or module, themselves or by a name for one."""
     return all(isinstance(_source(site, one), ast.Attribute) for one in pair) and len(
         {site.text(_source(site, one)) for one in pair}
     ) == len(pair)
 
 
 def _source(site: Site, node: ast.expr) -> ast.expr:
-    """What a local name that is bound once stands for."""
+    """Return the definition of a local name that is bound once."""
     if not isinstance(node, ast.Name):
         return node
     bindings, _ = lookup(site.file, node, node.id)

@@ -103,16 +103,17 @@ def where(site: Site, one: Given, entry: SpecEntry, axis: str, nth: int = 0) -> 
 
 
 def bound_by(site: Site, axis: str, maps: str = "[pv]map") -> bool:
-    """Whether one of some maps in the files that run together may bind an axis of this name that is of no mesh."""
+    """Return whether one of some maps in the files that run together may bind an axis of this name that is of no mesh.
+    """
     quoted = rf"""(?:){maps}\b(?:[^\n]*\n){{0,6}}?[^\n]*["']{re.escape(axis)}["']"""
     return site.program.project.holds(site.file.path, quoted)
 
 
 def literal(node: ast.AST, axis: str) -> bool:
-    """Whether a node is the axis written out."""
+    """Return whether a node is the axis written out."""
     return isinstance(node, ast.Constant) and node.value == axis
 
 
 def jitted(site: Site) -> ast.AST:
-    """What a jit makes callable: the definition that the site's call decorates, or the call itself."""
+    """Return the node of the jitted function: the definition that the site's call decorates, or the call itself."""
     return site.decorated or site.call

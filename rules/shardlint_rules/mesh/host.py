@@ -51,7 +51,7 @@ _CALLERS = 12
 
 
 def on_the_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> bool:
-    """Whether a block runs untraced: for certain, or by evidence and with nothing seen that traces it."""
+    """Return whether a block runs untraced: for certain, or by evidence and with nothing seen that traces it."""
     if runs_on_the_host(site, node, run.calls):
         return True
     scope = site.file.home(node).function()
@@ -60,7 +60,8 @@ def on_the_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> boo
 
 
 def runs_on_the_host(site: Site, node: ast.AST, also: Iterable[Place] = ()) -> bool:
-    """Whether a place runs untraced, for certain or by evidence: by who calls its function, or what that does.
+    """Return whether a place runs untraced, for certain or by evidence: by the callers of its function, or by its
+    calls.
 
     `also` are calls that are made there through other functions.
     """
@@ -85,7 +86,7 @@ def _own(file: FileFacts, scope: Scope) -> Iterator[Place]:
 
 
 def _host_function(site: Site, file: FileFacts, scope: Scope, depth: int) -> bool:
-    """Whether a function is host code by its name, or by the callers that are seen."""
+    """Return whether a function is host code by its name, or by the callers that are seen."""
     node = scope.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
@@ -107,7 +108,7 @@ def _host_function(site: Site, file: FileFacts, scope: Scope, depth: int) -> boo
 
 
 def _of_a_test(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it is a test or prepares one: functions that a test runner calls, which traces nothing."""
+    """Return whether it is a test or prepares one: functions that a test runner calls, which traces nothing."""
     stem = file.path.stem
     if not (stem.startswith("test_") or stem.endswith(("_test", "_tests")) or stem == "conftest"):
         return False
@@ -120,7 +121,7 @@ def _of_a_test(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionD
 
 
 def _of_a_main(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it is what a script or a command runs."""
+    """Return whether the function is run by a script or a command."""
     if any(word in file.text(decorator) for decorator in definition.decorator_list for word in _RUN_BY):
         return True
     return isinstance(file.parent(definition), ast.Module) and definition.name in _MAINS
@@ -142,7 +143,7 @@ def _jits(site: Site, place: Place) -> bool:
 
 
 def _makes_the_mesh(site: Site, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
-    """Whether the function itself, or one that it calls, makes the mesh that the block enters."""
+    """Return whether the function itself, or one that it calls, makes the mesh that the block enters."""
     for item in node.items:
         expression: ast.expr = item.context_expr
         if isinstance(expression, ast.Name):

@@ -67,7 +67,7 @@ def items(
 
 
 def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
-    """Whether an expression is a mesh: made in the text, annotated as one, or given by all callers that are seen."""
+    """Return whether an expression is a mesh: made in the text, annotated as one, or passed by all visible callers."""
     value = program.value(file, node)
     followed = [one for one in options(program.followed(value)) if one != Constant(None)]
     if followed and all(_is_made(one) for one in followed):
@@ -83,7 +83,7 @@ def _is_made(value: Value) -> bool:
 
 
 def _given(program: Program, value: Value, depth: int = _CALLS) -> bool:
-    """Whether all calls that are seen give a parameter a mesh, and there are some."""
+    """Return whether there are visible calls, and all pass a mesh for a parameter."""
     if not isinstance(value, Parameter):
         return _is_made(value)
     if program.contexts.said.parameter(value):
@@ -93,7 +93,7 @@ def _given(program: Program, value: Value, depth: int = _CALLS) -> bool:
 
 
 def moves_with(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
-    """What must change together with a `with mesh:` when it becomes `with jax.set_mesh(mesh):`."""
+    """Return the code that must change together with a `with mesh:` when it becomes `with jax.set_mesh(mesh):`."""
     run = running(site.program, Place(site.file, node))
     return [*readers(site).said, *libraries(site), *_in_the_block(site, run)]
 
@@ -111,7 +111,7 @@ def libraries(site: Site, joined: bool = False) -> list[str]:
 
 
 def _in_the_block(site: Site, run: Running) -> list[str]:
-    """What runs in a block, itself or in the functions it calls, and raises under jax.set_mesh."""
+    """Return the code that runs in a block, itself or in the functions it calls, and raises under jax.set_mesh."""
     found = []
     for place in run.calls:
         if _eager_bare(site.program, place):
@@ -213,14 +213,14 @@ def _stays(
 
 
 def _has_auto_axes(site: Site, mesh: Mesh) -> bool:
-    """Whether all axes are Auto, or SL307 makes them so."""
+    """Return whether all axes are Auto, or SL307 makes them so."""
     if site.shardings.axis_types(mesh) == "auto":
         return True
     return mesh.axis_types == "default" and written_for_auto(site, mesh.api)
 
 
 def _all_have_auto_axes(site: Site) -> bool:
-    """Whether the project makes meshes, and all have Auto axes; those of tests count where it makes no other."""
+    """Return whether the project makes meshes, and all have Auto axes; those of tests count where it makes no other."""
     return site.program.once(site.file, "all meshes have Auto axes", lambda: _ask_all(site))
 
 
@@ -292,7 +292,7 @@ def _moved(text: str, by: int) -> str:
 
 
 def _can_bind_first(file: FileFacts, statement: ast.With | ast.AsyncWith, item: ast.withitem) -> bool:
-    """Whether `with Mesh(...) as mesh:` can become `mesh = Mesh(...)` and a `with` below it."""
+    """Return whether `with Mesh(...) as mesh:` can become `mesh = Mesh(...)` and a `with` below it."""
     before = file.source.text[file.source.offset(statement.lineno, 0) : file.span(statement)[0]]
     bound = {part.id for one in statement.items if one.optional_vars for part in walk(one.optional_vars)
              if isinstance(part, ast.Name)}  # fmt: skip

@@ -162,7 +162,7 @@ class LegacyMeshContext(Rule):
         )
 
     def _obstacles(self, site: Site, item: ast.withitem, kept: str) -> tuple[str, ...]:
-        """What keeps it; what keeps all of a project is said once a file."""
+        """Return the obstacles. Those of a whole project are reported once per file."""
         found = joint.obstacles(site) if kept.startswith(TOGETHER) else ()
         if found:
             first = next((one for _, one, _ in entered(site.program, site.file)), None)
@@ -190,7 +190,7 @@ def _short(text: str) -> str:
 
 
 def _named_mesh(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is surely a mesh, and one of JAX."""
+    """Return whether an expression is surely a mesh, and one of JAX."""
     found = site.program.contexts.manager(Place(site.file, node))
     return found is not None and found.kind == "with mesh" and surely_a_mesh(site.program, site.file, node)
 

@@ -76,7 +76,7 @@ class MeshEmptyGuard(Rule):
                 yield guard, context
 
     def _nothing_else(self, site: Site, guard: ast.Attribute, *kinds: ContextKind) -> bool:
-        """Whether no mesh of the other kind is around what is known."""
+        """Return whether no mesh of the other kind is around what is known."""
         around = site.program.around(site.file, guard)
         if any(one.kind not in kinds for one in around.contexts):
             return False
@@ -116,7 +116,7 @@ class MeshEmptyGuard(Rule):
 
 
 def _only(context: Context, *kinds: ContextKind) -> bool:
-    """Whether on every way there are meshes in context, known ones, and all of these kinds."""
+    """Return whether on every path the meshes in context are known, exist, and are all of these kinds."""
     known = all(one.mesh is not None or one.kind != "with mesh" for one in context.contexts)
     return context.only(*kinds) and known and bool(context.contexts)
 
@@ -158,7 +158,7 @@ def _decides(site: Site, node: ast.expr) -> bool:
 
 
 def _places(site: Site) -> bool:
-    """Whether the function places arrays, so that skipping it is felt."""
+    """Return whether the function places arrays, so that skipping it has an effect."""
     function = site.scope.function()
     if function is None:
         return False

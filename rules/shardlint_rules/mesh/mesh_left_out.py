@@ -143,7 +143,7 @@ def _calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
 
 
 def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> bool:
-    """Whether what is called is of the project and has None for a default there itself."""
+    """Return whether the called function is of the project and itself has the default None there."""
     for option in options(site.value(call.func)):
         if isinstance(option, ClassValue):
             if keyword is None or not _is_needed(option.node, keyword):
@@ -161,14 +161,14 @@ def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> boo
 
 
 def _is_needed(cls: ast.ClassDef, name: str) -> bool:
-    """Whether a class has a field that must be given, and is not said to take None."""
+    """Return whether a class has a field that must be given, and is not said to take None."""
     fields = [one for one in cls.body if isinstance(one, ast.AnnAssign) and one.value is None]
     mine = [one for one in fields if isinstance(one.target, ast.Name) and one.target.id == name]
     return any(not _NONE.search(ast.unparse(one.annotation)) for one in mine)
 
 
 def _tests(node: ast.AST, name: str) -> bool:
-    """Whether this asks if a name is None, or for its truth."""
+    """Return whether an expression tests a name for None, or for its truth."""
     match node:
         case ast.Compare(left=ast.Name(id=asked), comparators=[ast.Constant(value=None)]):
             return asked == name

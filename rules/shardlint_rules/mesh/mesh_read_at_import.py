@@ -140,7 +140,7 @@ def _default(arguments: ast.arguments, parameter: ast.arg) -> Iterator[ast.expr]
 
 
 def _gives(site: Site, call: ast.Call) -> str | None:
-    """What a call reads, in words, if it is a mesh that is set later."""
+    """Return a description of the value that a call reads, if it is a mesh that is set later."""
     found = options(site.value(call.func))
     if len(found) != 1:
         return None

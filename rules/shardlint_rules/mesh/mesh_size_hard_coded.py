@@ -158,7 +158,7 @@ def _is_all(site: Site, node: ast.expr) -> bool:
 
 
 def _named(site: Site, node: ast.expr) -> ast.expr:
-    """What a name bound once by an assignment stands for."""
+    """Return the definition of a name bound once by an assignment."""
     for _ in range(4):
         if not isinstance(node, ast.Name):
             break

@@ -180,7 +180,7 @@ class NamedShardingArguments(Rule):
 
 
 def _entry(value: Value) -> bool:
-    """Whether a value can be an entry of a spec."""
+    """Return whether a value can be an entry of a spec."""
     if isinstance(value, Items):
         return not value.open and all(map(_entry, value.items))
     return isinstance(value, Constant) and (value.value is None or isinstance(value.value, str))
@@ -191,7 +191,7 @@ def _is_mesh(value: Value) -> bool:
 
 
 def _holds_devices(site: Site, node: ast.AST, depth: int) -> bool:
-    """Whether an expression is surely devices or an array of them."""
+    """Return whether an expression is surely devices or an array of them."""
     if depth > 6:
         return False
     if isinstance(node, ast.Subscript) and _holds_devices(site, node.value, depth + 1):

@@ -75,7 +75,7 @@ class NestedMeshContexts(Rule):
 
 
 def _differ(one: Mesh, two: Mesh) -> bool:
-    """Whether two meshes surely are not equal."""
+    """Return whether two meshes surely are not equal."""
     if one.axis_names is None or two.axis_names is None:
         return False
     if one.axis_names != two.axis_names:

@@ -178,7 +178,7 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:
-    """What an expression may be, a branch each."""
+    """Yield the expressions of all branches of a conditional expression."""
     if isinstance(node, ast.IfExp):
         yield from _parts(node.body)
         yield from _parts(node.orelse)
@@ -191,7 +191,7 @@ def _none_in(node: ast.expr | None) -> ast.expr | None:
 
 
 def _says_none(node: ast.AST) -> bool:
-    """Whether a function is annotated to give None: then its callers are meant to know."""
+    """Return whether a function is annotated to return None, so that its callers are expected to know."""
     returns = getattr(node, "returns", None)
     return returns is not None and any(
         (isinstance(part, ast.Constant) and (part.value is None or "None" in str(part.value)))
@@ -202,7 +202,7 @@ def _says_none(node: ast.AST) -> bool:
 
 
 def _is_spec(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is a spec or sharding, or is called so."""
+    """Return whether an expression is a spec or sharding, or is called so."""
     value = site.value(node)
     if is_spec(value) or is_sharding(value):
         return True
@@ -212,7 +212,7 @@ def _is_spec(site: Site, node: ast.expr) -> bool:
 
 
 def _is_mapped(site: Site, function: Scope) -> bool:
-    """Whether the file gives a function to what maps over a tree."""
+    """Return whether the file passes a function to one that maps it over a tree."""
     return any(
         isinstance(use, ast.Name | ast.Attribute)
         and isinstance(use.ctx, ast.Load)

@@ -1,4 +1,4 @@
-"""What a program does with single devices or coroutines that makes `with jax.set_mesh(mesh):` another program.
+"""Uses of single devices or coroutines under which `with jax.set_mesh(mesh):` changes the program.
 
 Under jax.set_mesh new arrays are on the mesh, whatever the default device is, and so is every computation: an array
 that is committed to one device, or to other devices, cannot take part. Under `with mesh:` both are left alone.
@@ -59,7 +59,7 @@ def _await(site: Site, statement: ast.With | ast.AsyncWith) -> str:
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
-    """What is in a block, functions in it aside."""
+    """Yield the nodes of a block, except those in functions inside it."""
     assert isinstance(node, ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef)
     rest: list[ast.AST] = [*node.body]
     while rest:
@@ -86,7 +86,7 @@ def _default_device(site: Site, statement: ast.With | ast.AsyncWith, run: Runnin
 
 
 def _sets_default(site: Site, place: Place) -> bool:
-    """Whether a call is `jax.config.update("jax_default_device", device)`."""
+    """Return whether a call is `jax.config.update("jax_default_device", device)`."""
     match place.node:
         case ast.Call(func=ast.Attribute(attr="update"), args=[ast.Constant(value="jax_default_device"), device]):
             return site.program.value(place.file, device) != Constant(None)
@@ -94,7 +94,9 @@ def _sets_default(site: Site, place: Place) -> bool:
 
 
 def _holds_in(site: Site, place: Place, statement: ast.With | ast.AsyncWith, run: Running) -> bool:
-    """Whether a `jax.default_device(...)` holds where a block runs; also where its own block is not known."""
+    """Return whether a `jax.default_device(...)` is active where a block runs. True also if its own block is not
+    known.
+    """
     item = place.file.parent(place.node)
     outer = place.file.parent(item) if isinstance(item, ast.withitem) else None
     if not isinstance(outer, ast.With | ast.AsyncWith):
@@ -172,7 +174,9 @@ def _placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:
 
 
 def _leaves_the_device(site: Site, file: FileFacts, call: ast.Call) -> bool:
-    """Whether what a call gives is only copied on, to the host or elsewhere: `np.asarray(jax.device_put(x, cpu))`."""
+    """Return whether the result of a call is only copied on, to the host or elsewhere: `np.asarray(jax.device_put(x,
+    cpu))`.
+    """
     outer = file.parent(call)
     if not isinstance(outer, ast.Call) or call not in outer.args[:1]:
         return False
@@ -204,7 +208,7 @@ def _is_a_call(site: Site, node: ast.AST) -> bool:
 
 
 def _is_elsewhere(site: Site, target: Place, mesh: Mesh) -> bool:
-    """Whether a sharding is over another mesh, and one of the two is made of some of the devices."""
+    """Return whether a sharding is over another mesh, and one of the two is made of some of the devices."""
     at = Site(site.program, target.file, target.node, Api("", ""), "name", site.targets, site.rule)
     for option in options(site.program.evaluator.value(target)):
         parts = at.sharding_parts(option)

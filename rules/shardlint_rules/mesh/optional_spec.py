@@ -183,7 +183,7 @@ def _default_is_none(parameter: Parameter) -> bool:
 
 
 def _holds_none(value: Value) -> bool:
-    """Whether a tree of specs surely has None for a leaf."""
+    """Return whether a tree of specs surely has None for a leaf."""
     match value:
         case Items(items=items):
             if any(isinstance(name, Constant) and isinstance(name.value, str) for name in leaves(value)):
@@ -197,7 +197,7 @@ def _holds_none(value: Value) -> bool:
 
 
 def asked_about(file: FileFacts, node: ast.expr, owner: bool = True, besides: ast.expr | None = None) -> bool:
-    """Whether a test in the function, or around it, asks about what an expression names: `if spec is None`.
+    """Return whether a test in the function, or around it, is about the object of an expression: `if spec is None`.
 
     With `owner` also one that asks about the object it is a field of. `besides` is a test that does not count.
     """

@@ -85,7 +85,7 @@ def refused(program: Program, run: Running) -> str:
 
 
 def _called(program: Program, place: Place) -> tuple[Value, ...]:
-    """What a call is of: a compiled program (`jit(f).lower(x).compile()`) takes what the jit would."""
+    """Return the called function: for a compiled program (`jit(f).lower(x).compile()`), the jit."""
     found = options(program.value(place.file, place.node))
     node, compiled = place.node, False
     if isinstance(node, ast.Name):
@@ -145,7 +145,7 @@ def _entry(wanted: Value, index: int) -> Value:
 
 
 def _may_split(program: Program, value: Value) -> bool:
-    """Whether a sharding, or one of a tree, may divide what it is for."""
+    """Return whether a sharding, or one of a tree, may shard its array."""
     for leaf in leaves(value):
         if leaf == Constant(None):
             continue
@@ -208,7 +208,7 @@ class _Origins:
         return frozenset().union(*found) if found else _HOSTS
 
     def _together(self, place: Place, parts: list[ast.expr], depth: int, by_jax: bool = False) -> Origins:
-        """What an operation makes of its operands: it is where one of them was put."""
+        """Return the origins of an operation's result, which is placed where one of its operands is."""
         made = _HOSTS
         for part in parts:
             given = self.of(Place(place.file, part), depth)
@@ -315,7 +315,7 @@ class _Origins:
 
 
 def _put_in(file: FileFacts, bindings: Iterable[Binding]) -> list[ast.expr]:
-    """What is put into dicts and lists after they are made: `tree[key] = x`, `parts.append(x)`."""
+    """Return the values put into dicts and lists after they are made: `tree[key] = x`, `parts.append(x)`."""
     made = {binding.scope: binding for binding in bindings if isinstance(binding.value, _GROWING)}
     found: list[ast.expr] = []
     for scope, binding in made.items():

@@ -1,4 +1,4 @@
-"""What runs, untraced, in a block: its own calls, those of the functions it calls, and what it yields to."""
+"""Untraced code that runs in a block: its own calls, those of the functions it calls, and the code it yields to."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def running(program: Program, block: Place) -> Running:
 
 
 def yielded_to(program: Program, block: Place) -> list[Place] | None:
-    """What runs where a generator yields in its block: `with sharded(): ...`, tests that ask for a fixture."""
+    """Return the code that runs while a generator is suspended in its block: `with sharded(): ...`, tests that use a
+    fixture.
+    """
     function = block.file.home(block.node).function()
     node = function.node if function is not None else None
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -126,7 +128,7 @@ def _calls(part: ast.AST) -> Iterator[ast.Call]:
 
 
 def through(value: Value, name: str) -> bool:
-    """Whether a function goes through a transform."""
+    """Return whether a function goes through a transform."""
     while isinstance(value, Transformed):
         if value.api.name == name:
             return True

@@ -150,7 +150,7 @@ def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_S
 
 
 def _read(node: ast.expr) -> bool:
-    """Whether this is `x.spec`, of which the trigger on attributes tells."""
+    """Return whether the expression is `x.spec`, which the trigger on attributes reports."""
     return isinstance(node, ast.Attribute) and node.attr == "spec"
 
 
@@ -191,7 +191,7 @@ def _is_list(site: Site, node: ast.expr) -> bool:
 
 
 def _asks_tuple(site: Site, node: ast.expr) -> bool:
-    """Whether the classes asked for are tuple and list alone, tuple among them."""
+    """Return whether the tested classes are only tuple and list, tuple among them."""
     if isinstance(node, ast.Tuple):
         asked = [next((name for name in _TUPLES if _is_api(site, one, name)), None) for one in node.elts]
         return None not in asked and _TUPLES[0] in asked

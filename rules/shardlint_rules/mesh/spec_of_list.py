@@ -31,7 +31,7 @@ _OF_MODEL = frozenset("model mp tensor tp seq sequence sp context cp mdl heads e
 
 @dataclass(frozen=True)
 class _Held:
-    """What the argument holds, and how that is known."""
+    """Items of the argument, and the evidence for them."""
 
     items: tuple[str | None, ...]
     why: str = ""
@@ -149,7 +149,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _held(site: Site, node: ast.expr, name: str) -> Iterator[_Held]:
-    """What the argument is, as the text says; else what the project lists under its name."""
+    """Yield the possible values of the argument, from the text or else from the project's lists of its name."""
     inner = node.args[0] if isinstance(node, ast.Call) else node
     why = ""
     value: Value = site.value(inner)

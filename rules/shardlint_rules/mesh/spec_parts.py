@@ -19,7 +19,7 @@ _NAMED = "jax.sharding.NamedSharding"
 
 
 def part_of_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Whether an expression is surely a tuple or list made of a spec's entries."""
+    """Return whether an expression is surely a tuple or list made of a spec's entries."""
     match node:
         case ast.Subscript(value=whole, slice=ast.Slice()):
             return _is_spec(site, whole)
@@ -39,7 +39,7 @@ def part_of_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 
 def _plain(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is surely a tuple or list, and no spec."""
+    """Return whether an expression is surely a tuple or list, and no spec."""
     match node:
         case ast.Tuple() | ast.List():
             return True
@@ -54,7 +54,7 @@ def _plain(site: Site, node: ast.expr) -> bool:
 
 
 def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Whether what is taken apart is a spec. None has no parts: a spec that may be None is one here."""
+    """Return whether what is taken apart is a spec. None has no parts: a spec that may be None is one here."""
     if isinstance(node, ast.Attribute) and node.attr == "spec":
         if last_name(node.value).lower().endswith("sharding"):
             return True  # `x.sharding.spec`, `named_sharding.spec`
@@ -72,14 +72,14 @@ def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
 
 def _assigned(site: Site, node: ast.Name) -> ast.expr | None:
-    """What a name is given, where one assignment alone binds it."""
+    """Return the value of a name that one assignment alone binds."""
     bindings, _ = lookup(site.file, node, node.id)
     only = bindings[0] if len(bindings) == 1 else None
     return only.value if only is not None and only.kind == "assign" else None
 
 
 def _annotated(site: Site, value: Value, name: str) -> bool:
-    """Whether a value is a parameter that is annotated with a class, or with it and None."""
+    """Return whether a value is a parameter that is annotated with a class, or with it and None."""
     if not isinstance(value, Parameter) or not isinstance(value.place.node, ast.arg):
         return False
     annotation = value.place.node.annotation

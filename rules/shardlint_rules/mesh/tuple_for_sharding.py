@@ -110,7 +110,7 @@ class TupleForSharding(Rule):
 
 
 def _hands_on(function: Function) -> bool:
-    """Whether a function gives its second parameter, as it is, to a constraint of jax."""
+    """Return whether a function passes its second parameter unchanged to a constraint of jax."""
     node = function.node
     taken = [one.arg for one in node.args.args][1:2] if isinstance(node, ast.FunctionDef) else []
     words = list(walk(node))
@@ -125,7 +125,7 @@ def _hands_on(function: Function) -> bool:
 
 
 def _names(value: Value) -> bool:
-    """Whether a value is surely a tuple of axis names, or an empty one."""
+    """Return whether a value is surely a tuple of axis names, or an empty one."""
     if not isinstance(value, Items) or value.open or value.kind not in ("tuple", "list"):
         return False
     return all(

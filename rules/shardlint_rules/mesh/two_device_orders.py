@@ -134,7 +134,7 @@ def _made(site: Site, file: FileFacts) -> Iterator[ast.Call]:
 
 
 def _turned(site: Site, place: Place) -> bool | None:
-    """Whether all devices, or those of this process, are put into another order; None where that is not told."""
+    """Return whether all devices, or those of this process, are reordered; None if that is not known."""
     file, node, turned = place.file, place.node, False
     for _ in range(_STEPS):
         match node:
@@ -169,7 +169,7 @@ def _turned(site: Site, place: Place) -> bool | None:
 
 
 def _called(site: Site, file: FileFacts, call: ast.Call) -> set[str]:
-    """What library functions a call is of; empty where it is of none."""
+    """Return the library functions that a call may call; empty if there are none."""
     found = options(site.program.value(file, call.func))
     names = {one.name for one in found if isinstance(one, Api)}
     return names if all(isinstance(one, Api) for one in found) else set()

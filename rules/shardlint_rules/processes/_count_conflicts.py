@@ -120,7 +120,7 @@ def _itself(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
 
 
 def _bare(site: Site, node: ast.expr) -> bool:
-    """Whether a count is that of all platforms."""
+    """Return whether a count is that of all platforms."""
     node = settled_expression(site.file, node)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and node.args:
         node = settled_expression(site.file, node.args[0])

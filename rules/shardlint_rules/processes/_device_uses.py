@@ -1,4 +1,4 @@
-"""What is done with one device that was taken from a list of all."""
+"""Uses of one device that was taken from a list of all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Use:
 
 
 def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
-    """What becomes of an expression that is a device, nearest first; through names, attributes and calls."""
+    """Yield the uses of an expression that is a device, nearest first, through names, attributes and calls."""
     if depth > _DEPTH:
         return
     file, node = place.file, place.node
@@ -77,7 +77,7 @@ def each_of(file: FileFacts, loop: ast.For | ast.comprehension) -> Iterator[ast.
 
 
 def _find_placements(program: Program, file: FileFacts, call: ast.Call, given: ast.AST, depth: int) -> Iterator[Use]:
-    """What a function of a library does with a device."""
+    """Yield the uses of a device by a call of a library function."""
     for option in options(program.value(file, call.func)):
         name = option.name if isinstance(option, Api) else ""
         if name == "functools.partial" and isinstance(given, ast.keyword) and call.args:
@@ -91,7 +91,7 @@ def _find_placements(program: Program, file: FileFacts, call: ast.Call, given: a
 
 
 def _target(name: str, call: ast.Call, given: ast.AST) -> str | None:
-    """What a library function does with a device that is given to it."""
+    """Return the use that a library function makes of a device passed to it."""
     keyword = given.arg if isinstance(given, ast.keyword) else None
     if name in _TARGETS:
         here = _is_given(call, given, *_TARGETS[name])
@@ -106,7 +106,7 @@ def _target(name: str, call: ast.Call, given: ast.AST) -> str | None:
 
 
 def _is_given(call: ast.Call, given: ast.AST, at: int, parameter: str) -> bool:
-    """Whether an argument is the one for a parameter of a library function."""
+    """Return whether an argument is the one for a parameter of a library function."""
     if isinstance(given, ast.keyword):
         return given.arg == parameter
     return at < len(call.args) and call.args[at] is given

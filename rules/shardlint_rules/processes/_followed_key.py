@@ -59,7 +59,7 @@ class Following:
         self.seen: set[tuple[ast.AST, str, Parts]] = set()
 
     def reached(self, place: Place, what: What = "key", depth: int = 0, parts: Parts = ()) -> Iterator[Reached]:
-        """What becomes of an expression, or of the part of it that `parts` lead to, the outermost first."""
+        """Yield the uses of an expression, or of the part of it that `parts` lead to, the outermost first."""
         file, node = place.file, place.node
         if depth > _DEPTH or len(self.seen) > _MOST or len(parts) > _NESTED or (node, what, parts) in self.seen:
             return
@@ -110,7 +110,7 @@ class Following:
     def _given(
         self, file: FileFacts, call: ast.Call, node: ast.AST, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
-        """What becomes of an argument of a call."""
+        """Yield the uses of an argument of a call."""
         given = node.value if isinstance(node, ast.keyword) else node
         for one in options(self.program.value(file, call.func)):
             match one:
@@ -181,7 +181,7 @@ class Following:
         return ""
 
     def _own(self, sharding: Value) -> bool:
-        """Whether a sharding is over the devices of this process."""
+        """Return whether a sharding is over the devices of this process."""
         parts = sharding_parts(sharding, self.program.evaluator)
         meshes = options(self.program.followed(parts[0])) if parts is not None else ()
         calls = [one.call for one in meshes if isinstance(one, CallResult) and one.call is not None]
@@ -198,6 +198,6 @@ def _held_as(whole: ast.Dict | ast.Tuple | ast.List, node: ast.AST) -> frozenset
 
 
 def _makes_weights(call: ast.Call, node: ast.AST) -> bool:
-    """Whether it is `model.init(key, x)`: the key comes first, or as the keys of all collections."""
+    """Return whether a call is `model.init(key, x)`, with the key first, or as the keys of all collections."""
     first = call.args[0] if call.args else None
     return node is first or (isinstance(node, ast.keyword) and node.arg in ("rngs", "rng", "key"))

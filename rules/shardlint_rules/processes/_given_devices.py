@@ -55,7 +55,7 @@ def _counted(file: FileFacts, call: ast.Call) -> ast.expr | None:
 
 
 def _works_with(file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
-    """Whether devices that are given go into a mesh, or to a call that takes them as `devices`."""
+    """Return whether the given devices are used in a mesh, or in a call that takes them as `devices`."""
     for one in walk(function):
         if not isinstance(one, ast.Call):
             continue
@@ -73,7 +73,7 @@ def _works_with(file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
-    """What a parameter stands for where it is left out, as written below: `devices = jax.devices()`."""
+    """Return the default of a parameter that is left out, as written in the body: `devices = jax.devices()`."""
     for one in walk(function):
         if isinstance(one, ast.Assign) and _is(one.targets[0], name) and isinstance(one.value, ast.Call):
             return last_name(one.value.func)
@@ -85,7 +85,7 @@ def _is(node: ast.expr, name: str) -> bool:
 
 
 def _excused(file: FileFacts, function: ast.AST, counted: ast.expr, name: str) -> bool:
-    """Whether a count is compared with what is given, stands for it where nothing is given, or is only told."""
+    """Return whether a count is compared with the argument, replaces a missing one, or is only printed."""
     expression = _whole(file, counted)
     if expression is None or says(expression, name):
         return True
@@ -132,7 +132,9 @@ def _whole(file: FileFacts, node: ast.expr) -> ast.expr | None:
 
 
 def _where_missing(file: FileFacts, function: ast.AST, node: ast.AST, name: str) -> bool:
-    """Whether a place is reached where the devices are not given, or a condition asks something else about them."""
+    """Return whether a place is reached if the devices are not given, or a condition tests something else about
+    them.
+    """
     inner = node
     for outer in file.ancestors(node):
         if outer is function:
@@ -150,7 +152,7 @@ def _where_missing(file: FileFacts, function: ast.AST, node: ast.AST, name: str)
 
 
 def _given(test: ast.expr, name: str) -> bool | None:
-    """Whether a condition holds where devices are given; None where it asks for something else."""
+    """Return whether a condition holds where devices are given; None where it asks for something else."""
     match test:
         case ast.Name(id=one) if one == name:
             return True

@@ -21,7 +21,8 @@ _PER_DEVICE = regex(
 
 @dataclass(frozen=True)
 class Rows:
-    """What makes as many rows as a count says. `paired`: what each row holds is what is left after dividing by it.
+    """An expression that makes as many rows as a count. With `paired` the size of each row is the quotient by the
+    count.
 
     `count` is the expression in it that is the count: the call that counts, or a name for its result.
     """
@@ -32,7 +33,7 @@ class Rows:
 
 
 def leading(site: Site) -> Rows | None:
-    """What makes an array of as many rows as a count says: by the count itself, or by a name for it."""
+    """Return the expression that makes an array with a count of rows, by the count itself or by a name for it."""
     named = list(standing_for(site.file, site.call, alone=False))
     for node in named:
         call = _made_of(site.file, node)
@@ -46,7 +47,7 @@ def leading(site: Site) -> Rows | None:
 
 
 def _shared_out(file: FileFacts, counts: list[ast.expr]) -> bool:
-    """Whether something is divided by the count in its function: `batch(size // n)` in front of `batch(n)`."""
+    """Return whether a value is divided by the count in its function: `batch(size // n)` before `batch(n)`."""
     texts = {file.text(one) for one in counts}
     function = file.home(counts[0]).function()
     if function is None:
@@ -109,7 +110,7 @@ def _is_random(site: Site, call: ast.Call) -> bool:
 
 
 def _shapes(file: FileFacts, call: ast.Call, count: ast.expr) -> bool:
-    """Whether a call gives an array a shape; one of devices is a mesh in the making."""
+    """Return whether a call gives an array a shape; one of devices is a mesh in the making."""
     shaped = [call.func.value] if isinstance(call.func, ast.Attribute) else []
     return last_name(call.func) in _SHAPING and not any(
         "devices" in file.text(one)

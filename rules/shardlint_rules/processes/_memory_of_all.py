@@ -64,7 +64,7 @@ def _listed(program: Program, file: FileFacts, node: ast.expr, depth: int) -> st
 
 
 def _given(program: Program, file: FileFacts, node: ast.Name, depth: int) -> str:
-    """What callers give for a parameter."""
+    """Return the callers' value of a parameter."""
     bindings, scope = lookup(file, node, node.id)
     if scope is None or [one.kind for one in bindings] != ["param"]:
         return ""

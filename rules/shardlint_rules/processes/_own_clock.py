@@ -40,7 +40,7 @@ class Decided:
 
 
 def decided(site: Site) -> Decided | None:
-    """What a site's clock decides; None where nothing waits, or the answer is not each process's own."""
+    """Return the decision that depends on a site's clock; None if nothing waits, or if all processes get one answer."""
     for read in _reads(site, Place(site.file, site.call), 0):
         compared = _compared(read)
         if compared is None:
@@ -60,7 +60,7 @@ def decided(site: Site) -> Decided | None:
 
 
 def _asks_itself(answer: Place, test: Place) -> bool:
-    """Whether an answer is given by one method of a class and asked for by another one."""
+    """Return whether one method of a class sets an answer and another one reads it."""
     given, asks = (one.file.home(one.node).function() for one in (answer, test))
     if given is None or asks is None or given is asks or given.parent is None:
         return False
@@ -68,7 +68,9 @@ def _asks_itself(answer: Place, test: Place) -> bool:
 
 
 def _waiting(site: Site, one: Asked) -> tuple[bool, Together] | None:
-    """What all processes must do together where a condition decides, and whether that is a loop which it ends."""
+    """Return the joint work of all processes that a condition decides, and whether it is a loop that the condition
+    ends.
+    """
     program, file = site.program, one.file
     if first(program, one.test) is not None or program.project.is_test(file.path):
         return None
@@ -101,7 +103,7 @@ def _reads(site: Site, place: Place, depth: int) -> Iterator[Place]:
 
 
 def _passes(parent: ast.AST | None, inner: ast.AST) -> bool:
-    """Whether a call gives the number that it is given: `int(t)`, `(now - last).total_seconds()`."""
+    """Return whether a call returns its numeric argument: `int(t)`, `(now - last).total_seconds()`."""
     if isinstance(parent, ast.Attribute):
         return parent.attr in _NUMBERS or parent.attr in ("seconds", "timestamp")
     return isinstance(parent, ast.Call) and (

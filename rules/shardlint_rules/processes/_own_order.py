@@ -23,7 +23,7 @@ _DEPTH = 6
 
 @dataclass(frozen=True)
 class OwnOrder:
-    """What the order is drawn with, where that becomes another in each process, and where the parts are taken."""
+    """A random order with a seed that differs between processes, and the place where parts are taken by it."""
 
     seed: ast.expr
     own: Differing
@@ -100,7 +100,7 @@ def _after(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Ite
 
 
 def _by_index(program: Program, file: FileFacts, index: ast.expr) -> bool:
-    """Whether an index or a slice begins where the number of the process says."""
+    """Return whether an index or a slice begins at an offset computed from the process index."""
     first = index.lower if isinstance(index, ast.Slice) else index
     if isinstance(first, ast.Tuple) and first.elts:
         first = first.elts[0]

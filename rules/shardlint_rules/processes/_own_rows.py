@@ -1,4 +1,4 @@
-"""What one process has of an array, that the first process alone writes as if it were all of it."""
+"""Per-process rows of an array that the first process alone writes as if they were the whole array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the paths of files say of the process that writes them, and what is written there."""
+"""Evidence about the writing process in the paths of files, and the contents written there."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _DUMPS = regex(r"(?:^|\.)(?:dump|write|writelines|save|savez|savez_compressed|wr
 
 
 def names_process(program: Program, place: Place, depth: int = 0) -> bool:
-    """Whether a path says which process it is of, as names tell: also those of helpers, and what callers give."""
+    """Return whether a path contains the process, by the names in it, in helpers and in the arguments of callers."""
     if (OWN if not depth else _NAMES).search(place.text()):
         return True
     return depth < _DEPTH and any(names_process(program, one, depth + 1) for one in _made_of(program, place))
 
 
 def _made_of(program: Program, place: Place) -> Iterator[Place]:
-    """What the names, the calls of helpers and the attributes in an expression are made of.
+    """Yield the expressions that the names, helper calls and attributes in an expression are made of.
 
     Of what a call in sight is given counts only what comes back: `first, params = resume.load(params, reader)`.
     """
@@ -61,7 +61,7 @@ def _made_of(program: Program, place: Place) -> Iterator[Place]:
 
 
 def _in_sight(program: Program, file: FileFacts, call: ast.Call) -> bool:
-    """Whether it calls functions of the project, and nothing else."""
+    """Return whether an expression calls functions of the project, and nothing else."""
     found = member(program, Place(file, call.func))
     return bool(found) and all(isinstance(one, Function) for one in found)
 
@@ -84,7 +84,9 @@ def made_in(site: Site, path: ast.expr) -> ast.expr | None:
 
 
 def contents(site: Site, path: ast.expr | None) -> Iterator[ast.expr]:
-    """What is written to a path: the other arguments of the call, or what is written to the file that it opens."""
+    """Yield the contents written to a path: the other arguments of the call, or the data written to the file that it
+    opens.
+    """
     call = site.call
     yield from (one for one in call.args if one is not path and not isinstance(one, ast.Constant))
     yield from (one.value for one in call.keywords if one.arg not in ("mode", "encoding", "newline"))

@@ -7,7 +7,7 @@ from shardlint.rules_api.site import Site
 
 
 def is_whole(site: Site, sharding: Value) -> bool:
-    """Whether a sharding is known to split nothing."""
+    """Return whether a sharding is known to be fully replicated."""
     parts = site.sharding_parts(sharding)
     if parts is not None:
         return splits_nothing(site, parts[1])
@@ -15,6 +15,6 @@ def is_whole(site: Site, sharding: Value) -> bool:
 
 
 def splits_nothing(site: Site, spec: Value) -> bool:
-    """Whether a spec is known to be `P()`, or to hold None alone."""
+    """Return whether a spec is known to be `P()`, or to hold None alone."""
     found = site.spec_of(spec)
     return found is not None and found.splits_nothing

@@ -48,7 +48,7 @@ def alike(site: Site) -> tuple[ast.expr, Place] | None:
 
 
 def _of_first(site: Site) -> bool:
-    """Whether only the first device's part of what is computed with the keys is taken, which has to be alike.
+    """Return whether only the first device's part of what is computed with the keys is taken, which has to be alike.
 
     Weights are made so: `variables = unreplicate(p_init(keys, data))`.
     """
@@ -77,7 +77,7 @@ def _stacks(file: FileFacts, read: ast.Name) -> bool:
 
 
 def _taken_first(file: FileFacts, read: ast.Name) -> bool:
-    """Whether a name is an argument of a call of whose result the first entry alone is taken."""
+    """Return whether a name is an argument of a call of whose result the first entry alone is taken."""
     call = file.parent(read)
     call = file.parent(call) if isinstance(call, ast.keyword) else call
     if not isinstance(call, ast.Call) or call.func is read:
@@ -116,7 +116,7 @@ def _keys(site: Site) -> Iterator[ast.expr]:
 
 
 def _local(site: Site, node: ast.expr) -> bool:
-    """Whether a number, or the first of a shape, is that of this process' devices."""
+    """Return whether a number, or the first of a shape, is that of this process' devices."""
     node = settled_expression(site.file, node)
     match node:
         case ast.Name(id=name):
@@ -202,7 +202,7 @@ def _call(program: Program, file: FileFacts, call: ast.Call, seen: set[ast.AST],
 
 
 def _plain(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool:
-    """Whether nothing tells that a number is another in each process: it is sent, or speaks of none of them."""
+    """Return whether nothing shows that a number differs between processes: it is broadcast, or names no process."""
     if any(isinstance(one, ast.Call) and "broadcast" in last_name(one.func) for one in walk(node)):
         return True
     if depth > 4 or _TOLD.search(file.text(node)) or "axis_index" in file.text(node):

@@ -19,7 +19,7 @@ _AS_DEVICE = "Most of the data is never read: each process takes the slice of on
 
 
 def share(site: Site) -> str | None:
-    """What happens where a site's count of devices is used for the share of a process, in one sentence."""
+    """Return the consequence of using a site's count of devices for the share of a process, in one sentence."""
     for use in standing_for(site.file, site.call):
         parent = site.file.parent(use)
         match parent:
@@ -55,7 +55,7 @@ def share(site: Site) -> str | None:
 
 
 def _terms(node: ast.expr) -> tuple[ast.expr, ...]:
-    """What is added up."""
+    """Return the terms of a sum."""
     return (node.left, node.right) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else ()
 
 

@@ -136,7 +136,7 @@ def _name(file: FileFacts, node: ast.expr) -> str:
 
 
 def _kept(file: FileFacts, meaning: _Meaning) -> str:
-    """What an answer decides, where it is whether a sharding is kept."""
+    """Return the effect of an answer that decides whether a sharding is kept."""
     parent = file.parent(meaning.node)
     yes: ast.AST | None = None
     no: ast.AST | None = None
@@ -156,7 +156,7 @@ def _kept(file: FileFacts, meaning: _Meaning) -> str:
 
 
 def _other(file: FileFacts, statement: ast.If) -> ast.AST | None:
-    """What is returned where a condition does not hold."""
+    """Return the statement that returns if a condition is false."""
     after = list(statement.orelse)
     block = getattr(file.parent(statement), "body", [])
     if not after and statement in block:

@@ -101,7 +101,7 @@ def _elsewhere_too(site: Site, given: ast.expr) -> str:
 
 
 def _annotated(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Whether it is a parameter that says it is an array of jax's, or made of one by `astype`."""
+    """Return whether it is a parameter that says it is an array of jax's, or made of one by `astype`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
         return _annotated(site, node.func.value, depth)
     if not isinstance(node, ast.Name) or depth > 2:

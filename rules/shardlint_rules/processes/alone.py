@@ -20,7 +20,7 @@ _OWN = ("jax.local_device_count", "jax.local_devices")
 
 
 def alone(program: Program, place: Place) -> bool:
-    """Whether a place is reached only where there is one process, by the conditions of its function."""
+    """Return whether a place is reached only with one process, by the conditions of its function."""
     inner, file = place.node, place.file
     for outer in file.ancestors(place.node):
         if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
@@ -36,12 +36,12 @@ def alone(program: Program, place: Place) -> bool:
 
 
 def left_to_one(program: Program, place: Place) -> bool:
-    """Whether one process alone comes to a place, by conditions or because there is no other."""
+    """Return whether one process alone comes to a place, by conditions or because there is no other."""
     return guard(program, place.file, place.node) is not None or alone(program, place)
 
 
 def for_several(program: Program, file: FileFacts) -> bool:
-    """Whether a file asks which process it is, or code that runs with it starts several."""
+    """Return whether a file asks which process it is, or code that runs with it starts several."""
     return asks_itself(file) or several(program, file) == "initialized"
 
 
@@ -71,7 +71,7 @@ def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.s
 
 
 def asks_one(program: Program, file: FileFacts, test: ast.expr) -> bool | None:
-    """What a condition is where there is one process; None where it asks for something else."""
+    """Return the value of a condition if there is one process; None if it is about something else."""
     test = settled_expression(file, test)
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):

@@ -84,7 +84,7 @@ class BackendBeforeInitialize(Rule):
         )
 
     def _cluster(self, site: Site) -> Finding | None:
-        """What a method asks by which jax.distributed.initialize finds out where it runs."""
+        """Return a finding for a method by which jax.distributed.initialize detects its cluster."""
         method = site.scope.function()
         node = method.node if method is not None else None
         cls = method.parent.node if method is not None and method.parent is not None else None
@@ -104,7 +104,7 @@ class BackendBeforeInitialize(Rule):
         )
 
     def _leads(self, site: Site) -> bool:
-        """Whether a function of the project calls it, and nothing that surely runs in there comes before."""
+        """Return whether a function of the project calls it, and nothing that surely runs in there comes before."""
         if isinstance(site.call.func, ast.Attribute) and site.call.func.attr == "__init__":
             return False  # of the class above
         if not (site.anywhere("distributed.initialize") or site.anywhere("jax.distributed")):

@@ -166,12 +166,12 @@ def _imported_before(site: Site) -> ast.stmt | None:
 
 
 def _for_another(site: Site) -> bool:
-    """Whether a process that is started later reads it, or a module that is loaded again."""
+    """Return whether a process that is started later reads it, or a module that is loaded again."""
     return any(word in _around(site) for word in _ELSEWHERE)
 
 
 def _about_flags(site: Site) -> bool:
-    """Whether it stands in a test that puts the flags back: what is tested reads the variable itself."""
+    """Return whether it is in a test that restores the flags, whose subject reads the variable itself."""
     return site.program.project.is_test(site.file.path) and _KEPT.search(_around(site)) is not None
 
 

@@ -20,7 +20,7 @@ class Setting:
 
 
 def setting(statement: ast.AST) -> Setting | None:
-    """What a statement sets, of `os.environ[...] = value`, `+=`, `.setdefault`, `.update` and `os.putenv`."""
+    """Return the setting made by `os.environ[...] = value`, `+=`, `.setdefault`, `.update` or `os.putenv`."""
     match statement:
         case ast.Assign(targets=[ast.Subscript(value=holder, slice=ast.Constant(value=str() as name))]):
             return Setting(name, statement.value) if _is_environment(holder) else None

@@ -151,7 +151,7 @@ class FirstDevicePinned(Rule):
         )
 
     def _several(self, site: Site) -> _Basis | None:
-        """What shows that the program is for several processes."""
+        """Return the evidence that the program is for several processes."""
         question, evidence = process_question(site.file), several(site.program, site.file)
         if site.file.source.in_cells and question is None and evidence != "initialized":
             return None  # a notebook runs on one host
@@ -178,7 +178,7 @@ class FirstDevicePinned(Rule):
                 yield use
 
     def _of_one(self, site: Site, node: ast.AST) -> bool:
-        """Whether process 0 alone comes here, or a program of one process alone."""
+        """Return whether process 0 alone comes here, or a program of one process alone."""
         return left_to_one(site.program, Place(site.file, node))
 
     def _first(self, site: Site, node: ast.expr, use: Use, basis: _Basis) -> Finding:
@@ -223,7 +223,7 @@ class FirstDevicePinned(Rule):
 
 
 def _speaks_of_processes(site: Site) -> bool:
-    """Whether code that runs with the file tells processes or their devices apart."""
+    """Return whether code that runs with the file tells processes or their devices apart."""
     program, file = site.program, site.file
     return asks_itself(file) or bool(several(program, file)) or runs_code_with(program, file, _LOCAL)
 
@@ -248,7 +248,7 @@ def _where(site: Site, node: ast.expr, use: Use) -> str:
 
 
 def _of_cpu(site: Site) -> bool:
-    """Whether `jax.devices` is asked for the CPUs alone."""
+    """Return whether `jax.devices` is asked for the CPUs alone."""
     named = [one.value for one in site.call.keywords if one.arg == "backend"]
     backend = next(iter((*site.call.args, *named)), None)
     return backend is not None and site.value(backend) == Constant("cpu")

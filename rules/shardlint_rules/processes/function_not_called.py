@@ -38,7 +38,9 @@ _FUNCTION = regex(r"(?i)(?:^|_)(?:fn|func|function|callable|method|callback|gett
 
 @dataclass(frozen=True)
 class _Wrong:
-    """What comes of it: what is underlined, in a few words and in a sentence; no error where it is silent."""
+    """A function used without a call: the underlined node, a label and a message. The harm is silent if nothing
+    raises.
+    """
 
     node: ast.expr
     label: str
@@ -95,7 +97,7 @@ class FunctionNotCalled(Rule):
 
 
 def _divided(site: Site, node: ast.expr) -> bool:
-    """Whether an attribute is one of a quotient, which is a float."""
+    """Return whether an attribute is one of a quotient, which is a float."""
     owner = node.value if isinstance(node, ast.Attribute) else None
     if isinstance(owner, ast.Name):
         bindings, _ = lookup(site.file, owner, owner.id)
@@ -111,7 +113,7 @@ def _quotient(node: ast.AST) -> bool:
 
 
 def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
-    """What is wrong with a function standing there; None where it may be meant."""
+    """Return the mistake in a function that is not called there; None if it may be intended."""
     parent = site.file.parent(node)
     match parent:
         case ast.Compare():
@@ -150,7 +152,7 @@ def _raises(node: ast.expr, what: str) -> _Wrong:
 
 
 def _tested(site: Site, node: ast.expr) -> bool:
-    """Whether only the truth of an expression counts."""
+    """Return whether only the truth of an expression is used."""
     parent = site.file.parent(node)
     if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
         return parent.test is node
@@ -181,7 +183,7 @@ def _compared(site: Site, node: ast.expr, parent: ast.Compare) -> _Wrong | None:
 
 
 def _may_be_function(site: Site, node: ast.expr) -> bool:
-    """Whether an expression may be a function, or is None."""
+    """Return whether an expression may be a function, or is None."""
     found = options(site.value(node))
     if isinstance(node, ast.Lambda) or _FUNCTION.search(last_name(node)):
         return True
@@ -218,7 +220,7 @@ def _given(site: Site, node: ast.expr) -> _Wrong | None:
 
 
 def _formats(node: ast.BinOp) -> bool:
-    """Whether this is `"..." % values`."""
+    """Return whether this is `"..." % values`."""
     text = node.left
     return isinstance(node.op, ast.Mod) and isinstance(text, ast.Constant) and isinstance(text.value, str)
 

@@ -1,4 +1,6 @@
-"""What the calls in sight give a parameter or a field, and what a class keeps in one. Shared by rules."""
+"""Values that the visible calls pass to a parameter or a field, and values that a class stores in one. Shared by
+rules.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,12 @@ def given(program: Program, file: FileFacts, scope: Scope, name: str) -> Iterato
 
 
 def _tests(program: Program, file: FileFacts, end: End) -> bool:
-    """Whether a call is that of a test, which one process runs."""
+    """Return whether a call is that of a test, which one process runs."""
     return end.place.file is not file and program.project.is_test(end.place.file.path)
 
 
 def kept(file: FileFacts, node: ast.Attribute) -> Place | None:
-    """What a class binds `self.x` to, where it does so once and sorts nothing in place."""
+    """Return the value that a class binds to `self.x`, if it does so once and sorts nothing in place."""
     scope = file.home(node)
     around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
     function = scope.function()
@@ -63,7 +65,7 @@ def kept(file: FileFacts, node: ast.Attribute) -> Place | None:
 
 
 def given_field(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[Place]:
-    """What the calls in sight that make an object of the class around give a field of it, `self.x`."""
+    """Yield the values of a field, `self.x`, in the visible calls that make an object of the class around."""
     around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
     if around is None or not isinstance(node.value, ast.Name) or node.value.id != "self":
         return

@@ -112,14 +112,16 @@ class HostReadOfGlobal(Rule):
 
 
 def _gathered(site: Site) -> bool:
-    """Whether the function looks at what a process has of its arrays, or gathers some."""
+    """Return whether the function reads the process's own part of its arrays, or gathers some."""
     function = site.scope.function()
     around = site.text(function.node) if function is not None else site.file.source.text
     return any(word in around for word in _LOOKS)
 
 
 def _reads(site: Site, function: ast.expr) -> bool:
-    """Whether what is mapped over leaves takes them to the host: `np.asarray`, `lambda x: np.asarray(x)`."""
+    """Return whether the function mapped over leaves copies them to the host: `np.asarray`, `lambda x:
+    np.asarray(x)`.
+    """
     if isinstance(function, ast.Lambda):
         names = [one.arg for one in function.args.args]
         body = function.body

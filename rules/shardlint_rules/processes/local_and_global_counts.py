@@ -177,7 +177,9 @@ def _asks(site: Site) -> bool:
 
 
 def _takes_own_rows(site: Site, count: ast.expr) -> bool:
-    """Whether the process indexes the rows where they are counted or made: it takes its own rows of those for all."""
+    """Return whether the process indexes the rows where they are counted or made: it takes its own rows of those for
+    all.
+    """
     functions = (site.scope.function(), site.file.home(count).function())
     return any(
         isinstance(part, ast.Subscript) and "process_index" in site.text(part.slice)

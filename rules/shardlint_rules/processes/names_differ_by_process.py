@@ -113,7 +113,7 @@ class NamesDifferByProcess(Rule):
 
 
 def _enough(site: Site, found: Decided) -> bool:
-    """Whether the call under the condition is told well enough: not by a name alone."""
+    """Return whether the call under the condition has enough evidence: not a name alone."""
     if found.waits.name == FLAX_SAVE:
         return False
     if found.waits.sure and not found.waits.computes:

@@ -120,7 +120,7 @@ class OneFileManyWriters(Rule):
         )
 
     def _own(self, site: Site, path: ast.expr) -> Differing | None:
-        """What makes what is written another in each process."""
+        """Return the source of the difference between processes in the written contents."""
         if not site.wants("per-process-content") or _maybe_one(site) or not several(site.program, site.file):
             return None
         found = (own_data(site.program, Place(site.file, one)) for one in contents(site, path))
@@ -161,7 +161,9 @@ class OneFileManyWriters(Rule):
         return site.call.args[0] if written and site.call.args else None
 
     def _shared(self, site: Site, function: Scope) -> str:
-        """Whether the function meets at a barrier and leaves something to one process, or another write."""
+        """Return the form of evidence that the function leaves a write to one process: a barrier or a guarded write;
+        "" without it.
+        """
         file = site.file
         calls = file.walked(function).calls
         meets = any(
@@ -181,7 +183,7 @@ class OneFileManyWriters(Rule):
         return [one for one in tests if first(site.program, Place(site.file, one.test)) is not None]
 
     def _by_one(self, site: Site, function: Scope) -> bool:
-        """Whether one process alone comes here, or to each call of the function."""
+        """Return whether one process alone comes here, or to each call of the function."""
         if left_to_one(site.program, Place(site.file, site.call)):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]

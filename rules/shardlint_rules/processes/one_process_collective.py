@@ -174,7 +174,7 @@ def _hangs(one: Together) -> str:
 
 
 def _waits(site: Site, one: Together) -> bool:
-    """Whether a call waits for all processes on the release of the project, as it is configured."""
+    """Return whether a call waits for all processes on the release of the project, as it is configured."""
     if one.name != FLAX_SAVE:
         return True
     off = site.program.project.holding(site.file.path, ("use_orbax_checkpointing",), joined=True)
@@ -194,7 +194,7 @@ def _sides(site: Site, statement: ast.If, found: First) -> tuple[Sequence[ast.st
 
 
 def _rest(site: Site, statement: ast.If) -> list[ast.stmt]:
-    """What follows a statement in its block."""
+    """Return the statements after a statement in its block."""
     parent = site.file.parent(statement)
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parent, name, None)
@@ -204,7 +204,7 @@ def _rest(site: Site, statement: ast.If) -> list[ast.stmt]:
 
 
 def _given(place: Place) -> bool:
-    """Whether a condition reads a parameter of its function, so that each call may answer it.
+    """Return whether a condition reads a parameter of its function, so that each call may decide it.
 
     Not where it only asks an array whether several processes hold it, or whether it is one: the call is for those.
     """

@@ -106,7 +106,7 @@ NOTHING: Given = MappingProxyType({})
 
 
 def own_data(program: Program, place: Place, depth: int = 0, given: Given = NOTHING) -> Differing | None:
-    """What makes a value another in each process; None where nothing in sight does.
+    """Return the source of a value's difference between processes; None if none is visible.
 
     `given` holds what the parameters of the function around are given, by the call that the question came through.
     """
@@ -201,7 +201,7 @@ def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: in
 
 
 def _fields(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[Place]:
-    """What the calls that make the object give a field of it."""
+    """Yield the values of a field in the calls that make the object."""
     for one in held(program, Place(file, node.value)):
         names = tuple(program.evaluator.classes.objects.fields(one.by)) if isinstance(one.by, ClassValue) else ()
         place = one.call.get(node.attr, names) if one.call is not None and node.attr in names else None
@@ -210,7 +210,7 @@ def _fields(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[
 
 
 def _loaded(file: FileFacts, node: ast.expr) -> bool:
-    """Whether a method stores what it is given: the object goes on where another one was, that had the same."""
+    """Return whether a method stores its argument: the object replaces another one that was equal."""
     function = file.home(node).function()
     arguments = getattr(getattr(function, "node", None), "args", None)
     if arguments is None or getattr(getattr(function, "node", None), "name", "__init__") == "__init__":
@@ -272,7 +272,9 @@ def _returned(program: Program, function: Function, depth: int, given: Given = N
 
 
 def _describe_draw(program: Program, file: FileFacts, name: str) -> str | None:
-    """What a function of a library gives, where it gives each process another; nothing that the program seeds."""
+    """Return a description of the result of a library function that differs between processes; None if the program
+    seeds it.
+    """
     if name in _SOURCES:
         return _SOURCES[name]
     if not name.startswith(_RANDOM) or name.rpartition(".")[2] not in _DRAWN:

@@ -155,7 +155,7 @@ def _appended(file: FileFacts, loop: ast.For, depth: int) -> ast.Call | None:
 
 
 def _holds_data(node: ast.expr, loop: ast.For) -> bool:
-    """Whether an expression is the data of a shard, also by a name that a turn of the loop gives it."""
+    """Return whether an expression is the data of a shard, also by a name that a turn of the loop gives it."""
     if _data(node, loop.target):
         return True
     names = {
@@ -172,7 +172,7 @@ def _holds_data(node: ast.expr, loop: ast.For) -> bool:
 
 
 def _in_each_turn(file: FileFacts, call: ast.Call, loop: ast.For) -> bool:
-    """Whether a call stands in the loop itself, or where only the device of the shard is asked for."""
+    """Return whether a call stands in the loop itself, or where only the device of the shard is asked for."""
     outer = file.parent(file.parent(call) or call)
     while isinstance(outer, ast.If) and not outer.orelse and "device" in file.text(outer.test):
         outer = file.parent(outer)
@@ -180,7 +180,7 @@ def _in_each_turn(file: FileFacts, call: ast.Call, loop: ast.For) -> bool:
 
 
 def _data(node: ast.expr, target: ast.expr) -> bool:
-    """Whether an expression is the data of a shard, or made of them: not their size or shape."""
+    """Return whether an expression is the data of a shard, or made of them: not their size or shape."""
     if not isinstance(target, ast.Name):
         return False
     for one in walk(node):
@@ -191,6 +191,6 @@ def _data(node: ast.expr, target: ast.expr) -> bool:
 
 
 def _tells_copies(site: Site, node: ast.AST) -> bool:
-    """Whether the function around asks for the replica, or takes each index once."""
+    """Return whether the function around tests the replica, or uses each index once."""
     function = site.file.home(node).function()
     return _TOLD.search(site.text(function.node if function is not None else site.file.tree)) is not None

@@ -211,7 +211,7 @@ def _replicated(site: Site) -> bool:
 
 
 def _result(site: Site, callback: ast.expr) -> Place | None:
-    """What a callback returns, where that is one expression."""
+    """Return the result of a callback, if it is one expression."""
     for option in options(site.value(callback)):
         if isinstance(option, Function):
             file, node = option.place.file, option.node

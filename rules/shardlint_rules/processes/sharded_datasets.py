@@ -56,7 +56,7 @@ def _given(site: Site) -> list[ast.expr]:
 
 
 def _seed(call: ast.Call) -> bool:
-    """Whether a shuffle may have a seed."""
+    """Return whether a shuffle may have a seed."""
     return len(call.args) > 1 or any(one.arg in (None, "seed") for one in call.keywords)
 
 
@@ -84,7 +84,7 @@ def _chain(file: FileFacts, call: ast.Call) -> Iterator[ast.Call]:
 
 
 def _bound_before(file: FileFacts, name: ast.Name) -> ast.expr | None:
-    """What a name was bound to last, in the same block."""
+    """Return the last value bound to a name before, in the same block."""
     statement = file.statement(name)
     block = block_of(file, statement) if isinstance(statement, ast.stmt) else []
     at = next((index for index, one in enumerate(block) if one is statement), 0)

@@ -22,13 +22,15 @@ _NAMED = "jax.sharding.NamedSharding"
 
 
 def spread(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is surely an array with a NamedSharding, of whatever spec."""
+    """Return whether an expression is surely an array with a NamedSharding, of whatever spec."""
     found = options(site.value(node))
     return bool(found) and all(list(_shardings(site, one)) for one in found)
 
 
 def made_of_spread(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is surely what a jitted function makes of such an array: it lies over the same devices."""
+    """Return whether an expression is surely the result of a jitted function for such an array, which is on the same
+    devices.
+    """
     found = options(site.value(node))
     return bool(found) and all(_of_spread(site, one) for one in found)
 
@@ -47,13 +49,15 @@ def _of_spread(site: Site, value: Value) -> bool:
 
 
 def split(site: Site, node: ast.expr) -> bool:
-    """Whether it is surely split over the devices of all processes: by an axis of a mesh of all of them."""
+    """Return whether it is surely split over the devices of all processes: by an axis of a mesh of all of them."""
     found = options(site.value(node))
     return bool(found) and all(_splits(site, one) for one in found)
 
 
 def split_over_a_given_mesh(site: Site, node: ast.expr) -> bool:
-    """Whether it is surely split by an axis of a mesh that is a parameter, as that of a whole program is handed on."""
+    """Return whether it is surely split by an axis of a mesh that is a parameter, as that of a whole program is handed
+    on.
+    """
     if any(isinstance(one, Parameter) for one in options(site.value(node))):
         return False  # that is asked of the calls
     found = shardings_of(site, node)

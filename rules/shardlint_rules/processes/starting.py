@@ -1,4 +1,4 @@
-"""What has started the backend, in words."""
+"""Description of the code that has started the backend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CATCHING = ("RuntimeError", "Exception", "BaseException")
 
 
 def started_before(site: Site, place: Place) -> Started | None:
-    """What has started the backend when a place runs."""
+    """Return the code that has started the backend before a place runs."""
     return Backend(site.program).before(place)
 
 
@@ -44,7 +44,7 @@ def at(place: Place, file: FileFacts, node: ast.expr) -> str:
 
 
 def caught(site: Site) -> bool:
-    """Whether what jax raises is caught around the place."""
+    """Return whether what jax raises is caught around the place."""
     kinds = caught_around(site.file, site.syntax)
     texts = [site.text(kind) if kind is not None else "Exception" for kind in kinds]
     return any(name in text for text in texts for name in _CATCHING)

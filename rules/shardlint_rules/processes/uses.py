@@ -68,7 +68,9 @@ def taken_as(program: Program, file: FileFacts, call: ast.Call, argument: ast.AS
 
 
 def bound_to(file: FileFacts, node: ast.expr) -> ast.expr | None:
-    """What an expression is assigned to, alone or as one of several: `rank, n = process_index(), device_count()`."""
+    """Return the target that an expression is assigned to, alone or as one of several: `rank, n = process_index(),
+    device_count()`.
+    """
     parent = file.parent(node)
     outer = file.parent(parent) if isinstance(parent, ast.Tuple) else parent
     match outer:

@@ -113,13 +113,13 @@ class WrongProcessArgument(Rule):
 
 
 def _of(value: Value, *names: str) -> bool:
-    """Whether a value is surely made by a function whose name begins so."""
+    """Return whether a value is surely made by a function whose name begins so."""
     found = options(value)
     return bool(found) and all(isinstance(one, CallResult) and one.api.startswith(names) for one in found)
 
 
 def _several_elements(site: Site, iterated: ast.expr) -> bool:
-    """Whether what is iterated is a list of devices, or a number of them."""
+    """Return whether what is iterated is a list of devices, or a number of them."""
     node = iterated
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) == 1:
         number = options(site.value(node.args[0]))

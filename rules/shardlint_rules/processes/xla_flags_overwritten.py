@@ -158,7 +158,7 @@ def _first(node: ast.expr) -> ast.Constant | None:
 
 
 def _ends_open(site: Site, left: ast.expr, found: Setting) -> bool:
-    """Whether what stands before is what the environment says, with no blank after it."""
+    """Return whether the text before is the value of the environment, with no blank after it."""
     last: ast.expr = left
     while isinstance(last, ast.BinOp) and isinstance(last.op, ast.Add):
         last = last.right

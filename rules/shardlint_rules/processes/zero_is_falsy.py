@@ -96,7 +96,7 @@ class ZeroIsFalsy(Rule):
 
 
 def _always(op: ast.cmpop, right: ast.expr) -> bool | None:
-    """What a comparison of a count with a number always is; None where it may be either."""
+    """Return the constant result of a comparison of a count with a number; None if it may be either."""
     if not isinstance(right, ast.Constant) or type(right.value) is not int:
         return None
     match op, right.value:
@@ -108,7 +108,7 @@ def _always(op: ast.cmpop, right: ast.expr) -> bool | None:
 
 
 def _chosen(site: Site) -> tuple[ast.expr, ast.expr] | None:
-    """What this index is taken in place of where that counts as false, and the whole expression."""
+    """Return the expression that is used if this index counts as false, and the whole expression."""
     parent = site.file.parent(site.call)
     match parent:
         case ast.BoolOp(op=ast.Or(), values=[asked, last]) if last is site.call:
@@ -125,7 +125,9 @@ def _chosen(site: Site) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _none_by_default(site: Site, asked: ast.expr) -> bool:
-    """Whether a parameter, or a field of the object's class or of one of this file, is None where nothing is given."""
+    """Return whether a parameter, or a field of the object's class or of one of this file, is None where nothing is
+    given.
+    """
     name = last_name(asked)
     found: list[ast.expr | None] = []
     if isinstance(asked, ast.Name):

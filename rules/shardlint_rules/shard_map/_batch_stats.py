@@ -42,7 +42,9 @@ def kept_apart(site: Site) -> ast.AST | None:
 
 
 def _taken_on(site: Site, step: ast.FunctionDef) -> ast.AST | None:
-    """What a step takes of them: `state.replace(batch_stats=new)`, or `out, state = net.apply(params, state, x)`."""
+    """Return the place where a step takes the new statistics: `state.replace(batch_stats=new)`, or `out, state =
+    net.apply(params, state, x)`.
+    """
     mutable = site.keyword("mutable")
     if mutable is not None:
         updated = (

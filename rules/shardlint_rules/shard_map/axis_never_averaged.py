@@ -102,7 +102,7 @@ def _axis(site: Site) -> str | None:
 
 
 def _mentioned(file: FileFacts, axis: str) -> bool:
-    """Whether a file says the name of an axis otherwise than to map over it."""
+    """Return whether a file names an axis other than to map over it."""
     if not (file.says(f'"{axis}"') or file.says(f"'{axis}'")):
         return False
     for node in walk(file.tree):
@@ -120,7 +120,7 @@ def _maps(text: str) -> bool:
 
 
 def _mapped(site: Site) -> Place | None:
-    """What is mapped: a function that is given or decorated, or the one that a name stands for."""
+    """Return the mapped function: the argument, the decorated definition, or the function bound to a name."""
     if site.decorated is not None:
         return Place(site.file, site.decorated)
     given = site.arguments.positional

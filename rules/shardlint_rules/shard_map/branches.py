@@ -21,7 +21,7 @@ _BRANCHES = ast.If | ast.IfExp | ast.While | ast.match_case | ast.BoolOp | ast.c
 
 
 def rests_on_plain_flags(found: Violation) -> bool:
-    """Whether plain flags alone decide that a program comes to a broken contract."""
+    """Return whether only plain flags decide if a program reaches a broken contract."""
     tests = [test for place in found.way for test in _find_conditions(place)]
     return all(_is_plain_flag(test) and not _OF_AXES.search(ast.unparse(test)) for test in tests)
 
@@ -51,7 +51,7 @@ def _left_by(function: ast.AST, node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _is_plain_flag(test: ast.expr) -> bool:
-    """Whether a test is of a flag: a name or a field, or not one."""
+    """Return whether a test is of a flag: a name or a field, or not one."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     return isinstance(test, ast.Name | ast.Attribute)

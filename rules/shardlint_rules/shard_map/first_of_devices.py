@@ -62,7 +62,7 @@ class FirstOfDevices(Rule):
         )
 
     def _knows_both(self, site: Site) -> bool:
-        """Whether the function takes the shards where it can, and this is for what is left."""
+        """Return whether the function uses the shards if it can, and this code for the remaining cases."""
         scope = site.scope.function()
         text = site.text(scope.node) if scope is not None else ""
         return "addressable" in text or "jax_pmap_shmap_merge" in text
@@ -88,7 +88,9 @@ def _said(site: Site, tree: ast.expr) -> str:
 
 
 def _names_around(site: Site) -> Iterator[str]:
-    """What the code around a call is called: the function it is in, what its result is, the function's docstring."""
+    """Yield the names in the code around a call: its function, the targets of its result, and the function's
+    docstring.
+    """
     for outer in site.file.ancestors(site.call):
         if isinstance(outer, ast.Assign):
             yield from (site.text(target) for target in outer.targets)

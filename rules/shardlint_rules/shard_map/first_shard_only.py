@@ -85,7 +85,7 @@ def _tree_of(site: Site) -> ast.expr | None:
 
 
 def _is_measure_of_all(site: Site, read: ast.Subscript) -> bool:
-    """Whether a first entry is read of what is a measure by its name, and the value is read in no other way."""
+    """Return whether only the first entry of a value is read, and the value is a global measure by its name."""
     match read.value:
         case ast.Name(id=said) | ast.Attribute(attr=said) | ast.Subscript(slice=ast.Constant(value=str(said))):
             if not _MEASURE.search(said) or any(map(_ONE.search, (said, *_names_of_use(site, read)))):

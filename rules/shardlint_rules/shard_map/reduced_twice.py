@@ -68,7 +68,9 @@ def _find_summand(site: Site) -> ast.expr:
 
 
 def _is_divided(site: Site) -> bool:
-    """Whether another result of the same call is added up likewise: the quotient of the sums comes out right."""
+    """Return whether another result of the same call is summed in the same way, so that the quotient of the sums is
+    right.
+    """
     line, scope = site.violation.said["line"], site.scope.function()
     return any(
         one.kind == "rows.summed" and one.said["line"] == line and one.place.node is not site.syntax

@@ -94,7 +94,7 @@ def _find_shard(site: Site) -> ast.expr | None:
 
 
 def _is_handed_on(site: Site, shard: ast.expr) -> bool:
-    """Whether a shard is what a function gives back, or has a name: so nothing takes the dimension away at once."""
+    """Return whether a shard is returned, or has a name, so that nothing removes the dimension at once."""
     node: ast.AST = shard
     for outer in site.file.ancestors(shard):
         if not isinstance(outer, ast.IfExp) and not (isinstance(outer, ast.Call) and last_name(outer.func) in _SAME):

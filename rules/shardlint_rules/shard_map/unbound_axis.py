@@ -95,14 +95,14 @@ class UnboundAxis(Rule):
 
 
 def _binds_nowhere(site: Site) -> bool:
-    """Whether nothing that may run with a file binds any axis."""
+    """Return whether no code that may run with a file binds any axis."""
     return site.wants("no-axis-bound") and not site.program.project.holds(site.file.path, *_BINDING)
 
 
 def _find_binder(
     program: Program, file: FileFacts, node: ast.AST, depth: int
 ) -> Literal["", "unseen", "somewhere"]:
-    """Whether a way to a function leads through what binds an axis, or is not seen."""
+    """Return whether a path to a function binds an axis ("somewhere"), or is not visible ("unseen")."""
     ends = program.flow.ends(file, node)
     unseen = depth > _DEPTH or ends.cut
     for end in ends.found:

@@ -105,7 +105,7 @@ class UntiledGather(Rule):
 
 
 def _arranged(site: Site, node: ast.expr) -> bool:
-    """Whether what is scattered was given a dimension for the devices: it was reshaped to many, or counts them."""
+    """Return whether the scattered array got a dimension for the devices: it was reshaped to many, or counts them."""
     shown: list[ast.expr] = [node]
     if isinstance(node, ast.Name):
         bindings, _ = lookup(site.file, node, node.id)
@@ -124,7 +124,7 @@ def _arranged(site: Site, node: ast.expr) -> bool:
 
 
 def _or_itself(site: Site, node: ast.expr) -> bool:
-    """Whether the gathered array is given back as it is on another way to the same place."""
+    """Return whether the gathered array is returned unchanged on another path to the same place."""
     parent, written = site.file.parent(site.call), site.text(node)
     if isinstance(parent, ast.IfExp):
         other = parent.orelse if parent.body is site.call else parent.body
@@ -140,7 +140,7 @@ def _or_itself(site: Site, node: ast.expr) -> bool:
 
 
 def _asks_kind(site: Site, statement: ast.Return, name: str) -> bool:
-    """Whether a `return` stands under a test of what a value is: on the other way it is no array."""
+    """Return whether a `return` is under a test of a value's type. On the other path the value is no array."""
     return any(isinstance(one, ast.If) and _of_kind(one.test, name) for one in site.file.ancestors(statement))
 
 
@@ -150,7 +150,7 @@ def _of_kind(test: ast.expr, name: str) -> bool:
 
 
 def _is_arranged_later(site: Site) -> bool:
-    """Whether the function puts back the dimension that is gone, or hands the result to what may."""
+    """Return whether the function restores the removed dimension, or passes the result to code that may."""
     parent = site.file.parent(site.call)
     if parent is None or isinstance(parent, ast.Subscript | ast.Attribute) or site.scope.function() is None:
         return True

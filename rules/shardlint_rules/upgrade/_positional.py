@@ -35,8 +35,9 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Grid:
-    """What is known of one: `devices`, the text of an array of devices in the shape of the grid; for each dimension
-    of the array the dimension of the grid that shards it, or None; and whether the grid is as it was made."""
+    """A grid of devices: `devices`, the text of an array of devices in the shape of the grid; for each dimension of
+    the array the dimension of the grid that shards it, or None; and whether the grid is unchanged since it was made.
+    """
 
     devices: str
     rank: int

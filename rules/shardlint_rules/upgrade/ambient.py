@@ -122,7 +122,7 @@ def _sizes(site: Site, read: ast.expr) -> ast.Attribute | None:
 
 
 def _answered_by_callers(site: Site, read: ast.expr, depth: int = _CALLS) -> bool:
-    """Whether a function returns the read, and all that is done with it where the function is called is answered."""
+    """Return whether a function returns the read, and all uses of its result in its callers work."""
     function = site.file.home(read).function()
     node = function.node if function is not None else None
     if not isinstance(site.file.parent(read), ast.Return) or not isinstance(node, ast.FunctionDef) or not depth:
@@ -185,7 +185,7 @@ def _short(text: str) -> str:
 
 
 def _answered(site: Site, read: ast.expr) -> bool:
-    """Whether a mesh without devices serves at a read."""
+    """Return whether a mesh without devices is enough for a read."""
     parent = site.file.parent(read)
     if isinstance(parent, ast.Attribute):
         return parent.attr in _SHARED

@@ -142,7 +142,7 @@ class ArrayAttributeRemoved(Rule):
 
 
 def _shown_as_sharding(site: Site, node: ast.expr) -> Shown | None:
-    """What shows that an expression is a sharding; None where nothing does."""
+    """Return the evidence that an expression is a sharding; None if there is none."""
     found = options(site.value(node))
     if all(isinstance(one, CallResult) and one.api == _SHARDING for one in found):
         return Shown()

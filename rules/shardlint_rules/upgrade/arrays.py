@@ -1,4 +1,4 @@
-"""Whether an expression is a jax array, and what says so. Shared by rules about attributes of arrays."""
+"""Test for expressions that are jax arrays, with the evidence. Shared by rules about attributes of arrays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shown:
 
 
 def shown_as_array(site: Site, node: ast.expr) -> Shown | None:
-    """What shows that an expression is a jax array; None where nothing does."""
+    """Return the evidence that an expression is a jax array; None if there is none."""
     if _made(site, node) or _part_of_array(site.file, node) or _asserted(site, node):
         return Shown()
     annotation = _annotated(site, node)
@@ -80,7 +80,7 @@ def _part_of_array(file: FileFacts, node: ast.expr, depth: int = 3) -> bool:
 
 
 def _all_arrays(file: FileFacts, node: ast.expr, depth: int) -> bool:
-    """Whether an expression is a list of the arrays on single devices."""
+    """Return whether an expression is a list of the arrays on single devices."""
     if depth == 0:
         return False
     if isinstance(node, ast.Attribute) and node.attr == "device_buffers":
@@ -101,7 +101,7 @@ def _is_shard(file: FileFacts, node: ast.expr) -> bool:
 
 
 def _gone_through(file: FileFacts, name: ast.Name) -> ast.expr | None:
-    """What a loop or comprehension goes through whose variable a name is."""
+    """Return the iterable of the loop or comprehension of which a name is the variable."""
     inner: ast.AST = name
     for outer in file.ancestors(name):
         if isinstance(outer, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):

@@ -84,7 +84,7 @@ def _without(file: FileFacts, statement: ast.ImportFrom, alias: ast.alias) -> Ed
 
 
 def _followed(file: FileFacts, statement: ast.stmt) -> bool:
-    """Whether a comment or another statement shares the line, which must not go with the import."""
+    """Return whether a comment or another statement shares the line, which must stay when the import is removed."""
     before = file.source.text[file.source.offset(statement.lineno, 0) : file.span(statement)[0]]
     line = statement.end_lineno or statement.lineno
     end = file.span(statement)[1]

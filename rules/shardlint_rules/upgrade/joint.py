@@ -1,4 +1,4 @@
-"""What moves together when a project leaves `with mesh:` for jax.set_mesh, and what keeps it from moving.
+"""Joint move of a project from `with mesh:` to jax.set_mesh, and the obstacles to it.
 
 Three things read one another: `with mesh:` sets a mesh that pjit and thread_resources see and jax.jit does not,
 jax.set_mesh one that only jax.jit and get_abstract_mesh() see. So all of a project's move, or none; the findings
@@ -83,12 +83,12 @@ class Plan:
 
     @property
     def moves(self) -> bool:
-        """Whether there is something to move, and all of it can."""
+        """True if there is something to move, and all of it can."""
         return self.entered and self.readers > 0 and not self.obstacles
 
     @property
     def entered(self) -> bool:
-        """Whether the project enters a mesh, the old way or the new one."""
+        """True if the project enters a mesh, the old way or the new one."""
         return self.contexts > 0 or self.moved
 
 
@@ -98,7 +98,9 @@ _Spot = tuple[Path, int, int]
 
 @dataclass
 class _Part:
-    """What one file has of a plan. `mapped` are its shard_maps, each with where its mesh is made, if that is seen."""
+    """Part of a plan in one file. `mapped` are its shard_maps, each with the places where its mesh is made, if they
+    are visible.
+    """
 
     plan: Plan
     made: set[_Spot] = field(default_factory=set)
@@ -145,13 +147,13 @@ def _plan(site: Site) -> Plan:
 
 
 def _unseen(site: Site) -> Iterator[Obstacle]:
-    """What could not be searched, if anything."""
+    """Yield the files that could not be searched."""
     for path in site.program.project.unread(site.file.path, _WHERE, joined=True):
         yield Obstacle(path, 1, "it cannot be read as Python, and may enter or read a mesh")
 
 
 def _part(site: Site, file: FileFacts) -> _Part:
-    """What one file has of the plan, whichever file asks."""
+    """Return the part of the plan in one file, which is the same for every asking file."""
     return site.program.of_file(file, "joint plan", lambda: _made(site, file))
 
 
@@ -305,13 +307,16 @@ def carried(site: Site) -> Fix | str:
 
 
 def obstacles(site: Site) -> tuple[str, ...]:
-    """What keeps the site's project from moving, each with its file and line: in its own file, or else anywhere."""
+    """Return the obstacles to moving the site's project, each with its file and line: in its own file, or else
+    anywhere.
+    """
     found = (_kept_here(site) or plan(site)).obstacles
     return tuple(dict.fromkeys(placed(site, one.path, one.line, one.why) for one in found))
 
 
 def _kept_here(site: Site) -> Plan | None:
-    """What the site's own file has of the plan, if that alone keeps all from moving: no other file need be asked.
+    """Return the plan of the site's own file, if that alone keeps all from moving, so that no other file need be
+    searched.
 
     None too for a file with pjit that enters no mesh: what pjit becomes depends on whether another file does.
     """

@@ -123,7 +123,7 @@ class KeywordRenamed(Rule):
 
 
 def _needed(entry: Keyword) -> list[Needed]:
-    """What older releases lack of the new name."""
+    """Return the requirement of the new name on older releases."""
     if entry.rename_from is None:
         return []
     return [Needed("jax", show(entry.rename_from), f"{entry.function}({entry.rename}=)")]

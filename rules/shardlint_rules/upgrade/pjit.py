@@ -132,7 +132,7 @@ def _mapped(site: Site, node: ast.expr) -> list[Edit]:
 
 
 def _may_be_none(site: Site, node: ast.expr) -> bool:
-    """Whether a caller gives None, or an annotation or default allows it where the callers are not known."""
+    """Return whether a caller gives None, or an annotation or default allows it where the callers are not known."""
     value = site.program.followed(site.value(node))
     return any(_allows_none(site, one) for one in options(value))
 
@@ -151,7 +151,7 @@ def _allows_none(site: Site, value: Value) -> bool:
 
 
 def _holds_none(site: Site, node: ast.expr) -> bool:
-    """Whether a leaf of a tree of shardings is None."""
+    """Return whether a leaf of a tree of shardings is None."""
     value = site.program.evaluator.trees.expanded(site.program.followed(site.value(node)))
     return any(leaf == _NONE for leaf in leaves(value))
 
@@ -172,7 +172,7 @@ def shardings(site: Site, node: ast.expr) -> list[ast.expr]:
 
 
 def needs_no_context(site: Site, node: ast.expr) -> bool:
-    """Whether all shardings that are given name their mesh."""
+    """Return whether all shardings that are given name their mesh."""
     found = _call(site, node)
     if found is None:
         return decorates(site, node)

@@ -42,7 +42,7 @@ class Use:
     root: ast.Name | None = None
 
     def error(self, release: Release) -> str:
-        """What importing or reading it raises on a release that does not have it."""
+        """Return the error that importing or reading it raises on a release that does not have it."""
         if self.form == "attribute":
             return "AttributeError"
         module = table().find(self.dotted.rpartition(".")[0])
@@ -72,12 +72,12 @@ def use_of(site: Site, *wanted: State) -> Use | None:
 
 
 def in_a_bridge(site: Site) -> bool:
-    """Whether a file is there to bridge releases, or is of jax itself."""
+    """Return whether a file is a compatibility layer for several releases, or belongs to jax itself."""
     return _COMPATIBILITY.search(site.file.path.stem) is not None or is_the_library(site.program.project.root)
 
 
 def exact(site: Site, library: str) -> bool:
-    """Whether the release of a library is one that people wrote down exactly, for this project."""
+    """Return whether the release of a library is pinned exactly for this project."""
     source = site.targets.found[library].source
     return source.startswith(_EXACT) and "/" not in source
 
@@ -151,8 +151,7 @@ def imports_of(file: FileFacts, root: ast.Name) -> Iterator[tuple[ast.alias, str
 
 
 def _answered_for(site: Site, use: Use, state: State) -> bool:
-    """Whether an import of the file is reported in the use's stead, or decides which release the use is
-    for."""
+    """Return whether an import of the file is reported instead of the use, or decides the release of the use."""
     assert use.root is not None
     if len(options(site.value(use.root))) > 1:
         return True
@@ -176,7 +175,7 @@ def _answered_for(site: Site, use: Use, state: State) -> bool:
 
 
 def _patched(site: Site, dotted: str) -> bool:
-    """Whether the file puts the name there itself: `jax.tree_map = jax.tree.map`."""
+    """Return whether the file puts the name there itself: `jax.tree_map = jax.tree.map`."""
     module, _, last = dotted.rpartition(".")
     return any(
         isinstance(node, ast.Attribute)
@@ -192,7 +191,7 @@ def certainty(site: Site, use: Use) -> Certainty:
 
 
 def evaluated(file: FileFacts, node: ast.AST) -> Certainty:
-    """Whether an expression surely runs with the code around it: annotations may never be evaluated."""
+    """Return how surely an expression runs with the code around it: annotations may never be evaluated."""
     if _of_a_local(file, node):
         return Certainty.POSSIBLE
     if not _postponed(file):
@@ -221,7 +220,7 @@ def evaluated(file: FileFacts, node: ast.AST) -> Certainty:
 
 
 def _of_a_local(file: FileFacts, node: ast.AST) -> bool:
-    """Whether an expression is in the annotation of a local variable, which Python does not evaluate."""
+    """Return whether an expression is in the annotation of a local variable, which Python does not evaluate."""
     inner: ast.AST = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.AnnAssign):
@@ -243,7 +242,7 @@ def _postponed(file: FileFacts) -> bool:
 
 @lru_cache(maxsize=64)
 def is_the_library(root: Path) -> bool:
-    """Whether the checked project is jax or jaxlib, which define these names."""
+    """Return whether the checked project is jax or jaxlib, which define these names."""
     if (
         (root / "jax" / "_src").is_dir()
         or (root.name == "jax" and (root / "_src").is_dir())

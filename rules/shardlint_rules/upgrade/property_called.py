@@ -84,7 +84,7 @@ class PropertyCalled(Rule):
 
 
 def _shown(site: Site, node: ast.Attribute) -> Shown | None:
-    """What shows that the attribute is a property of jax's; None where nothing does."""
+    """Return the evidence that the attribute is a property of jax's; None if there is none."""
     owner = node.value
     value = site.value(owner)
     if node.attr in _OF_MESHES:
@@ -124,5 +124,5 @@ def _annotated(site: Site, node: ast.expr) -> bool:
 
 
 def _own(site: Site, name: str) -> bool:
-    """Whether the project has a function of that name."""
+    """Return whether the project has a function of that name."""
     return any(True for _ in site.program.project.holding(site.file.path, (f"def {name}(",)))

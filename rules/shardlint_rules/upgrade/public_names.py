@@ -23,7 +23,7 @@ LIBRARIES = ("jax", "flax", "equinox", "optax", "haliax")
 
 @dataclass(frozen=True)
 class Shown:
-    """What one release of a library shows: the names of its modules."""
+    """Public names of one release of a library, by module."""
 
     library: str
     version: str
@@ -47,7 +47,7 @@ class Library:
         return names.get(name, none) | names.get(f"{name}()", none) | names.get("*", none)
 
     def function(self, module: str, name: str, place: int) -> bool:
-        """Whether a name of a module is a plain function on a release, which has no attributes of its own."""
+        """Return whether a name of a module is a plain function on a release, which has no attributes of its own."""
         return module in self.modules and place in self.modules[module][1].get(f"{name}()", ())
 
 

@@ -1,4 +1,4 @@
-"""What of a project reads the mesh of `with mesh:`, where the one that jax.set_mesh sets is another."""
+"""Code of a project that reads the mesh of `with mesh:`, and does not see one that jax.set_mesh sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Readers:
 
 
 def readers(site: Site) -> Readers:
-    """What reads the old mesh in the code that runs with the site; comments and strings read nothing."""
+    """Return the code running with the site that reads the old mesh. Comments and strings read nothing."""
     return site.program.once(site.file, "readers of the old mesh", lambda: _readers(site))
 
 
@@ -63,7 +63,7 @@ def renamed(file: FileFacts) -> list[ast.alias]:
 
 
 def sets_a_mesh(program: Program, file: FileFacts) -> bool:
-    """Whether a file sets a mesh the new way."""
+    """Return whether a file sets a mesh the new way."""
     return any(
         isinstance(node, ast.Name | ast.Attribute)
         and any(
@@ -96,7 +96,7 @@ def by_hand(program: Program, file: FileFacts) -> Iterator[ast.expr]:
 
 
 def _may_be_a_mesh(program: Program, file: FileFacts, node: ast.expr, depth: int = 0) -> bool:
-    """Whether an expression is a mesh on some way: `mesh if spread else nullcontext()`."""
+    """Return whether an expression is a mesh on some way: `mesh if spread else nullcontext()`."""
     found = program.contexts.manager(Place(file, node))
     if found is not None and found.kind == "with mesh":
         return True
@@ -119,7 +119,8 @@ def _ways(file: FileFacts, node: ast.expr) -> list[ast.expr]:
 
 
 def imports(site: Site, module: str, joined: bool = False) -> bool:
-    """Whether some file that runs with the site imports a module; True also in a project too large to be searched.
+    """Return whether some file that runs with the site imports a module; True also in a project too large to be
+    searched.
 
     `joined` counts all that must change together with the site's file.
     """
@@ -134,7 +135,7 @@ def _imports(site: Site, module: str, joined: bool) -> bool:
 
 
 def file_imports(file: FileFacts, module: str) -> bool:
-    """Whether a file imports a module or something of it."""
+    """Return whether a file imports a module or something of it."""
     for node in (*file.mentions(module), *file.taken_from(module)):
         statement = file.parent(node) if isinstance(node, ast.alias) else None
         if isinstance(statement, ast.ImportFrom):
@@ -147,7 +148,7 @@ def file_imports(file: FileFacts, module: str) -> bool:
 
 
 def uses_any(site: Site, words: tuple[str, ...], joined: bool = False) -> bool:
-    """Whether code that runs with the site (or is `joined` to it) uses one of these names of a library."""
+    """Return whether code that runs with the site (or is `joined` to it) uses one of these names of a library."""
     return site.program.once(site.file, ("uses", words), lambda: _uses(site, words, joined), joined)
 
 

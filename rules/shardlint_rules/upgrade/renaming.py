@@ -87,7 +87,7 @@ def _spelled(site: Site, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...
 
 
 def _at_use(site: Site, old: str, node: ast.expr) -> list[Edit] | None:
-    """What else changes where a name is used; None where the new name cannot be used the same way."""
+    """Return the other edits where a name is used; None if the new name cannot be used the same way."""
     if old == _SHARD_MAP:
         return new_call(site, node)
     if old == _USE_MESH and not _entered(site, node):
@@ -142,7 +142,7 @@ def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
 
 
 def _still_raises(site: Site, use: Use, alias: ast.alias) -> bool:
-    """Whether the statement imports another name that is gone for good: then it is to be written anew as a whole."""
+    """Return whether the statement imports another removed name, so that it must be rewritten as a whole."""
     statement = site.file.parent(alias)
     if not isinstance(statement, ast.ImportFrom) or use.entry.state(site.target("jax")) != "removed":
         return False

@@ -156,8 +156,9 @@ def _opening(file: FileFacts, argument: ast.expr) -> int | None:
 
 
 def _completed(file: FileFacts, partial: ast.Call) -> bool:
-    """Whether all arguments but the function are in the partial: it decorates, or is called at once with one
-    argument."""
+    """Return whether all arguments but the function are in the partial, which decorates, or is called at once with one
+    argument.
+    """
     outer = file.parent(partial)
     if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) and partial in outer.decorator_list:
         return True

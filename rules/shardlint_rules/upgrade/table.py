@@ -64,7 +64,7 @@ class Name:
     observed: Mapping[str, Seen]
 
     def state(self, release: Release) -> State:
-        """What the name is on a release."""
+        """Return the state of the name on a release."""
         if self.removed is not None and compare(release, self.removed) >= 0:
             return "removed"
         if self.introduced is not None and compare(release, self.introduced) < 0:
@@ -75,7 +75,7 @@ class Name:
 
     @property
     def advice(self) -> str:
-        """What to write instead, as a clause."""
+        """Return the replacement as a clause."""
         return advice(self.instead or (f"`{self.replacement}`" if self.replacement else ""))
 
 
@@ -99,7 +99,7 @@ class Keyword:
     observed: Mapping[str, Seen]
 
     def accepted(self, release: Release) -> bool:
-        """Whether a release takes the keyword."""
+        """Return whether a release takes the keyword."""
         return (
             not self.never
             and (self.accepted_from is None or compare(release, self.accepted_from) >= 0)
@@ -108,7 +108,7 @@ class Keyword:
 
 
 def advice(instead: str) -> str:
-    """What stands instead, as a clause: "write `x`", or the sentence it already is."""
+    """Return the replacement as a clause: "write `x`", or the sentence it already is."""
     return f"write {instead}" if instead.startswith("`") else instead
 
 
@@ -193,7 +193,7 @@ def options_gone() -> tuple[str, ...]:
 
 
 def needed(*names: str) -> tuple[Needed, ...]:
-    """What older releases lack of names that a fix writes."""
+    """Return the names written by a fix that older releases lack, each with its first release."""
     entries = [table().names.get(name) for name in dict.fromkeys(names)]
     return tuple(
         Needed("jax", show(entry.introduced), entry.name)

@@ -124,12 +124,12 @@ class UnknownName(Rule):
 
 
 def _told_by_another_rule(missing: _Missing) -> bool:
-    """Whether SL513 tells of it, and where it went."""
+    """Return whether SL513 reports the name, with its new place."""
     return f"{missing.module}.{missing.name}" in NAMES
 
 
 def _is_here(site: Site, library: str) -> bool:
-    """Whether the project is the library, or brings its own."""
+    """Return whether the project is the library, or bundles it."""
     return site.program.project.resolve(library, site.file.path) is not None
 
 
@@ -178,7 +178,7 @@ def _is_function(site: Site, dotted: str) -> bool:
 
 
 def _missing(site: Site, module: str, name: str) -> _Missing | None:
-    """What is missing of a name, if the project's release surely does not have it."""
+    """Return the missing part of a name, if the project's release surely does not have it."""
     library = _library(module)
     at = _place(library, site.target(module.partition(".")[0]))
     on = library.on(module, name) if module in library.modules else frozenset()
@@ -220,7 +220,7 @@ def _place(library: Library, release: Release) -> int | None:
 
 
 def _put_there(site: Site, name: str) -> bool:
-    """Whether the file sets an attribute of this name, or asks for it: `hasattr(jax, "name")`."""
+    """Return whether the file sets an attribute of this name, or tests for it: `hasattr(jax, "name")`."""
     text = site.file.source.text
     if f'"{name}"' in text or f"'{name}'" in text:
         return True
@@ -231,7 +231,7 @@ def _put_there(site: Site, name: str) -> bool:
 
 
 def _near(missing: _Missing, site: Site) -> str:
-    """What may be meant: the same name in another module, else a name much like it in this one."""
+    """Return the name that may be intended: the same name in another module, else a similar name in this one."""
     library = missing.library
     at = _place(library, site.target(missing.module.partition(".")[0])) or 0
     same = [

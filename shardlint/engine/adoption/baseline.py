@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Matched:
-    """What of a report is known, and what of the baseline is left."""
+    """Result of matching a report with a baseline: known and new findings, and kept, removed and added entries."""
 
     new: list[tuple[FileReport, list[Finding]]] = field(default_factory=list)
     kept: list[Entry] = field(default_factory=list)
@@ -128,7 +128,7 @@ def match(
     base: Path,
     looked: Callable[[Entry], bool],
 ) -> Matched:
-    """What of the reports the entries know.
+    """Return the findings of reports matched with the entries of a baseline.
 
     `looked` says whether a run would have found what an entry stands for, if it were still there.
     """

@@ -1,4 +1,6 @@
-"""What of a report is in the baselines of its projects is taken out of it, and what is gone out of the baselines."""
+"""Comparison of a report with the baselines of its projects: known findings leave the report, outdated entries the
+baseline.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ def compare(project: Known, report: Report, whole: bool) -> Matched:
 
 
 def all_rules(options: Options) -> bool:
-    """Whether a run looks for all that the settings ask for."""
+    """Return whether a run checks all rules that the settings select."""
     return not (options.select or options.ignore or options.harm or options.targets)
 
 
@@ -146,5 +148,5 @@ def entries_of(reports: Iterable[FileReport], base: Path) -> list[Entry]:
 
 
 def differ(kept: Iterable[Entry], entries: Iterable[Entry]) -> bool:
-    """Whether two baselines hold different findings."""
+    """Return whether two baselines hold different findings."""
     return sorted(kept) != sorted(entries)

@@ -1,4 +1,4 @@
-"""What earlier runs found, where it still holds.
+"""Cache of the findings of earlier runs.
 
 A finding rests on the file it is in, on what other files were read for it and on what was asked of the whole project
 (which files hold a name, which file a module is). All that is kept with it; a changed file costs what rests on it, and

@@ -1,4 +1,4 @@
-"""What was found in a project at an earlier state of it: at a revision, while its files are edited."""
+"""Findings of an earlier state of a project: of a revision, or of the state before an edit."""
 
 from __future__ import annotations
 

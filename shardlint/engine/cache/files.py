@@ -76,7 +76,7 @@ class Files:
         return name if os.path.isabs(name) else self._prefix + name
 
     def same(self, name: str) -> bool:
-        """Whether a file is as it was when the last run ended."""
+        """Return whether a file is unchanged since the end of the last run."""
         known = self._unchanged.get(name)
         if known is None:
             stored, stamp = self.stamps.get(name), self.current(name)
@@ -105,7 +105,7 @@ class Files:
         return self.named[name]
 
     def text(self, name: str) -> bytes | None:
-        """What a file holds, of a notebook its program; None where it cannot be read."""
+        """Return the contents of a file, of a notebook its program; None if it cannot be read."""
         if name not in self._texts:
             self._texts[name] = None
             if self.current(name) is not None:
@@ -128,7 +128,7 @@ class Files:
         return digest_of(code_of(data)) if data is not None else ""
 
     def _now(self, name: str, parts: Iterable[Part] | None = None) -> Text | None:
-        """What stands in a file's parts; None where it cannot be parsed."""
+        """Return the text of a file's parts; None if it cannot be parsed."""
         from shardlint.source.text import Source
         from shardlint.syntax.edited import Text
         from shardlint.syntax.parts import texts
@@ -143,7 +143,7 @@ class Files:
         return Text.of(source, Path(name)) if parts is None else Text(source.text, texts(source.text, parts))
 
     def edited(self, name: str) -> Edited:
-        """What changed of the code of a file since the last run."""
+        """Return the changes of the code of a file since the last run."""
         from shardlint.syntax.edited import Edited
 
         known = self.codes.get(name, "")

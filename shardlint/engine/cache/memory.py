@@ -1,4 +1,4 @@
-"""What earlier runs found, a project at a time."""
+"""Cached findings of earlier runs, looked up project by project."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Memory:
         self._known_screens: dict[str, Screens] = {}
 
     def recall(self, met: Met) -> Outcome | None:
-        """What is known of a file; None where it must be checked."""
+        """Return the cached outcome of a file; None if it must be checked."""
         return self._shard(met.real).recall(met)
 
     def keep(self, real: str, outcome: Outcome) -> None:
@@ -49,7 +49,7 @@ class Memory:
         self._shard(real).keep(real, outcome)
 
     def answers(self) -> dict[ScopeKey, Answers]:
-        """What searches through the projects would find."""
+        """Return the current results of searches through the projects."""
         return {key: shard.answers() for key, (_, shard) in self._shards.items()}
 
     def graphs(self) -> dict[ScopeKey, Callable[[], ImportGraph | None]]:
@@ -61,7 +61,7 @@ class Memory:
         return self._shard(real).find_graph()
 
     def before(self, real: str) -> Before | None:
-        """What is known of a file from before something changed."""
+        """Return the record of a file from before a change."""
         return self._shard(real).known_before(real)
 
     def learn(self, answers: Mapping[ScopeKey, Answers], parts: Mapping[str, tuple[Part, ...]]) -> None:
@@ -72,7 +72,7 @@ class Memory:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether there is anything to save."""
+        """True if there is anything to save."""
         return any(shard.dirty for _, shard in self._shards.values())
 
     def compare_with(self, root: str, base: Base) -> None:
@@ -82,7 +82,7 @@ class Memory:
                 shard.compare_with(base)
 
     def before_revision(self, real: str) -> list[Finding] | None:
-        """What was found at the revision in a file that was the same; None where that is not known."""
+        """Return the findings of a file that was the same at the revision; None if they are not known."""
         return self._shard(real).findings_earlier(real)
 
     def keep_before_revision(self, real: str, findings: list[Finding]) -> None:

@@ -1,4 +1,4 @@
-"""What was found in each part of each file: read where a file is looked at again."""
+"""Cached findings of each part of each file, read if the file is checked again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of one project: its files, what was found in each and what that rests on."""
+"""Cache of one project: its files, the findings in each and their dependencies."""
 
 from __future__ import annotations
 
@@ -123,12 +123,12 @@ class Shard:
 
     @property
     def dirty(self) -> bool:
-        """Whether there is anything to save."""
+        """True if there is anything to save."""
         return self._dirty or self.files.touched
 
     @cached_property
     def needs(self) -> list[tuple[str, ...]]:
-        """What outcomes rest on, by number."""
+        """Return the dependencies of outcomes, by number."""
         names, saved = self._saved_needs
         return [_loaded(need, names) for need in saved]
 
@@ -139,7 +139,7 @@ class Shard:
     # what is known
 
     def recall(self, met: Met) -> Outcome | None:
-        """What is known of a file; None where it must be checked."""
+        """Return the cached outcome of a file; None if it must be checked."""
         name = self.files.name(met.real)
         if name is None:
             return None
@@ -172,7 +172,7 @@ class Shard:
         return QUIET
 
     def _imported(self, module: str) -> bool:
-        """Whether any file of the project imports a module, as the program would answer."""
+        """Return whether any file of the project imports a module, as the program model would answer."""
         if module not in self._there:
             self._there[module] = self._look_for(module)
         return self._there[module]
@@ -199,7 +199,7 @@ class Shard:
         return Outcome(met.path, report, None if reason is None else str(reason))
 
     def answers(self) -> Answers:
-        """What searches through the project would find now."""
+        """Return the current results of searches through the project."""
         self._validate()
         return {
             self.needs[index]: [Path(self.files.path(name)) for name in names]
@@ -219,7 +219,7 @@ class Shard:
     # what is looked at again
 
     def known_before(self, real: str) -> Before | None:
-        """What is known of a file from before something changed."""
+        """Return the record of a file from before a change."""
         from shardlint.engine.groups import Before
         from shardlint.model.bits import Bits
 
@@ -267,7 +267,7 @@ class Shard:
         self._dirty = self.earlier.settle(self._changed, base) or self._dirty
 
     def findings_earlier(self, real: str) -> list[Finding] | None:
-        """What was found at that revision in a file that was the same; None where it is not known."""
+        """Return the findings of a file that was the same at that revision; None if they are not known."""
         name = self.files.name(real)
         if name in self.earlier.digests:
             return None
@@ -412,7 +412,7 @@ class Shard:
                 self.earlier.replace(name, found)
 
     def _is_dead(self, index: int, need: tuple[str, ...], changed: set[str], moved: bool) -> bool:
-        """Whether what a need stands for is no longer what it was; what searches find is brought up to date."""
+        """Return whether a dependency has changed. Results of searches are updated first."""
         if need[0] in _OF_FILES:
             return need[1] in changed and (need[1] not in self._edited or self._edited[need[1]].touches(need))
         if need[0] in (TOGETHER, JOINED):
@@ -433,7 +433,7 @@ class Shard:
         return bool(gone or new)
 
     def _same_files(self, path: str, joined: bool) -> bool:
-        """Whether the same files as before may run with a file."""
+        """Return whether a file may run together with the same files as before."""
         before, after = self._graphs
         if before is after:
             return True
@@ -498,13 +498,13 @@ def _loaded(need: Any, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tells_of(findings: list[Any], names: Iterable[str]) -> bool:
-    """Whether findings name one of some files, of which a line may have moved."""
+    """Return whether findings mention one of some files, in which lines may have moved."""
     said = json.dumps([finding[:-1] for finding in findings])  # without the files that each rests on
     return any(name in said for name in names)
 
 
 def _parses(data: bytes) -> bool:
-    """Whether Python can parse what a file holds; False where only a check of it may tell why not."""
+    """Return whether Python can parse a file. For a False result only a check of the file can give the reason."""
     from shardlint.syntax.parse import NotParsed, check_parses
 
     try:

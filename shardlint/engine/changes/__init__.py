@@ -1,1 +1,1 @@
-"""What a change does: to the files that rest on it, and against the revision before it."""
+"""Effects of a change: on the files that depend on it, and compared with an earlier revision."""

@@ -87,7 +87,7 @@ class Elsewhere:
     def _before(
         self, reports: Mapping[str, FileReport], state: Base | set[str], memory: Memory | None
     ) -> Iterator[FileReport]:
-        """What is found in the files of reports at a revision, or with some files empty."""
+        """Yield the findings in the files of reports at a revision, or with some files empty."""
         overlay: dict[Path, Source] = {}
         checker: Checker | None = None
         for real, report in reports.items():
@@ -134,7 +134,7 @@ def _others(
 
 
 def _is_new(report: FileReport, before: list[Finding] | None) -> bool:
-    """Whether any finding of a file may not have been there; without `before` that is not known."""
+    """Return whether any finding of a file may be new. Without `before` that is not known."""
     return before is None or any(one not in before for one in report.findings)
 
 

@@ -1,4 +1,4 @@
-"""What git knows of a repository, asked so that nothing which the repository names is run.
+"""Queries to git that run no program configured by the repository.
 
 The configuration of a repository names programs: hooks, filters, monitors of the file system, transports. Only commands
 that read objects, references and the index are run, and files are compared here: `git diff` and `git status` run the
@@ -70,7 +70,9 @@ class Tracked(NamedTuple):
     dates: tuple[int, ...]
 
     def is_as_added(self, path: Path) -> bool:
-        """Whether a file was not written since. Without nanoseconds in its dates that cannot be told."""
+        """Return whether a file was not written since it was added. Without nanoseconds in its dates that cannot be
+        determined.
+        """
         try:
             status = path.lstat()
         except OSError:
@@ -81,7 +83,7 @@ class Tracked(NamedTuple):
 
 
 def ask_git(folder: Path, *arguments: str, fails: bool = False) -> str:
-    """What git says; empty where it fails, if it may. Raises `BadSettings`."""
+    """Return the output of git; empty if it fails and may fail. Raises `BadSettings`."""
     done = run_git(folder, arguments)
     if done.returncode and not fails:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -161,7 +163,7 @@ def _rows(listed: str) -> Iterator[tuple[str, str]]:
 
 
 def is_same(top: Path, path: Path, blob: Blob) -> bool:
-    """Whether a file of the working tree holds what a commit says, with whatever line ends git gave it."""
+    """Return whether a file of the working tree equals the committed one, whatever its line ends."""
     try:
         if blob.mode == _MODULE:
             return path.is_dir()
@@ -181,7 +183,7 @@ def _is_of(blob: Blob, data: bytes) -> bool:
 
 
 def contents_of(top: Path, blobs: Mapping[str, Blob], limit: int) -> Iterator[tuple[str, bytes]]:
-    """What files of a commit hold, by their paths; without those that are larger than the limit.
+    """Yield the contents of files of a commit, with their paths. Files larger than the limit are left out.
 
     Raises `BadSettings` where git would have to fetch some: a transport is a program that the repository names.
     """

@@ -1,1 +1,1 @@
-"""What an expression is: names, calls, classes and trees, followed through the project."""
+"""Evaluator of expressions: names, calls, classes and trees, followed through the project."""

@@ -1,4 +1,4 @@
-"""What an annotation says a value is: classes, also as text, with `| None`, `Optional`, `Annotated` and `Final`."""
+"""Types named by annotations: classes, also as text, with `| None`, `Optional`, `Annotated` and `Final`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def classes_of(evaluator: Evaluator, parameter: Parameter) -> list[ClassValue]:
 
 
 def _alias(file: FileFacts, name: ast.Name) -> Place | None:
-    """What a name stands for that a module gives to a union or an Optional: `Spec = P | None`."""
+    """Return the definition of a name that a module binds to a union or an Optional: `Spec = P | None`."""
     bindings, _ = lookup(file, name, name.id)
     if len(bindings) != 1 or bindings[0].kind != "assign":
         return None

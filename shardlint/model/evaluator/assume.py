@@ -1,4 +1,4 @@
-"""What values most likely are, where the text proves nothing: in the calls in sight, and by defaults.
+"""Most likely values of expressions that the text leaves open, derived from visible calls and defaults.
 
 A view of the evaluator for findings that are `likely` or `possible`. It keeps the reasons it used, to be told.
 """
@@ -43,7 +43,7 @@ class Assuming(Evaluator):
         self.why: list[str] = []
 
     def environment(self, place: Place) -> Environment | None:
-        """What the parameters of the function that an expression stands in are, on this way to it."""
+        """Return the values of the parameters around an expression, on this path to it."""
         if self.way is None or self.scope is None:
             return None
         return self.way.environment if self.scope in place.scope.outward() else None
@@ -53,15 +53,15 @@ class Assuming(Evaluator):
         self.strict.rests_on_call()
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
-        """What an expression most likely is."""
+        """Return the most likely value of an expression."""
         return self.settled(self.strict.value(place, environment or self.environment(place)))
 
     def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
-        """What a binding most likely gives its name."""
+        """Return the most likely value of a binding."""
         return self.settled(self.strict.binding(file, binding, env))
 
     def attribute(self, base: Value, name: str) -> Value:
-        """What an attribute most likely is."""
+        """Return the most likely value of an attribute."""
         return self.settled(self.strict.attribute(base, name))
 
     def settled(self, value: Value, depth: int = 0) -> Value:

@@ -1,4 +1,4 @@
-"""What a parameter is, told by the calls of its function, when all of them are known."""
+"""Values of a parameter in all calls of its function, if all of them are known."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class Callers:
         return choice([self._one(option, depth) for option in options(value)])
 
     def seen(self, value: Parameter) -> list[Value]:
-        """What the calls in sight give a parameter, each as it is written there. There may be others."""
+        """Return the values of a parameter in the visible calls, each as it is written there. There may be other
+        calls.
+        """
         known = self.calls(value.place.file, value.place.file.home(value.place.node), every=True)
         if known is None:
             return []
@@ -119,7 +121,7 @@ def _meant(ends: Ends) -> list[End]:
 
 
 def moved(end: End) -> bool:
-    """Whether something between a call and its function moves arguments."""
+    """Return whether code between a call and its function moves arguments."""
     return any(_moves_arguments(wrapper.api) for wrapper in end.wrappers)
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Rest:
-    """What `*args` takes: the arguments that are left, and what stars at the end of the call give."""
+    """Value of `*args`: the remaining arguments, and the elements of starred arguments at the end of the call."""
 
     places: tuple[Place, ...]
     environment: Environment | None
@@ -59,7 +59,7 @@ _Given = Value | tuple[Place, Environment | None] | _Rest
 
 
 class _Parameters(Mapping[str, Value]):
-    """What the parameters of a function are in a call, each evaluated when it is asked for.
+    """Values of the parameters of a function in a call, each evaluated on first use.
 
     That comes to the same as if it were done before the function is looked into: what is open there counts for nothing.
     """
@@ -241,7 +241,9 @@ class Calling:
         return CallResult(callee, arguments)
 
     def _dict(self, name: str, arguments: CallArguments) -> Value | None:
-        """What makes a dict gives: of nothing, of another, of pairs, of keywords; None where it is not known."""
+        """Return the dict that a call of `dict` makes: of nothing, another dict, pairs or keywords; None if it is not
+        known.
+        """
         if arguments.open_positional or len(arguments.positional) > 1:
             return None
         hidden = parts.spread_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
@@ -270,11 +272,11 @@ class Calling:
         return self.evaluator.instance_of(Place(function.place.file, node.returns))
 
     def _returned(self, function: Function, arguments: CallArguments) -> Value:
-        """What a simple function returns for these arguments."""
+        """Return the result of a simple function for these arguments."""
         return self.returned(function, lambda: self.parameters(function, arguments))
 
     def returned(self, function: Function, parameters: Callable[[], Environment]) -> Value:
-        """What a simple function returns where its parameters are these. They are asked for when they are needed."""
+        """Return the result of a simple function for these parameters, which are evaluated when they are needed."""
         file, node = function.place.file, function.node
         if isinstance(node, ast.AsyncFunctionDef):
             return Unknown("the result of a coroutine")
@@ -301,7 +303,7 @@ class Calling:
         return Choice(tuple(options(result))) if isinstance(result, Choice) else result
 
     def decorated(self, function: Function, inner: Value, decorator: Place) -> Value:
-        """What a decorator of the project returns for a function."""
+        """Return the result of a decorator of the project for a function."""
         given = self._given(function, CallArguments(decorator, (), {}))
         args = function.node.args
         names = [one.arg for one in (*args.posonlyargs, *args.args)][int(function.bound) :]
@@ -311,7 +313,7 @@ class Calling:
         return self.returned(function, lambda: Environment(_Parameters(self.evaluator, given)))
 
     def yielded(self, function: Function, arguments: CallArguments) -> Value:
-        """What the one `yield` of a context manager gives for these arguments."""
+        """Return the value of the one `yield` of a context manager for these arguments."""
         file, node = function.place.file, function.node
         if isinstance(node, ast.FunctionDef):
             given = [one for one in file.walked(file.scope(node)).returns if not isinstance(one, ast.Return)]

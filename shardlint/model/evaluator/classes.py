@@ -75,7 +75,7 @@ class Classes:
         return self._delegated(cls, name, instance) or Unknown(f"{cls.node.name} has no known {name}")
 
     def _delegated(self, cls: ClassValue, name: str, instance: CallResult | None) -> Value | None:
-        """What `__getattr__` returns of another object: `return getattr(self.chosen, name)`.
+        """Return the attribute that `__getattr__` reads from another object: `return getattr(self.chosen, name)`.
 
         Where that is one of several, the first: which one is often told by an environment variable.
         """
@@ -114,7 +114,7 @@ class Classes:
         return assumed(value, Assumed(value, f"`{cls.node.name}.{name}` is that of `{first}`, or given elsewhere"))
 
     def _in_init(self, cls: ClassValue, name: str) -> bool:
-        """Whether `__init__` surely sets `self.name`: in a statement of its own block."""
+        """Return whether `__init__` surely sets `self.name`, in a statement of its own block."""
         inits = [one for one in cls.node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
         return any(
             isinstance(statement, ast.Assign)
@@ -197,7 +197,7 @@ def _set_in(file: FileFacts, cls: ast.AST, name: str) -> tuple[list[tuple[ast.AS
 
 
 def handed_on(hook: ast.FunctionDef) -> list[ast.Call]:
-    """What a `__getattr__` returns of other objects: `return getattr(self.chosen, name)`."""
+    """Return the calls by which a `__getattr__` reads other objects: `return getattr(self.chosen, name)`."""
     returned = [one.value for one in walk(hook) if isinstance(one, ast.Return)]
     return [
         one
@@ -207,7 +207,7 @@ def handed_on(hook: ast.FunctionDef) -> list[ast.Call]:
 
 
 def _given_to(file: FileFacts, target: ast.Attribute) -> ast.expr | None:
-    """What an assignment gives a target: `self.a = x`, `self.a, self.b = x, y`."""
+    """Return the value that an assignment gives a target: `self.a = x`, `self.a, self.b = x, y`."""
     parent = file.parent(target)
     if isinstance(parent, ast.Assign | ast.AnnAssign):
         return parent.value

@@ -1,4 +1,4 @@
-"""What an expression is: names followed through scopes, files, partials and simple functions.
+"""Abstract evaluator of expressions: names are followed through scopes, files, partials and simple functions.
 
 An abstract evaluator over literals and constants. It never guesses: where the text does not tell, the value is
 `Unknown`, and where it depends on the way taken, a `Choice`.
@@ -114,7 +114,7 @@ class Evaluator:
         return value
 
     def environment(self, place: Place) -> Environment | None:
-        """What the parameters around an expression are, where that is known without being asked about one call."""
+        """Return the values of the parameters around an expression, if they are known without a particular call."""
         return None
 
     def ask(self, key: Hashable, answer: Callable[[], Value]) -> Value:
@@ -146,7 +146,7 @@ class Evaluator:
         return found
 
     def opened(self) -> tuple[int, frozenset[Hashable]]:
-        """What is being asked just now, and in which question: see `value_outside`."""
+        """Return the active queries, and the number of the question: see `value_outside`."""
         return self._questions, frozenset(self._open)
 
     def value_outside(
@@ -167,7 +167,7 @@ class Evaluator:
         self.project.needs.note(GIVEN)
 
     def circular(self) -> Unknown:
-        """What something is on the way to itself."""
+        """Return the value of a definition that depends on itself."""
         self.cuts += 1
         return Unknown("the definition is circular or too deep")
 
@@ -199,7 +199,7 @@ class Evaluator:
         return self.classes.lineage(cls)
 
     def bases(self, cls: ClassValue) -> Iterator[Value]:
-        """What a class and those of its bases that are in the project inherit from."""
+        """Yield the bases of a class, and of its bases in the project."""
         for one in self.lineage(cls):
             yield from (self.value(Place(one.place.file, base)) for base in one.node.bases)
 
@@ -356,11 +356,13 @@ class Evaluator:
         return Unknown("bound by augment")
 
     def _entered(self, place: Place, env: Environment | None) -> Value:
-        """What `with ... as name` gives the name."""
+        """Return the value that `with ... as name` binds to the name."""
         return choice([self._entering(option, place) for option in options(self.value(place, env))])
 
     def _entering(self, manager: Value, place: Place) -> Value:
-        """What a context manager gives when it is entered: itself, as most do that are closed, or what it holds."""
+        """Return the result of entering a context manager: itself, as of most that are closed, or the object it
+        holds.
+        """
         match manager:
             case Assumed(value=inner):
                 return assumed(self._entering(inner, place), manager)
@@ -490,7 +492,7 @@ def without_none(file: FileFacts, node: ast.expr, value: Value) -> Value:
 
 
 def _options_here(file: FileFacts, use: ast.AST, binding: Binding, value: Value) -> list[Value]:
-    """What a binding gives a name, without the None that tests on the way to its use rule out."""
+    """Return the possible values of a binding, without a None that tests on the path to its use rule out."""
     found = list(options(value))
     if Constant(None) not in found or not isinstance(use, ast.Name) or not none_is_ruled_out(file, use, binding):
         return found

@@ -58,13 +58,13 @@ class _Change:
 
 
 class _Unclear(Exception):
-    """What is held cannot be told one by one."""
+    """Raised if the contents of a container cannot be listed one by one."""
 
 
 def grown(
     evaluator: Evaluator, use: Place, binding: Binding, value: Value, env: Environment | None
 ) -> Value:
-    """What a name holds where it is used, when its list, set or dict is changed in place."""
+    """Return the value of a name at its use, after in-place changes of its list, set or dict."""
     if isinstance(value, Assumed):
         return assumed(grown(evaluator, use, binding, value.value, env), value)
     if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
@@ -83,7 +83,7 @@ def grown(
 
 
 def filled_in_parts(evaluator: Evaluator, file: FileFacts, mentions: Sequence[ast.AST], value: Value) -> Value:
-    """What an attribute holds that methods change in place, in an order that is not known."""
+    """Return the value of an attribute that methods change in place, in an unknown order."""
     if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
         return value
     found = [change for mention in mentions if (change := _change(file, mention)) is not None]
@@ -93,7 +93,9 @@ def filled_in_parts(evaluator: Evaluator, file: FileFacts, mentions: Sequence[as
 
 
 def is_changed(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
-    """Whether a mention changes what it names in place: itself, or by a function of the project that takes it."""
+    """Return whether a mention changes its object in place: itself, or through a function of the project that gets
+    it.
+    """
     if _change(file, mention) is not None:
         return True
     call = file.parent(mention)
@@ -125,7 +127,7 @@ def _taken_by(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> tuple[
 
 
 def _is_changer(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
-    """Whether a function of the project that is called for its effect changes what it is given here."""
+    """Return whether a function of the project that is called for its effect changes this argument."""
     callee, name = _taken_by(evaluator, file, mention)
     if callee is None or name is None:
         return False
@@ -209,7 +211,7 @@ def _before(
 
 
 def _names_target(change: _Change, use: ast.AST) -> bool:
-    """Whether a use is the very mention through which a statement changes the value."""
+    """Return whether a use is the very mention through which a statement changes the value."""
     statement = change.statement
     targets: list[ast.AST] = [statement] if change.kind == "handed" else []
     if isinstance(statement, ast.Assign):
@@ -242,7 +244,9 @@ def _around(file: FileFacts, node: ast.AST, without: frozenset[ast.AST]) -> Iter
 
 
 def _ran_again(file: FileFacts, use: ast.AST) -> Iterator[ast.AST]:
-    """What is around a use; of a loop only where the use is in its body: what is gone over is read once."""
+    """Yield the ancestors of a use. A loop is left out if the use is not in its body, because its iterable is read
+    once.
+    """
     inner = use
     for outer in file.ancestors(use):
         if not isinstance(outer, ast.For | ast.AsyncFor) or inner in outer.body:
@@ -255,7 +259,7 @@ def _is_loop(node: ast.AST) -> bool:
 
 
 def _jumps(file: FileFacts, loop: ast.For) -> bool:
-    """Whether a turn of a loop may leave before its end."""
+    """Return whether an iteration of a loop may leave before its end."""
     return bool(loop.orelse) or file.remembered("jumps", loop, lambda: _holds_jump(loop))
 
 
@@ -264,7 +268,7 @@ def _holds_jump(loop: ast.For) -> bool:
 
 
 def _precedes(one: ast.AST, other: ast.AST) -> bool:
-    """Whether one node ends before another begins."""
+    """Return whether one node ends before another begins."""
     end = getattr(one, "end_lineno", 0), getattr(one, "end_col_offset", 0)
     return end <= (getattr(other, "lineno", 0), getattr(other, "col_offset", 0))
 
@@ -289,7 +293,9 @@ class _Filling:
         return self.any_of(value, changes)
 
     def any_of(self, value: Items | Table, changes: Sequence[_Change]) -> Value:
-        """What each leaf is of a value that is filled in an order, or a number of times, that is not told."""
+        """Return the value of any leaf of a container that is filled in an unknown order, or an unknown number of
+        times.
+        """
         if isinstance(value, Table):
             kept, kinds, keys = bool(value.entries), ("put", "default"), 1
         else:
@@ -337,7 +343,7 @@ class _Filling:
         return self._changed(value, change.kind, keys, made)
 
     def _by_a_function(self, value: Value, mention: ast.AST, elements: Mapping[ast.AST, Value]) -> Value:
-        """What a function makes of a value that it is given, where it changes it on every way, and once."""
+        """Return the value after a function has changed it in place, if it does so once on every path."""
         call = self.file.parent(mention)
         assert isinstance(call, ast.Call)
         env = self._environment(elements)

@@ -25,7 +25,7 @@ class Linker:
         self._starred_open: set[tuple[FileFacts, str]] = set()
 
     def taken(self, file: FileFacts, binding: Binding) -> Value:
-        """What `from module import name` binds."""
+        """Return the value that `from module import name` binds."""
         alias = binding.node
         statement = file.parent(alias)
         assert isinstance(alias, ast.alias)
@@ -151,7 +151,7 @@ class Linker:
         return self.library(f"{libraries[0].written}.{name}")  # nothing else binds it
 
     def _exports(self, file: FileFacts, name: str) -> bool:
-        """Whether `from module import *` takes a name of a module of the project."""
+        """Return whether `from module import *` imports a name of a module of the project."""
         listed = [one.value for one in file.bindings(file.module, "__all__") if one.kind == "assign"]
         if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple):
             return any(isinstance(one, ast.Constant) and one.value == name for one in listed[0].elts)

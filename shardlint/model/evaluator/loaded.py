@@ -1,4 +1,4 @@
-"""What a program reads from a configuration file of the project: `yaml.safe_load(open("model.yaml"))`.
+"""Values that a program reads from a configuration file of the project: `yaml.safe_load(open("model.yaml"))`.
 
 A change of such a file makes every answer of the cache void (`shardlint/model/mesh/configuration.py`).
 """
@@ -49,7 +49,9 @@ _DEPTH = 40
 
 
 def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
-    """What a loader of this name gives, where one file of the project is meant; when it runs it may be another."""
+    """Return the result of a loader of this name, if it reads one file of the project. Another file may be read at run
+    time.
+    """
     first = call.positional[0] if call.positional else None
     named = _path(evaluator, first, call.environment, _STEPS) if first is not None else None
     text = settled(named) if named is not None else None
@@ -66,7 +68,7 @@ def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
 
 
 def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
-    """Whether a path is given to the function that reads it, or to the program on its command line."""
+    """Return whether a path is an argument of the function that reads it, or of the program's command line."""
     node, file = place.node, place.file
     if steps == 0:
         return False
@@ -100,7 +102,7 @@ def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps:
 
 
 def _only(evaluator: Evaluator, by: str) -> Value | None:
-    """What the one configuration file of the project holds, where which one is read is told to the program."""
+    """Return the contents of the project's only configuration file, if the program is told which file to read."""
     suffixes = (".yml", ".yaml") if by.startswith("yaml") else (".toml",)
     root = evaluator.project.root
     known = [
@@ -165,7 +167,7 @@ def _joined(evaluator: Evaluator, given: list[Place], env: Environment | None, s
 
 
 def _is_here(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
-    """Whether a folder is told by `__file__`, or the working folder."""
+    """Return whether a folder is given by `__file__`, or is the working folder."""
     node, file = place.node, place.file
     if steps == 0:
         return False

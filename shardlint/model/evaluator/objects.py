@@ -69,7 +69,7 @@ class Objects:
         return (init, self.evaluator.parameters(init, call)) if init is not None else None
 
     def field(self, cls: ClassValue, instance: CallResult, name: str) -> Value:
-        """What a field of an instance holds when it has been made by the `__init__` that is generated for it."""
+        """Return the value of a field of an instance that was made by its generated `__init__`."""
         binding, owner = self.fields(cls)[name]
         place = Place(owner.place.file, binding.node)
         call = instance.call
@@ -94,7 +94,7 @@ class Objects:
         return Assumed(default, f"`{name}` of `{cls.node.name}` has this default")
 
     def _may_be_none(self, file: FileFacts, binding: Binding) -> bool:
-        """Whether a field whose default is None may be left so: `size: int = None` is set before it is used."""
+        """Return whether a field whose default is None may stay None: `size: int = None` is set before it is used."""
         annotation = binding.annotation
         return annotation is not None and Constant(None) in annotated(self.evaluator, Place(file, annotation))
 

@@ -50,7 +50,9 @@ def _written(evaluator: Values, value: Value) -> Items | None:
 
 
 def spread(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | None:
-    """What the arguments of a call from its first `*args` on are, one by one; None where that is not known."""
+    """Return the values of the arguments of a call from its first `*args` on, one by one; None if they are not
+    known.
+    """
     call = arguments.place.node
     if not arguments.starred or not isinstance(call, ast.Call):
         return None
@@ -69,7 +71,7 @@ def spread(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | N
 
 
 def spread_keywords(evaluator: Values, arguments: CallArguments) -> Table | None:
-    """What the `**tables` of a call hold; None where one is not known."""
+    """Return the entries of the `**tables` of a call; None if one is not known."""
     call = arguments.place.node
     if not isinstance(call, ast.Call):
         return None

@@ -9,7 +9,7 @@ from shardlint.syntax.nodes import walk
 
 
 def held_before(file: FileFacts, node: ast.Attribute) -> ast.expr | None:
-    """What an attribute holds where it is read to set it again, when the same function surely set it before.
+    """Return the value of an attribute that is read to set it again, if the same function surely set it before.
 
     Only the reading of `self.step` inside an assignment to `self.step` is answered: those that come later have not
     run yet. The last one before must be passed on every way to this one.
@@ -40,7 +40,7 @@ def held_before(file: FileFacts, node: ast.Attribute) -> ast.expr | None:
 
 
 def wraps_itself(file: FileFacts, node: ast.Attribute) -> bool:
-    """Whether an attribute of a name is read in an assignment to the same: `self.step = jax.jit(self.step)`."""
+    """Return whether an attribute of a name is read in an assignment to the same: `self.step = jax.jit(self.step)`."""
     if not isinstance(node.value, ast.Name) or not isinstance(node.ctx, ast.Load):
         return False
     statement = _statement(file, node)
@@ -65,7 +65,9 @@ def _sets(statement: ast.stmt, node: ast.Attribute) -> bool:
 
 
 def _may_set(statement: ast.stmt, node: ast.Attribute) -> bool:
-    """Whether a statement between may set it: by name, by another object under the name, or by a method it calls."""
+    """Return whether a statement between may set it: by name, through another object under the name, or in a method it
+    calls.
+    """
     assert isinstance(node.value, ast.Name)
     owner = node.value.id
     for part in walk(statement):

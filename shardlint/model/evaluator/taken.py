@@ -1,5 +1,6 @@
-"""What a test says of what is given in this call, or this turn: which side of `a if test else b` is taken, and which
-elements a comprehension keeps."""
+"""Outcomes of tests in one call or loop iteration: the branch of `a if test else b`, and the elements that a
+comprehension keeps.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def taken(
 def truth(
     evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None
 ) -> tuple[bool, Assumed | None] | None:
-    """Whether a test is true, and something assumed that this rests on; None where it is not known."""
+    """Return the truth of a test, and an assumption that it depends on. None means that it is unknown."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = truth(evaluator, file, operand, env)
@@ -83,13 +84,13 @@ def truth(
 
 
 def _operand(evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environment | None) -> Value:
-    """What one side of a test is."""
+    """Return the value of one side of a test."""
     measured = _shape_fact(evaluator, file, node, env)
     return measured if measured is not None else evaluator.value(Place(file, node), env)
 
 
 def asks_for_shape(evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None) -> bool:
-    """Whether a test asks for the rank or a dimension of an array whose shape is known."""
+    """Return whether a test asks for the rank or a dimension of an array whose shape is known."""
     parts = (part for part in walk(test) if isinstance(part, ast.expr))
     return any(_shape_fact(evaluator, file, part, env) is not None for part in parts)
 
@@ -152,7 +153,7 @@ def _number(node: ast.expr) -> int | None:
 def _joined(
     decides: bool, parts: list[tuple[bool, Assumed | None] | None]
 ) -> tuple[bool, Assumed | None] | None:
-    """What `or` (whose parts decide where they are true) or `and` makes of its parts."""
+    """Return the truth of `or` (which a true part decides) or `and` (which a false part decides)."""
     for part in parts:
         if part is not None and part[0] is decides:
             return part
@@ -163,7 +164,7 @@ def _joined(
 
 
 def _is_kind(value: Value, kinds: Value) -> bool | None:
-    """Whether a value that is written out is of one of some builtin types."""
+    """Return whether a literal value is of one of some builtin types."""
     given = kinds.items if isinstance(kinds, Items) and not kinds.open else (kinds,)
     names = [one.name.removeprefix("builtins.") for one in given if isinstance(one, Api)]
     match value:
@@ -182,7 +183,7 @@ def _is_kind(value: Value, kinds: Value) -> bool | None:
 
 
 def surely_true(value: Value) -> bool:
-    """Whether a value is true as it is given for another one: a sharding or mesh, or a spec that is not empty."""
+    """Return whether a value is surely true in a test: a sharding or mesh, or a spec that is not empty."""
     if not isinstance(value, CallResult) or value.call is None or value.call.open_positional:
         return False
     return value.api in _TRUE or (value.api == "jax.sharding.PartitionSpec" and bool(value.call.positional))
@@ -221,7 +222,7 @@ def _compared(op: ast.cmpop, one: Value, two: Value) -> bool | None:
 
 
 def _same_items(items: tuple[Value, ...], others: tuple[Value, ...]) -> bool | None:
-    """Whether two tuples are equal, as far as their length and what is known of their items tells."""
+    """Return whether two tuples are equal, as far as their lengths and known items tell."""
     if len(items) != len(others):
         return False
     pairs = list(zip(items, others, strict=True))

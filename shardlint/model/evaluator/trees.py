@@ -139,7 +139,7 @@ class Trees:
                     yield inner.node, self._partial(inner, earlier, [*MAPS[api], *values]), path
 
     def applied(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
-        """What a function value makes of values. `arguments` is the call that applies it."""
+        """Return the result of a function value for these values. `arguments` is the call that applies it."""
         return choice([self._applied(option, given, arguments) for option in options(function)])
 
     def _applied(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
@@ -174,7 +174,7 @@ class Trees:
         return Environment(known)
 
     def got(self, table: Value, arguments: CallArguments) -> Value:
-        """What `table.get(key, default)` gives."""
+        """Return the result of `table.get(key, default)`."""
         given = [self.evaluator.value(place, arguments.environment) for place in arguments.positional]
         key, default = given[0], given[1] if len(given) > 1 else Constant(None)
         if isinstance(table, Leaves):
@@ -202,7 +202,7 @@ class Trees:
         return None
 
     def element(self, file: FileFacts, binding: Binding, env: Environment | None) -> Value:
-        """What a `for` target, of a loop or a comprehension, stands for."""
+        """Return the value of a `for` target, of a loop or a comprehension."""
         if binding.value is None:
             return Unknown("an element of something unknown")
         found = self._elements(Place(file, binding.value), env)
@@ -213,7 +213,9 @@ class Trees:
         return found
 
     def turns(self, place: Place, target: ast.expr, env: Environment | None) -> list[dict[ast.AST, Value]] | None:
-        """What the names of a target are in each turn over what stands at a place; None where that is not known."""
+        """Return the values of the names of a target in each iteration over an expression; None if they are not
+        known.
+        """
         elements = self.each(place, env)
         return None if elements is None else [dict(_bound(target, element)) for element in elements]
 
@@ -255,7 +257,7 @@ class Trees:
         return _any(self.expanded(self.evaluator.value(place, env)))
 
     def collected(self, file: FileFacts, node: Comprehension, env: Environment | None) -> Value:
-        """What a comprehension makes: a value for each element where those are known, else leaves like one."""
+        """Return the result of a comprehension: a value for each element if they are known, else leaves like one."""
         if len(node.generators) == 1:
             elements = self.each(Place(file, node.generators[0].iter), env)
             made = self._each(file, node, elements, env) if elements is not None else None
@@ -324,7 +326,7 @@ class Trees:
 
 
 def _in_a_mesh(test: ast.expr) -> bool:
-    """Whether a test asks for an axis of a mesh: `a in mesh.axis_names`, `mesh.shape[a] > 1`."""
+    """Return whether a test is about an axis of a mesh: `a in mesh.axis_names`, `mesh.shape[a] > 1`."""
     match test:
         case ast.BoolOp(op=ast.And(), values=parts):
             return all(_in_a_mesh(part) for part in parts)
@@ -371,7 +373,7 @@ def _targets(node: Comprehension, element: Value) -> dict[str, Value]:
 
 
 def _bound(target: ast.expr, element: Value) -> Iterator[tuple[ast.Name, Value]]:
-    """What the names of a target are for one element."""
+    """Yield the names of a target, each with its value for one element."""
     if isinstance(target, ast.Name):
         yield target, element
     elif isinstance(target, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in target.elts):
@@ -405,7 +407,9 @@ def _telling(trees: Sequence[Value]) -> Value:
 
 
 def _branches(tree: Value) -> bool:
-    """Whether a value is surely more than one leaf beside an array: a tuple of names and numbers may be given whole."""
+    """Return whether a value surely has more than one leaf where an array has one. A tuple of names and numbers may be
+    passed whole.
+    """
     if isinstance(tree, Items):
         plain = any(isinstance(one, Constant) for one in tree.items)
         return tree.kind in ("tuple", "list") and bool(tree.items) and not tree.open and not plain
@@ -463,7 +467,9 @@ def _any(value: Value) -> Value:
 
 
 def of_table(table: Value, method: str) -> Value:
-    """What `table.items()`, `.keys()` or `.values()` gives: all of them in order, or one that stands for any."""
+    """Return the result of `table.items()`, `.keys()` or `.values()`: all items in order, or one that represents
+    any.
+    """
     match table:
         case Table(entries=entries, open=False):
             pairs = [(Constant(key), value) for key, value in entries]

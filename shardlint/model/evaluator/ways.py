@@ -44,7 +44,7 @@ class Way:
 
 
 class _Given(Mapping[str, Value]):
-    """What the parameters of a function are in a call, each evaluated when it is asked for."""
+    """Values of the parameters of a function in a call, each evaluated on first use."""
 
     def __init__(self, evaluator: Evaluator, function: Function, arguments: CallArguments) -> None:
         self.evaluator = evaluator
@@ -193,7 +193,7 @@ def _outermost(scope: Scope | None) -> Scope | None:
 
 
 def _moved(end: End) -> bool:
-    """Whether something between a call and its function moves or reshapes arguments."""
+    """Return whether code between a call and its function moves or reshapes arguments."""
     return moved(end) or any(wrapper.api in _RESHAPING for wrapper in end.wrappers)
 
 

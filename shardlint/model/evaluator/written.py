@@ -78,7 +78,7 @@ class Written:
         return assumed(found, one, two)
 
     def operated(self, op: ast.operator, left: Value, right: Value) -> Value:
-        """What an operator makes of two values; unknown where that is not told."""
+        """Return the result of an operator for two values; unknown if the text does not tell."""
         if isinstance(left, Constant) and isinstance(right, Constant):
             one, two = left.value, right.value
             if isinstance(one, str) and isinstance(two, str) and isinstance(op, ast.Add):

@@ -1,1 +1,1 @@
-"""What becomes of arrays over time: donation, reads, updates and dropped results."""
+"""Lifetimes of arrays: donation, reads, updates and dropped results."""

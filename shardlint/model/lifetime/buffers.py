@@ -77,7 +77,7 @@ class Use:
 
     @property
     def again(self) -> bool:
-        """Whether the call that donated it is what reads it, in a later turn of its loop."""
+        """True if the call that donated it is what reads it, in a later turn of its loop."""
         return any(part is self.node for part in walk(self.death.call.call))
 
 
@@ -95,7 +95,7 @@ class Twice:
 
 @dataclass
 class Story:
-    """What happened in a function."""
+    """Buffer events in a function."""
 
     uses: list[Use] = field(default_factory=list)
     twice: list[Twice] = field(default_factory=list)
@@ -116,25 +116,27 @@ def path_of(node: ast.expr) -> Path | None:
 
 
 def meets(one: Held, two: Held) -> bool:
-    """Whether one of two parts of buffers holds the other."""
+    """Return whether one of two parts of buffers holds the other."""
     length = min(len(one[1]), len(two[1]))
     return one[0] is two[0] and one[1][:length] == two[1][:length]
 
 
 @dataclass
 class Memory:
-    """What each name holds, and what is dead. `entries` are the buffers names held when the function was entered."""
+    """Buffers bound to each name, and deleted buffers. `entries` are the buffers that names held on entry to the
+    function.
+    """
 
     entries: dict[str, Buffer]
     holds: dict[Path, Held] = field(default_factory=dict)
     dead: dict[Held, Death] = field(default_factory=dict)
 
     def copy(self) -> Memory:
-        """What one of several ways starts with."""
+        """Return the memory with which one of several branches starts."""
         return Memory(self.entries, dict(self.holds), dict(self.dead))
 
     def held(self, path: Path) -> Held:
-        """What a path holds: a buffer of its own, or a part of what its beginning holds."""
+        """Return the buffer that a path holds: its own, or a part of the one that a prefix of the path holds."""
         for length in range(len(path), 0, -1):
             found = self.holds.get(path[:length])
             if found is not None:
@@ -148,7 +150,7 @@ class Memory:
         self.holds[path] = (held, ()) if isinstance(held, Buffer) else held
 
     def inside(self, path: Path) -> Iterator[Held]:
-        """What is known to be held at places inside a path."""
+        """Yield the buffers known to be held at places inside a path."""
         for known, held in self.holds.items():
             if len(known) > len(path) and known[: len(path)] == path:
                 yield held
@@ -186,7 +188,9 @@ class Memory:
 
 
 def _either(memory: Memory, path: Path, found: list[Held], ends: list[Memory]) -> Buffer:
-    """What a path holds where ways meet on which it holds this or that: it died where it had on one of them."""
+    """Return the buffer of a path where branches meet that bind different buffers. It is deleted if a branch deleted
+    it.
+    """
     alive = [held for held in found if all(end.death(held) is None for end in ends)]
     either = Buffer(None, "unknown", ways=tuple(alive[:_WAYS]))
     died = next(filter(None, (end.death(end.held(path)) for end in ends)), None)
@@ -196,7 +200,7 @@ def _either(memory: Memory, path: Path, found: list[Held], ends: list[Memory]) -
 
 
 def merged(ends: list[Memory]) -> Memory | None:
-    """What is known where ways meet; None where none arrives."""
+    """Return the joined memory where branches meet; None if no branch arrives."""
     if len(ends) < 2:
         return ends[0] if ends else None
     memory = Memory(ends[0].entries)

@@ -1,4 +1,4 @@
-"""What a call donates, and how far the text tells that the compiled program takes it.
+"""Donated arguments of a call, and the evidence that the compiled program reuses them.
 
 `jax.jit`, `pjit`, `pmap` and `eqx.filter_jit` take the buffers of donated arguments for their outputs: the arrays are
 deleted by the call. That happens only where an output can use the buffer (`updates` looks for one).
@@ -94,7 +94,9 @@ class Donations:
         self._calls: Memo[ast.AST, DonatingCall | None] = Memo(evaluator.project.needs)
 
     def of(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
-        """What a call donates; None where it donates nothing, or not on every way, or the text does not tell."""
+        """Return the donations of a call; None if it donates nothing, not on every path, or if the text does not
+        tell.
+        """
         if call not in self._calls:
             self._calls.begin(call, None)  # a call inside its own answer tells nothing
             self._calls.make(call, lambda: self._of(file, call))
@@ -136,7 +138,7 @@ class Donations:
     def _helper(
         self, file: FileFacts, call: ast.Call, function: Function, arguments: CallArguments
     ) -> DonatingCall | None:
-        """What a function of the project donates of its own arguments."""
+        """Return the donations that a function of the project makes of its own arguments."""
         found = list(donated_inside(self, file, function, arguments))
         if not found:
             return None
@@ -217,7 +219,7 @@ class Donations:
         return tuple(result)
 
     def _without_arrays(self, place: Place, arguments: CallArguments) -> bool:
-        """Whether an argument surely holds no array that could be donated: a function, an optimizer of optax."""
+        """Return whether an argument surely holds no array that could be donated: a function, an optimizer of optax."""
         values = options(self.evaluator.value(place, arguments.environment))
         return all(isinstance(one, Function) or getattr(one, "api", "") in _TRANSFORMATIONS for one in values)
 
@@ -268,7 +270,7 @@ class _Donated:
 
 
 def _both(one: DonatingCall, two: DonatingCall) -> DonatingCall | None:
-    """What two ways of a call donate alike."""
+    """Return the donations that two branches of a call have in common."""
     if len(one.arguments) != len(two.arguments):
         return None
     both = []
@@ -298,7 +300,7 @@ def _abstract(file: FileFacts, call: ast.Call) -> bool:
 
 
 def fresh(value: Value) -> bool:
-    """Whether a value is surely an array just made, on one device and not bound to it."""
+    """Return whether a value is surely a new uncommitted array on one device."""
     return isinstance(value, CallResult) and value.api.startswith(_MAKING) and not value.api.endswith(_NOT_ARRAYS)
 
 

@@ -1,4 +1,4 @@
-"""Whether a function does anything but return a value: then a call whose result is dropped did nothing."""
+"""Test for functions without side effects, whose calls do nothing if the result is dropped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _SAYING = ("print", "debug", "info", "warning", "warn", "log")
 
 
 def only_returns(value: Value) -> bool:
-    """Whether a function value, wherever it is told, only makes what it returns: it stores and calls nothing else."""
+    """Return whether a function value has no side effects, in all its possibilities: it stores nothing and calls
+    nothing else.
+    """
     while isinstance(value, Transformed):
         value = value.inner
     if not isinstance(value, Function):

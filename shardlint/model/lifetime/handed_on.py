@@ -49,14 +49,14 @@ def donated_inside(
 
 
 def bound_again(file: FileFacts, call: ast.Call, name: str) -> bool:
-    """Whether the result of a call is bound to the name it was given: what it takes is an update of that."""
+    """Return whether the result of a call is bound to its argument's name, so that it is an update of it."""
     statement = file.parent(call)
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return any(isinstance(part, ast.Name) and part.id == name for one in targets for part in walk(one))
 
 
 def straight(file: FileFacts, call: ast.AST, function: ast.AST) -> bool:
-    """Whether every way through a function comes to a call."""
+    """Return whether every path through a function reaches a call."""
     for outer in file.ancestors(call):
         if outer is function:
             return True
@@ -70,7 +70,7 @@ def straight(file: FileFacts, call: ast.AST, function: ast.AST) -> bool:
 def _given_for(
     file: FileFacts, function: ast.FunctionDef, node: ast.expr, given: Mapping[str, Place]
 ) -> Place | None:
-    """What a caller gave for a parameter that is handed on as it is."""
+    """Return the caller's argument for a parameter that is passed on unchanged."""
     if not isinstance(node, ast.Name):
         return None
     for binding in file.bindings(file.scope(function), node.id):

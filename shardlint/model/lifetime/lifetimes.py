@@ -1,4 +1,4 @@
-"""What becomes of arrays over time in one function: aliases, rebinding, donation, and reads of what was donated.
+"""Lifetimes of arrays in one function: aliases, rebinding, donation, and reads of donated arrays.
 
 A walk over the statements in the order they run, with every way of a branch and two turns of a loop. Where an
 outer loop comes to it again one turn is enough, and nesting costs no more than its depth.
@@ -30,7 +30,7 @@ class Lifetimes:
         self._donating: Memo[ast.AST, list[Scope]] = Memo(donations.evaluator.project.needs)
 
     def story(self, file: FileFacts, scope: Scope) -> Story:
-        """What happens in one function or module."""
+        """Return the buffer events of one function or module."""
         return self._known.get(scope.node, lambda: _Walk(file, file.walked(scope), self.donations).run())
 
     def stories(self, file: FileFacts) -> list[tuple[Scope, Story]]:
@@ -224,7 +224,7 @@ def _always(test: ast.expr) -> bool:
 
 
 def _may_swallow(context: ast.expr) -> bool:
-    """Whether a `with` may go on after an error in its body."""
+    """Return whether a `with` may go on after an error in its body."""
     name = context.func if isinstance(context, ast.Call) else context
     last = last_name(name)
     return str(last).startswith(_SWALLOWING)

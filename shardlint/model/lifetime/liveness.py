@@ -1,4 +1,4 @@
-"""What becomes of a result: used, dropped on the spot, or bound to a name that nobody reads."""
+"""Uses of a result: used, dropped at once, or bound to a name that nothing reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ResultUse = Literal["used", "dropped", "never read"]
 
 
 def result_use(file: FileFacts, call: ast.expr) -> tuple[ResultUse, str | None]:
-    """What becomes of a call's result, and the name it was bound to.
+    """Return the use of a call's result, and the name it was bound to.
 
     Only certain answers: a name at module or class level may be read by others, `_` says it is meant, and a name that
     a nested function, `global`, `locals()` or `del` touches counts as used.

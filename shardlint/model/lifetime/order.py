@@ -238,7 +238,7 @@ class Evaluation:
             self.target(element, part, inner)
 
     def _contents(self, path: Path, value: ast.Dict | ast.Tuple | ast.List) -> None:
-        """What a display holds, by key."""
+        """Bind the elements of a display, by key."""
         pairs: list[tuple[object, ast.expr]] = list(enumerate(getattr(value, "elts", ())))
         if isinstance(value, ast.Dict):
             items = zip(value.keys, value.values, strict=True)
@@ -259,7 +259,7 @@ class Evaluation:
             self.bind(path, Buffer(None, "unknown"))
 
     def known(self, node: ast.expr) -> Held | None:
-        """What an expression is, where that was there before; its reads are not noted."""
+        """Return the buffer of an expression that existed before. Its reads are not noted."""
         path = path_of(node)
         if path is not None and self.memory is not None and path[0] not in self.unstable:
             return self.memory.held(path)
@@ -273,14 +273,14 @@ class Evaluation:
         return Buffer(value, "made" if value is not None else "unknown")
 
     def _same_array(self, node: ast.Call) -> bool:
-        """Whether a call returns the very array it is given, if that is one of jax's."""
+        """Return whether a call returns its argument itself, if that is an array of jax."""
         if len(node.args) != 1 or node.keywords:
             return False
         found = options(self.evaluator.value(Place(self.file, node.func)))
         return all(isinstance(option, Api) and option.name in _SAME_ARRAY for option in found)
 
     def _of_jax(self, node: ast.expr) -> bool:
-        """Whether a value is surely an array of jax's, and no numpy array."""
+        """Return whether a value is surely an array of jax, and no numpy array."""
         found = options(self.evaluator.value(Place(self.file, node)))
         return all(
             isinstance(option, CallResult)

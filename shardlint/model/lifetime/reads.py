@@ -13,7 +13,7 @@ from shardlint.syntax import FileFacts
 
 
 class Reading(enum.Enum):
-    """What a read looks at."""
+    """Part of an array that a read accesses."""
 
     NONE = "nothing that a deleted array has lost"
     PERHAPS = "code that is not seen decides"
@@ -70,14 +70,14 @@ STAGED = (*JIT_WRAPPERS, "jax.pmap", "jax.shard_map", "equinox.filter_pmap")
 
 
 def read_object(node: ast.expr) -> ast.expr:
-    """What a read looks into: `x` of the chain `x.sum` or `x.T`, which only an array has."""
+    """Return the array that a read accesses: `x` of the chain `x.sum` or `x.T`, which only an array has."""
     if isinstance(node, ast.Attribute) and (node.attr in _ARRAY_METHODS or node.attr in _DERIVED):
         return node.value
     return node
 
 
 def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 0) -> Reading:
-    """What the read at `node` (a whole chain of attributes and constant keys) looks at."""
+    """Return the part of the array that the read at `node` (a whole chain of attributes and constant keys) accesses."""
     part: ast.expr = node
     while isinstance(part, ast.Attribute | ast.Subscript):
         if isinstance(part, ast.Attribute) and part.attr in _KEPT:
@@ -129,7 +129,7 @@ def _consumed(evaluator: Evaluator, file: FileFacts, node: ast.AST, depth: int) 
 
 
 def _called(evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, depth: int) -> Reading:
-    """What a function does with an argument."""
+    """Return the part of an argument that a function reads."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in _OUTLIVES:
         return Reading.NONE
     answers = {
@@ -173,7 +173,7 @@ def _in_body(
     depth: int,
     mapped: bool = False,
 ) -> Reading:
-    """What a function of the project does with it; of a mapped one, with each array of it."""
+    """Return the part of an argument that a function of the project reads; with `mapped`, of each array of it."""
 
     def reads(inside: FileFacts, name: ast.expr, depth: int) -> bool:
         parent = inside.parent(name)
@@ -189,7 +189,7 @@ def _in_body(
 
 
 def keeps_objects(evaluator: Evaluator, file: FileFacts, call: ast.Call) -> bool:
-    """Whether a call surely changes no object in place: it is a library's pure function, or compiled."""
+    """Return whether a call surely changes no object in place: it is a library's pure function, or compiled."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in (*_ARRAY_METHODS, *_OUTLIVES):
         return True
     return all(

@@ -1,4 +1,4 @@
-"""What a function of the project does with an argument: whether it surely reads the data of the array."""
+"""Reads of an argument inside a function of the project: whether each path reads the data of the array."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def surely(
     depth: int,
     mapped: bool = False,
 ) -> bool:
-    """Whether every way through a function reads the data of what a call gives it at `node`.
+    """Return whether every way through a function reads the data of what a call gives it at `node`.
 
     `reads` tells it of one place. With `mapped` the call is of `jax.tree.map`, whose trees fill its positions.
     """
@@ -62,7 +62,7 @@ def _filled(
 
 
 def _certain(file: FileFacts, function: ast.AST, node: ast.AST) -> bool:
-    """Whether every way through a function comes to a place: nothing leaves it before."""
+    """Return whether every path through a function reaches a place: nothing leaves it before."""
     if not straight(file, node, function):
         return False
     if isinstance(function, ast.Lambda):

@@ -34,14 +34,16 @@ _SAME = frozenset((*JIT_WRAPPERS, "functools.partial", "jax.checkpoint"))
 
 
 def only_run(evaluator: Evaluator, function: Function, parameter: str) -> bool:
-    """Whether an argument is given to a model as its weights, and no result holds anything made of it in its shape."""
+    """Return whether an argument is used only as a model's weights, and no result holds anything of its shape made of
+    it.
+    """
     body = _Body(evaluator, function.place.file, function.node, parameter, 0, _Known({}, {}))
     return not body.returns() and body.ran
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What the bodies that one question leads to need not find out again."""
+    """Memoized results shared by the function bodies that one question visits."""
 
     calls: dict[ast.AST, list[ast.Call | ast.NamedExpr]]
     """What is called and named in an expression."""
@@ -117,7 +119,7 @@ class _Body:
         return any(isinstance(part, ast.Name) and part.id in self.names for part in walk(node))
 
     def made_of_it(self, node: ast.AST) -> bool:
-        """Whether an expression may hold arrays made of the argument."""
+        """Return whether an expression may hold arrays made of the argument."""
         match node:
             case ast.Name():
                 return node.id in self.names
@@ -161,7 +163,7 @@ class _Body:
         return True
 
     def _through(self, inner: Function, parameter: str) -> bool:
-        """Whether a function of the project returns what may be made of a parameter."""
+        """Return whether a function of the project returns values that may be made of a parameter."""
         if self.depth >= _DEPTH:
             return True
         depth, known = self.depth + 1, self.known.parameters
@@ -179,7 +181,7 @@ class _Body:
         return isinstance(node, ast.Name) and node.id in self.objects
 
     def _runs_it(self, func: ast.expr) -> bool:
-        """Whether the argument itself is called, as a model is: `model(x)`, `jax.vmap(model)(x)`."""
+        """Return whether the argument itself is called, as a model is: `model(x)`, `jax.vmap(model)(x)`."""
         if isinstance(func, ast.Call) and self._api(func.func) == "jax.vmap" and len(func.args) == 1:
             func = func.args[0]
         return isinstance(func, ast.Name) and func.id in self.objects
@@ -195,7 +197,7 @@ class _Body:
         )
 
     def _mutable(self, call: ast.Call) -> bool:
-        """Whether `apply` gives back variables too."""
+        """Return whether `apply` returns variables too."""
         given = next((one.value for one in call.keywords if one.arg == "mutable"), None)
         stars = any(one.arg is None for one in call.keywords)
         return stars or (

@@ -44,7 +44,7 @@ _VALUE_AND_GRADS = ("jax.value_and_grad", "equinox.filter_value_and_grad")
 
 @dataclass(frozen=True)
 class Update:
-    """Whether the whole argument comes back updated, which of its attributes or items do, and how it is treated."""
+    """Updated parts of an argument that a function returns: the whole, or some attributes or items."""
 
     whole: bool
     parts: tuple[str, ...]
@@ -65,7 +65,7 @@ class Updates:
         self._known: Memo[tuple[ast.AST, str], Update | None] = Memo(evaluator.project.needs)
 
     def of(self, function: Value, parameter: str | None, depth: int = 0) -> Update | None:
-        """What a function returns of one of its parameters; None where its body is not known."""
+        """Return the updated parts of a parameter that a function returns; None if its body is not known."""
         while isinstance(function, Transformed) and function.api.name in ("functools.partial", "jax.checkpoint"):
             function = function.inner
         if not isinstance(function, Function) or parameter is None or depth > _DEPTH:
@@ -151,7 +151,7 @@ class _Body:
                             self.names[name.id] = _NONE
 
     def _element(self, value: ast.expr, index: int) -> Parts:
-        """What one element of an unpacked value is."""
+        """Return the parts in one element of an unpacked value."""
         if isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
             return frozenset((*path, f"[{index}]") for path in self._of(value))
         if isinstance(value, ast.Call):
@@ -176,7 +176,7 @@ class _Body:
         return self._of(call.args[0]) if "has_aux" not in gradient.call.keywords else _NONE
 
     def _holds(self, node: ast.expr) -> Parts:
-        """What a returned value has of it, inside displays and the objects it is packed into too."""
+        """Return the parts in a returned value, also inside displays and the objects it is packed into."""
         if isinstance(node, ast.Tuple | ast.List):
             return frozenset(part for element in node.elts for part in self._holds(element))
         if isinstance(node, ast.Dict):
@@ -261,7 +261,7 @@ class _Body:
         return found
 
     def _through(self, call: ast.Call) -> Parts:
-        """What a function of the project, or a gradient, returns of it."""
+        """Return the parts that a function of the project, or a gradient, returns."""
         found: Parts | None = None
         for option in options(self.updates.evaluator.value(Place(self.file, call.func))):
             parts = _NONE
@@ -302,7 +302,7 @@ class _Body:
 
 
 def _returns_one(function: Function) -> bool:
-    """Whether a function returns one thing, and not several as a tuple."""
+    """Return whether a function returns one result, and not several as a tuple."""
     node = function.node
     if isinstance(node, ast.Lambda):
         return not isinstance(node.body, ast.Tuple)

@@ -1,4 +1,4 @@
-"""What the configuration files of a project say: mesh axes, logical axis rules and the like, in YAML and TOML.
+"""Settings in the configuration files of a project: mesh axes, logical axis rules and the like, in YAML and TOML.
 
 They are those that a survey of the project comes by (`shardlint/source/find.py`). A change of any of these makes every
 answer of the cache void (`shardlint/source/tree.py`), so an answer needs no note of them.
@@ -62,7 +62,7 @@ class Configurations:
                 yield from (_in_yaml if path.suffix in _YAML else _in_toml)(path, text, key)
 
     def data(self, path: Path) -> object:
-        """What a file holds, as plain data; None where that cannot be told."""
+        """Return the contents of a file as plain data; None if they cannot be read as such."""
         if path not in self._data:
             text = read_configuration(path, _MAX_WHOLE)
             self._data[path] = plain_yaml(text) if path.suffix in _YAML else _plain_toml(text)
@@ -127,7 +127,7 @@ def _loaded(block: str, key: str) -> tuple[bool, Any]:
 
 
 def plain_yaml(text: str) -> Any:
-    """What a text in YAML holds; None where it is not plain data."""
+    """Return the data of a text in YAML; None if it is not plain data."""
     import yaml  # type: ignore[import-untyped]
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -138,7 +138,7 @@ def plain_yaml(text: str) -> Any:
 
 
 def _shallow(events: Iterator[Any]) -> bool:
-    """Whether what a text in YAML says can be built with little stack and in little time."""
+    """Return whether a text in YAML can be built with little stack and in little time."""
     depth = aliases = 0
     merges = False
     for event in events:

@@ -210,7 +210,7 @@ class Contexts:
                 yield context if alone else MeshContext(context.kind, None, context.place)
 
     def _set_by_imports(self, file: FileFacts) -> bool:
-        """Whether a module that a file imports sets a mesh as it is imported: what the file runs has that mesh then."""
+        """Return whether a module that a file imports sets a global mesh, which the code of the file then has."""
         if not self.flow.project.anywhere(file.path, "set_mesh"):
             return False
         return self._imported.get(file.path, lambda: self._found_in_imports(file))
@@ -231,7 +231,9 @@ class Contexts:
         return False
 
     def _set_elsewhere(self, file: FileFacts) -> bool:
-        """Whether a mesh may be set globally some other way: `__enter__`, an ExitStack, a function that sets it."""
+        """Return whether a mesh may be set globally in another way: `__enter__`, an ExitStack, a function that sets
+        it.
+        """
         if any(map(file.says, ("enter_context", ".__enter__(", "thread_resources"))):
             return True
         if self._sets_in_function(file):
@@ -249,7 +251,7 @@ class Contexts:
         )
 
     def _sets_in_function(self, file: FileFacts) -> bool:
-        """Whether a function of the file sets a mesh and leaves it set; who called it before is not known."""
+        """Return whether a function of the file sets a mesh and leaves it set. Its earlier callers are not known."""
         for mention in file.mentions("set_mesh"):
             if not isinstance(mention, ast.Name | ast.Attribute) or file.home(mention).function() is None:
                 continue
@@ -259,7 +261,7 @@ class Contexts:
         return False
 
     def manager(self, place: Place) -> MeshContext | None:
-        """What a context manager does to the mesh; None when it surely does nothing."""
+        """Return the effect of a context manager on the mesh; None if it surely has none."""
         value = self.evaluator.value(place)
         kinds = [self._one(option, place) for option in options(value)]
         known = [kind for kind in kinds if kind is not None]
@@ -300,7 +302,7 @@ class Contexts:
 
 
 def _sets_at_import(file: FileFacts) -> bool:
-    """Whether a module sets a mesh for good as it is imported, also in the body of a class."""
+    """Return whether importing a module sets a global mesh, also in the body of a class."""
     return any(
         isinstance(call := file.parent(mention), ast.Call)
         and call.func is mention
@@ -312,7 +314,9 @@ def _sets_at_import(file: FileFacts) -> bool:
 
 
 def _runs_later(file: FileFacts, function: Scope) -> bool:
-    """Whether a call of the function only begins it: a generator runs where it is read, a coroutine where awaited."""
+    """Return whether a call only creates a generator, which runs where it is read, or a coroutine, which runs where it
+    is awaited.
+    """
     if isinstance(function.node, ast.AsyncFunctionDef):
         return True
     return any(isinstance(found, ast.Yield | ast.YieldFrom) for found in file.walked(function).returns)

@@ -40,7 +40,7 @@ class Listed:
 
 
 def listed(program: Program, file: FileFacts, name: str) -> tuple[Listed, ...]:
-    """What is listed under a name where a file runs, in code first, then in YAML files of the project."""
+    """Return the lists bound to a name in the program of a file, in code first, then in YAML files of the project."""
     return program.once(
         file,
         ("listed", name),

@@ -40,7 +40,7 @@ class LogicalRules:
 
     @property
     def lists_all(self) -> bool:
-        """Whether names that are not sharded are listed too: then one that is missing was forgotten."""
+        """True if names that are not sharded are listed too: then one that is missing was forgotten."""
         return any(not axes for _, axes in self.rules)
 
 
@@ -135,7 +135,7 @@ def _setting(program: Program, module: Place) -> Iterator[Place]:
 
 
 def _names(place: Place, key: str) -> bool:
-    """Whether a file takes what stands under a key: as an attribute or in quotes, or as an attribute that ends it."""
+    """Return whether a file reads an entry under a key: as an attribute, in quotes, or as the end of an attribute."""
     node = place.node
     if isinstance(node, ast.Attribute) and key.endswith(node.attr):
         return True

@@ -72,7 +72,7 @@ class Spec:
 
     @property
     def splits_nothing(self) -> bool:
-        """Whether it is known to be `P()`, or to hold None alone."""
+        """True if it is known to be `P()`, or to hold None alone."""
         return not self.open and not any(one.axes or not one.known for one in self.entries)
 
 
@@ -187,12 +187,12 @@ def sharding_parts(value: Value, evaluator: Values) -> tuple[Value, Value] | Non
 
 
 def is_sharding(value: Value) -> bool:
-    """Whether every possibility is a sharding object."""
+    """Return whether every possibility is a sharding object."""
     return all(isinstance(option, CallResult) and option.api in SHARDINGS for option in options(value))
 
 
 def is_spec(value: Value) -> bool:
-    """Whether every possibility is a PartitionSpec."""
+    """Return whether every possibility is a PartitionSpec."""
     return all(
         isinstance(option, CallResult) and option.api == "jax.sharding.PartitionSpec" for option in options(value)
     )

@@ -38,7 +38,7 @@ class SaidMeshes:
         self.evaluator = evaluator
 
     def a_mesh(self, place: Place, depth: int = 0) -> bool:
-        """Whether an expression is a mesh, made in the text or annotated as one, on every way to it."""
+        """Return whether an expression is a mesh, made in the text or annotated as one, on every way to it."""
         found = [one for one in options(self.evaluator.value(place)) if one != _NONE]
         if found and all(
             (isinstance(one, CallResult) and one.api in MESH_MAKERS)
@@ -84,7 +84,7 @@ class SaidMeshes:
         return bool(some) and all(self.a_mesh(Place(file, one), depth) for one in some)
 
     def _bound(self, file: FileFacts, binding: Binding, depth: int) -> bool:
-        """Whether what gives a name its value says so."""
+        """Return whether the binding of a name gives it a mesh."""
         if binding.kind == "param":
             if isinstance(binding.node, ast.arg) and _gathers(file, binding.node):
                 return False
@@ -103,7 +103,7 @@ class SaidMeshes:
     # functions and classes
 
     def _returns(self, function: Function, index: int | None = None) -> bool:
-        """Whether a function is annotated to return a mesh, or a tuple with one at an index."""
+        """Return whether a function is annotated to return a mesh, or a tuple with one at an index."""
         node = function.node
         if not isinstance(node, ast.FunctionDef) or node.returns is None:
             return False
@@ -125,7 +125,7 @@ class SaidMeshes:
         return value.by if isinstance(value, CallResult) and isinstance(value.by, ClassValue) else None
 
     def _member(self, cls: ClassValue, name: str, depth: int) -> bool:
-        """Whether an attribute of a class or of its instances is a mesh, told by the nearest class that has it."""
+        """Return whether an attribute of a class or of its instances is a mesh, by the nearest class that has it."""
         for owner in self.evaluator.lineage(cls):
             file = owner.place.file
             bindings = [one for one in file.bindings(file.scope(owner.node), name) if one.kind != "delete"]
@@ -164,7 +164,7 @@ class SaidMeshes:
 
 
 def _gathers(file: FileFacts, node: ast.arg) -> bool:
-    """Whether it is `*meshes` or `**meshes`, whose annotation is that of one of them."""
+    """Return whether a parameter is `*meshes` or `**meshes`, whose annotation is that of one of them."""
     function = file.home(node).node
     return isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and (
         node is function.args.vararg or node is function.args.kwarg
@@ -172,7 +172,7 @@ def _gathers(file: FileFacts, node: ast.arg) -> bool:
 
 
 def _is_read(node: ast.FunctionDef) -> bool:
-    """Whether a method is read as an attribute."""
+    """Return whether a method is read as an attribute."""
     return any(called_name(decorator) in _PROPERTIES for decorator in node.decorator_list)
 
 

@@ -61,7 +61,7 @@ class Shardings:
         self._assuming = isinstance(program.evaluator, Assuming)
 
     def target(self, value: CallResult) -> Value:
-        """What the call that made a value says of where to put it."""
+        """Return the placement argument of the call that made a value."""
         if value.call is None:
             return Unknown()
         place: Place | None = None
@@ -95,7 +95,7 @@ class Shardings:
         return known if len(known) == len(found) else None
 
     def turned_explicit(self, maker: str) -> bool:
-        """Whether a mesh that `maker` makes without axis_types has Explicit axes on the project's release."""
+        """Return whether a mesh that `maker` makes without axis_types has Explicit axes on the project's release."""
         since = EXPLICIT_SINCE.get(maker)
         return since is not None and self._targets.allows("jax", since)
 
@@ -106,7 +106,7 @@ class Shardings:
         return mesh.axis_types if mesh.axis_types in ("auto", "explicit") else "other"
 
     def on_auto_mesh(self, value: Value) -> bool:
-        """Whether a value is surely a NamedSharding over a mesh whose axes are Auto."""
+        """Return whether a value is surely a NamedSharding over a mesh whose axes are Auto."""
         for option in options(value):
             parts = sharding_parts(option, self._evaluator)
             mesh = mesh_of(parts[0], self._evaluator) if parts is not None else None
@@ -115,7 +115,7 @@ class Shardings:
         return True
 
     def shards(self, value: Value, auto: bool = False) -> bool:
-        """Whether a sharding, or every one of a tree of shardings, surely splits over an axis of a mesh.
+        """Return whether a sharding, or every one of a tree of shardings, surely splits over an axis of a mesh.
 
         `auto` asks for a mesh whose axes are surely Auto too.
         """
@@ -141,7 +141,7 @@ class Shardings:
         return computed or any(entry.axes for entry in spec.entries)
 
     def spread(self, value: Value, auto: bool = False, depth: int = 0) -> bool:
-        """Whether a value is surely spread over a mesh: an array, or all arrays of a tree."""
+        """Return whether a value is surely placed over a mesh: an array, or all arrays of a tree."""
         if depth > _DEPTH:
             return False
         match value:
@@ -162,7 +162,9 @@ class Shardings:
         return self.shards(self.target(value), auto)
 
     def seems_spread(self, value: Value, depth: int = 0) -> bool:
-        """Whether some array of a tree is placed by a sharding that may split it: less than `spread` asks for."""
+        """Return whether some array of a tree is placed by a sharding that may shard it. That is weaker than
+        `spread`.
+        """
         return _some_leaf(value, self._made_spread, depth)
 
     def _made_spread(self, value: Value, depth: int) -> bool:
@@ -180,7 +182,7 @@ class Shardings:
         return self.may_split(self.target(value))
 
     def _is_nnx(self, cls: ClassValue) -> bool:
-        """Whether a class is one of NNX modules."""
+        """Return whether a class is one of NNX modules."""
         return any(
             isinstance(one, Api) and one.name == "flax.nnx.Module"
             for base in self._evaluator.bases(cls)
@@ -188,7 +190,7 @@ class Shardings:
         )
 
     def _placed_when_made(self, cls: ClassValue) -> bool:
-        """Whether variables of an NNX module are placed as they are made: flax does it where a mesh is set."""
+        """Return whether variables of an NNX module are placed when they are made. flax does it if a mesh is set."""
         file = cls.place.file
         annotated = file.says("nnx") and any(file.says(text) for text in _ANNOTATING)
         return (
@@ -198,7 +200,7 @@ class Shardings:
         )
 
     def may_split(self, value: Value, depth: int = 0) -> bool:
-        """Whether some sharding of a tree is a NamedSharding that is not surely replicated."""
+        """Return whether some sharding of a tree is a NamedSharding that is not surely replicated."""
         return _some_leaf(value, self._splits_one, depth)
 
     def _splits_one(self, value: Value, depth: int) -> bool:
@@ -211,7 +213,7 @@ class Shardings:
         return any(spec is None or not spec.splits_nothing for spec in specs)
 
     def mapped(self, call: CallArguments) -> Value:
-        """What the function of a `tree.map` makes of a leaf."""
+        """Return the result of the function of a `tree.map` for a leaf."""
         function = self._evaluator.value(call.positional[0], call.environment)
         if isinstance(function, Function):
             return self._evaluator.apply(function, CallArguments(call.place, (), {}, open_positional=True))
@@ -219,7 +221,7 @@ class Shardings:
 
 
 def _some_leaf(value: Value, asked: Callable[[Value, int], bool], depth: int) -> bool:
-    """Whether something is so of some leaf of a tree, which is asked about with its depth.
+    """Return whether a predicate holds for some leaf of a tree. The predicate gets the leaf and its depth.
 
     Unlike `leaves` it also looks at what a list repeats.
     """

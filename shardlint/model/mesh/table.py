@@ -70,7 +70,7 @@ def _made(program: Program, file: FileFacts) -> Iterator[ast.Call]:
 
 
 def _shared(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool:
-    """Whether what an expression gives may be met outside the function it stands in, as the mesh that was meant."""
+    """Return whether the value of an expression may be used outside its function, as the intended mesh."""
     if depth > _DEPTH:
         return True
     parent = file.parent(node)
@@ -98,7 +98,7 @@ def _shared(program: Program, file: FileFacts, node: ast.AST, depth: int) -> boo
 
 
 def _keeps(callee: Api) -> bool:
-    """Whether what a library function gives holds on to its arguments and hands them to other code."""
+    """Return whether a library function stores its arguments and passes them to other code."""
     return callee.name in ("functools.partial", "dataclasses.replace") or not callee.name.startswith(
         ("jax.", "builtins.", "numpy.", "contextlib.", "logging.")
     )
@@ -118,7 +118,9 @@ def _uses_shared(program: Program, file: FileFacts, target: ast.Name, depth: int
 
 
 def _result_shared(program: Program, file: FileFacts, statement: ast.Return, depth: int) -> bool:
-    """Whether the result of a function is shared: not where every call seen only stands in for a mesh not given."""
+    """Return whether the result of a function is shared. It is not if every visible call only replaces a mesh that was
+    not given.
+    """
     scope = file.home(statement).function()
     if scope is None:
         return True
@@ -144,7 +146,7 @@ def _for_want_of(file: FileFacts, statement: ast.AST, target: ast.expr) -> bool:
 
 
 def _on_demand(program: Program, file: FileFacts, call: ast.Call) -> bool:
-    """Whether a call stands in a branch that a flag with a default leads away from, and no call gives the flag."""
+    """Return whether a call is in a branch that a flag with a default skips, and no call sets the flag."""
     scope = file.home(call).function()
     if scope is None or not isinstance(scope.node, ast.FunctionDef):
         return False
@@ -167,7 +169,7 @@ def _on_demand(program: Program, file: FileFacts, call: ast.Call) -> bool:
 
 
 def _ever_given(program: Program, file: FileFacts, function: ast.FunctionDef, flag: str) -> bool:
-    """Whether a call of the function, tests aside, may say anything about one of its parameters."""
+    """Return whether a call of the function, other than in tests, may set one of its parameters."""
     positional = of_definition(function).positional
     index = positional.index(flag) if flag in positional else len(positional)
     for other in (file, *program.project.importing(file.path, function.name)):

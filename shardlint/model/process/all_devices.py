@@ -16,7 +16,7 @@ _LAYOUT = "jax.experimental.mesh_utils.create_device_mesh"
 
 
 def sharding_of_all(program: Program, place: Place) -> bool:
-    """Whether an expression is surely a NamedSharding over a mesh of the devices of all processes."""
+    """Return whether an expression is surely a NamedSharding over a mesh of the devices of all processes."""
     found = options(program.followed(program.evaluator.value(place)))
     return bool(found) and all(_over_all(program, one) for one in found)
 
@@ -30,7 +30,7 @@ def _over_all(program: Program, value: Value) -> bool:
 
 
 def mesh_of_all(program: Program, mesh: Value) -> bool:
-    """Whether a mesh is surely one of the devices of all processes."""
+    """Return whether a mesh is surely one of the devices of all processes."""
     if not isinstance(mesh, CallResult) or mesh.call is None:
         return False
     if mesh.api == "jax.make_mesh":

@@ -1,4 +1,5 @@
-"""What starts the backend of jax before a place runs: earlier statements, imports, defaults, class bodies, decorators.
+"""Code that starts the backend of jax before a place runs: earlier statements, imports, defaults, class bodies,
+decorators.
 
 Only what surely runs counts: no branch that may not be taken, no loop, nothing after a way out of the function.
 """
@@ -47,7 +48,7 @@ _COMPILED = (*JIT_WRAPPERS, "jax.pmap")
 
 @dataclass(frozen=True)
 class Started:
-    """What starts the backend: the call, and the expressions of the files that lead to it, the outermost first."""
+    """Start of the backend: the call, and the expressions of the files that lead to it, the outermost first."""
 
     place: Place
     through: tuple[Place, ...] = ()
@@ -92,7 +93,7 @@ class Backend:
         return None
 
     def _events(self, file: FileFacts) -> tuple[_Event, ...]:
-        """What importing a file does, as far as it matters here; found once for all questions."""
+        """Return the relevant events of importing a file, computed once for all questions."""
         return self.program.of_node(
             ("events", file.tree), lambda: tuple(_Running(self.program).imported(file))
         )
@@ -107,11 +108,11 @@ class _Running:
         self.seen: set[ast.AST] = set()
 
     def imported(self, file: FileFacts) -> Iterator[_Event]:
-        """What happens when a file is imported."""
+        """Return the events of importing a file."""
         return _until_started(self._block(file, file.module.body, 0))
 
     def before(self, place: Place) -> Iterator[_Event]:
-        """What happens before the statement of a place, and in the arguments of a call."""
+        """Return the events before the statement of a place, and in the arguments of a call."""
         return _until_started(chain(self._around(place), self._within(place)))
 
     def _around(self, place: Place) -> Iterator[_Event]:
@@ -128,7 +129,7 @@ class _Running:
             yield from self._block(file, statements, 0)
 
     def _within(self, place: Place) -> Iterator[_Event]:
-        """What the arguments of the very call start."""
+        """Yield the events in the arguments of the very call."""
         node = place.node
         if isinstance(node, ast.Call):
             yield from self._expressions(place.file, [*node.args, *(one.value for one in node.keywords)], 0)
@@ -146,7 +147,8 @@ class _Running:
                 return
 
     def _on_each_way(self, file: FileFacts, block: list[ast.stmt], depth: int) -> Started | str:
-        """What starts the backend whichever way is taken through a block: "raises" where each does, "" if some do not.
+        """Return the start of the backend that every path through a block has: "raises" if every path raises, "" if
+        some have none.
 
         The ways that raise come to nothing after it.
         """
@@ -272,7 +274,7 @@ class _Running:
             yield replace(event, through=(place, *event.through))
 
     def _fields(self, cls: ClassValue, call: ast.Call, depth: int) -> Iterator[_Event]:
-        """What the `default_factory` of the fields of a dataclass do that a call does not give."""
+        """Yield the events of the `default_factory` of each dataclass field that a call does not give."""
         inside, node = cls.place.file, cls.node
         if not _is_dataclass(cls) or not isinstance(node, ast.ClassDef) or depth >= _DEPTH:
             return
@@ -318,7 +320,7 @@ def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:
 
 
 def _deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
-    """Whether calling it does not run its body: a generator, or one that a decorator may hold back."""
+    """Return whether a call of it does not run its body: a generator, or a function that a decorator may delay."""
     return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(node)) or bool(
         node.decorator_list
     )
@@ -333,7 +335,7 @@ def _earlier(file: FileFacts, outer: ast.AST, inner: ast.AST) -> Iterator[ast.st
 
 
 def _may_leave(statement: ast.stmt) -> bool:
-    """Whether what follows a statement may not be reached, though nothing is raised."""
+    """Return whether the code after a statement may not be reached, though nothing is raised."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     return any(isinstance(part, ast.Return) for part in walk(statement))

@@ -1,4 +1,4 @@
-"""Whether a computation exchanges data between the devices that its arrays are sharded over.
+"""Test for computations that exchange data between the devices over which their arrays are sharded.
 
 A process that starts a computation without the others hangs only where the computation communicates: elementwise work
 on a sharded array runs on each device by itself.
@@ -40,7 +40,7 @@ _REDUCING_METHODS = ("max", "mean", "min", "std", "sum", "var")
 
 
 def communicates(program: Program, call: Place) -> bool | None:
-    """Whether a call communicates if its arrays are sharded; None where their layout decides.
+    """Return whether a call communicates if its arrays are sharded; None if their layout decides.
 
     A call of what is not seen counts as one that does.
     """
@@ -79,7 +79,7 @@ def _names_axis(call: ast.Call, position: int) -> bool:
 
 
 def _body(program: Program, function: Function, depth: int) -> bool | None:
-    """Whether what a function computes communicates."""
+    """Return whether the computation of a function communicates."""
     if depth > _DEPTH:
         return True
     file, node = function.place.file, function.node
@@ -94,7 +94,7 @@ def _body(program: Program, function: Function, depth: int) -> bool | None:
 
 
 def _depends_on_layout(node: ast.AST) -> bool:
-    """Whether an expression is `x[i]`, `x.T` or `x @ y`."""
+    """Return whether an expression is `x[i]`, `x.T` or `x @ y`."""
     match node:
         case ast.Subscript() | ast.Attribute(attr="T" | "mT") | ast.BinOp(op=ast.MatMult()):
             return True

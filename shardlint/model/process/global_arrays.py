@@ -49,7 +49,9 @@ class GlobalArrays:
         """Answers by expression, without parameters given; "" for one that is being asked, as it may go in a circle."""
 
     def maker(self, place: Place) -> str:
-        """What made the array of all processes that an expression is, or was computed from; "" where none is seen."""
+        """Return the name of the function that made the array of all processes which an expression is, or was computed
+        from; "" if none is visible.
+        """
         return self._of(place, {}, 0)
 
     def _of(self, place: Place, given: Given, depth: int) -> str:
@@ -148,7 +150,7 @@ class GlobalArrays:
         return ""
 
     def _returned(self, function: Function, place: Place, node: ast.Call, given: Given, depth: int) -> str:
-        """What a function of the project gives back for these arguments."""
+        """Return the maker of the array that a function of the project returns for these arguments."""
         inner: dict[str, Place] = {}
         if not any(isinstance(one, ast.Starred) for one in node.args):
             inner = {name: Place(place.file, one) for name, one in zip(function.positional, node.args, strict=False)}
@@ -188,7 +190,7 @@ class GlobalArrays:
         return ""
 
     def _from_callers(self, file: FileFacts, function: ast.AST, name: str, depth: int) -> str:
-        """What the calls in sight give for a parameter, unless they disagree."""
+        """Return the maker of the array that the visible calls pass for a parameter, unless they disagree."""
         if not isinstance(function, ast.FunctionDef):
             return ""
         arguments = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]

@@ -18,7 +18,7 @@ _PATCHERS = ("patch", "setattr")
 
 
 def calls_replacement(program: Program, place: Place, module: str, name: str) -> bool:
-    """Whether a call of `module.name` at a place runs what the program put there instead.
+    """Return whether a call of `module.name` at a place runs the program's replacement of it.
 
     A replacement that a `with` block or a decorator undoes counts inside of it alone, any other one everywhere. What
     tests replace does not count.
@@ -74,7 +74,7 @@ def _is_module(program: Program, place: Place, module: str) -> bool:
 
 
 def _is_undone(node: ast.AST, file: FileFacts) -> bool:
-    """Whether a replacement is the item of a `with` block or a decorator, which undo it."""
+    """Return whether a replacement is the item of a `with` block or a decorator, which undo it."""
     if isinstance(node, ast.Attribute):
         return False
     parent = file.parent(node)
@@ -84,7 +84,7 @@ def _is_undone(node: ast.AST, file: FileFacts) -> bool:
 
 
 def _is_inside(program: Program, place: Place, patch: Place, depth: int) -> bool:
-    """Whether a place runs inside of what a patch covers: lexically, by a context manager, or by all its callers."""
+    """Return whether a place runs inside a patch: lexically, through a context manager, or in all its callers."""
     file, inner = place.file, place.node
     for outer in file.ancestors(place.node):
         if isinstance(outer, ast.With | ast.AsyncWith) and inner in outer.body:
@@ -102,7 +102,7 @@ def _is_inside(program: Program, place: Place, patch: Place, depth: int) -> bool
 
 
 def _applies(program: Program, item: Place, patch: Place) -> bool:
-    """Whether a `with` item or a decorator is a patch, or a function of the project whose body has it."""
+    """Return whether a `with` item or a decorator is a patch, or a function of the project whose body has it."""
     if item.node is patch.node:
         return True
     called = item.node.func if isinstance(item.node, ast.Call) else item.node

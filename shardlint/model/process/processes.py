@@ -67,7 +67,7 @@ class Guard:
 
 
 def several(program: Program, file: FileFacts) -> Evidence:
-    """Whether a file is of a program for several processes, and what tells so.
+    """Return the evidence that a file belongs to a program for several processes.
 
     `initialized`: something that runs with it calls `jax.distributed.initialize`, for more than one process; `asked`:
     something asks which process this is, or how many there are. Comments and strings are no evidence. That jax itself
@@ -89,7 +89,7 @@ def several(program: Program, file: FileFacts) -> Evidence:
 
 
 def _each_starts_one(program: Program, path: Path) -> bool:
-    """Whether all files that run with one and start `jax.distributed` start it for one process."""
+    """Return whether all files that run with one and start `jax.distributed` start it for one process."""
     project = program.project
     paths = [one for name in _STARTING for one in project.mentioning(path, name) if _is_in_code(project, one, name)]
     # Files are parsed for it, so the first that starts several ends it.
@@ -97,7 +97,9 @@ def _each_starts_one(program: Program, path: Path) -> bool:
 
 
 def runs_code_with(program: Program, file: FileFacts, name: str) -> bool:
-    """Whether code of a file, or of one that runs with it, holds a dotted name; comments and strings are no code."""
+    """Return whether code of a file, or of one that runs with it, holds a dotted name. Comments and strings do not
+    count.
+    """
     project = program.project
     return any(_is_in_code(project, one, name) for one in project.mentioning(file.path, name))
 
@@ -117,7 +119,7 @@ def _mention(file: FileFacts, name: str) -> ast.AST | None:
 
 
 def asks_itself(file: FileFacts) -> bool:
-    """Whether a file itself asks which process this is, how many there are, or which devices are its own."""
+    """Return whether a file itself reads the process index, the process count, or its local devices."""
     return process_question(file) is not None
 
 
@@ -145,7 +147,9 @@ def _process_question(file: FileFacts) -> ast.AST | None:
 
 
 def starts_one(file: FileFacts) -> bool:
-    """Whether each start of `jax.distributed` in a file is that of one process: `initialize(at, num_processes=1)`."""
+    """Return whether each start of `jax.distributed` in a file is that of one process: `initialize(at,
+    num_processes=1)`.
+    """
     if not file.says(_INITIALIZING):
         return False
     return file.kept(("starts one", None), lambda: _starts_one(file))
@@ -169,13 +173,15 @@ def _of_one(call: ast.Call) -> bool:
 
 
 def is_index(program: Program, place: Place) -> bool:
-    """Whether an expression is surely the index of this process."""
+    """Return whether an expression is surely the index of this process."""
     found = options(program.evaluator.value(place))
     return bool(found) and all(isinstance(one, CallResult) and one.api in INDEX for one in found)
 
 
 def first(program: Program, place: Place, depth: int = 0) -> First | None:
-    """What a condition says of whether this is the one process that is meant; None where it asks for something else."""
+    """Return the answer of a condition to the question if this is the one process; None if it is about something
+    else.
+    """
     node, file = place.node, place.file
     if depth > _DEPTH:
         return None
@@ -210,7 +216,9 @@ def first(program: Program, place: Place, depth: int = 0) -> First | None:
 
 
 def may_ask(program: Program, place: Place) -> bool:
-    """Whether a condition reads a name that files bind which ask for the process: what cannot is not worth a look."""
+    """Return whether a condition reads a name bound in files that read the process index. Any other condition is
+    skipped.
+    """
     names = {one.attr if isinstance(one, ast.Attribute) else one.id for one in walk(place.node) if _is_read(one)}
     return bool(names & program.once(place.file, "names that ask for the process", lambda: _asking(program, place)))
 
@@ -227,7 +235,7 @@ def _asking(program: Program, place: Place) -> frozenset[str]:
 
 
 def _index(program: Program, place: Place) -> bool | None:
-    """Whether an expression is the index of this process: True is sure, False by its name."""
+    """Return whether an expression is the index of this process: True is sure, False is a guess by its name."""
     if is_index(program, place):
         return True
     node = place.node
@@ -239,7 +247,7 @@ def _index(program: Program, place: Place) -> bool | None:
 
 
 def _on_one(op: ast.cmpop, number: int, turned: bool) -> bool | None:
-    """What a comparison of the index with a number gives on one process alone."""
+    """Return the result of a comparison of the process index with a number on the one process; None if it varies."""
     match op:
         case ast.Eq():
             return True
@@ -265,7 +273,9 @@ def _named(node: ast.AST) -> First | None:
 
 
 def _returned(program: Program, value: Value, depth: int) -> First | None:
-    """What a function of the project returns, also with some arguments given by `functools.partial`."""
+    """Return the answer in the result of a function of the project, also with arguments bound by
+    `functools.partial`.
+    """
     while isinstance(value, Transformed) and (value.api.name in KEEPING or value.api.name == "functools.partial"):
         value = value.inner
     if not isinstance(value, Function):
@@ -280,7 +290,7 @@ def _returned(program: Program, value: Value, depth: int) -> First | None:
 
 
 def _bound(program: Program, place: Place, name: str, depth: int) -> First | None:
-    """What a name was bound to, in this file or another of the project."""
+    """Return the answer in the value bound to a name, in this file or another of the project."""
     bindings, _ = lookup(place.file, place.node, name)
     if len(bindings) == 1 and bindings[0].kind in ("assign", "walrus") and bindings[0].value is not None:
         value = bindings[0].value
@@ -295,7 +305,7 @@ def _bound(program: Program, place: Place, name: str, depth: int) -> First | Non
 
 
 def _on_one_alone(program: Program, file: FileFacts, value: ast.expr, depth: int) -> bool:
-    """Whether a flag is set by one process alone: `if rank == 0: tracking = True`, where it is false otherwise."""
+    """Return whether a flag is set by one process alone: `if rank == 0: tracking = True`, if it is false otherwise."""
     inner: ast.AST = file.statement(value)
     for outer in file.ancestors(inner):
         if isinstance(outer, ast.If) and (inner in outer.body or inner in outer.orelse):
@@ -309,7 +319,7 @@ def _on_one_alone(program: Program, file: FileFacts, value: ast.expr, depth: int
 
 
 def _member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> First | None:
-    """What a property or an attribute of an object is, where its class is in sight."""
+    """Return the answer in a property or an attribute of an object whose class is visible."""
     for candidate in classes(program, Place(file, node.value)):
         inside = candidate.place.file
         bound = inside.bindings(inside.scope(candidate.node), node.attr)
@@ -367,7 +377,7 @@ def decorated(
 
 
 def _for_one(program: Program, function: Function) -> Literal["proven", "named", ""]:
-    """Whether what a decorator makes calls the function it was given on one process alone."""
+    """Return how surely a decorator's wrapper calls its function on one process alone; "" if it does not."""
     file, node = function.place.file, function.node
     given = {one.arg for part in walk(node) if isinstance(part, ast.arguments) for one in part.args}
     guards = [
@@ -395,5 +405,5 @@ def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.s
 
 
 def leaves(block: list[ast.stmt]) -> bool:
-    """Whether a block ends by leaving what is around it."""
+    """Return whether a block ends by leaving what is around it."""
     return isinstance(block[-1], ast.Return | ast.Continue | ast.Break)

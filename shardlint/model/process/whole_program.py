@@ -119,7 +119,7 @@ def _computing(program: Program, place: Place) -> Together | None:
 
 
 def _takes_part(node: ast.expr) -> bool:
-    """Whether an argument is `x[0]`: the device that holds this part sends it to the others."""
+    """Return whether an argument is `x[0]`, which its device sends to the others."""
     return (isinstance(node, ast.Tuple | ast.List) and any(map(_takes_part, node.elts))) or (
         isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int)
     )
@@ -213,7 +213,7 @@ def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | Non
 
 
 def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
-    """Whether a parameter, or the attribute that it is stored in, is annotated as one of Orbax's."""
+    """Return whether a parameter, or the attribute that stores it, is annotated as an Orbax class."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         cls = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
         stored = list(assigned(file, cls, node.attr)) if cls is not None else []

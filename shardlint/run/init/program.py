@@ -76,7 +76,7 @@ def _started(words: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def _arrived(folder: Path) -> list[dict[str, Any]]:
-    """What was put down of calls, of each function the first, in their order."""
+    """Return the recorded calls, of each function the first, in their order."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
         try:

@@ -1,4 +1,4 @@
-"""What a run of the program put down of its jitted functions (`run/startup/recorded.py`)."""
+"""Recorded calls of jitted functions from a run of the program (`run/startup/recorded.py`)."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def _calling(one: Function, program: Program) -> str:
 
 
 def _takes_mesh(code: str) -> bool:
-    """Whether an argument holds the mesh, as a config may."""
+    """Return whether an argument holds the mesh, as a config may."""
     return any(isinstance(node, ast.Name) and node.id == "mesh" for node in ast.walk(ast.parse(code, mode="eval")))
 
 

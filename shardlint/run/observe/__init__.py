@@ -1,4 +1,4 @@
-"""What a program under `shardlint run` is watched for while it runs, from inside its own processes.
+"""Hooks that observe a program under `shardlint run` from inside its own processes.
 
 Loaded by path from the sitecustomize of the run, under a name of its own: the program's Python need not have
 shardlint, and may be older than it. So nothing here imports shardlint, each module installs a few hooks and
@@ -53,7 +53,7 @@ def _with_jax(jax: Any) -> None:
 
 @quiet
 def _keep_out_of_sight() -> None:
-    """What stands between the program and jax here is no line of the user's, in errors nor in operations."""
+    """Exclude the frames of this package from jax's tracebacks and from the source lines of operations."""
     from jax._src import source_info_util, traceback_util
 
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120

@@ -17,7 +17,7 @@ _same_keys: set[str] = set()
 
 
 def note(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], jaxpr: Any) -> tuple[Any, ...] | None:
-    """What is kept of a region until it runs: which arguments of the program it takes as split."""
+    """Return the facts kept of a region until it runs: the arguments of the program that it takes as sharded."""
     taken = region.taken_by(eqn)
     numbers = {variable: at for at, variable in enumerate(jaxpr.invars)}
     split = {
@@ -66,19 +66,21 @@ def look(
 
 
 def _much(atom: Any) -> bool:
-    """Whether an argument is more than a key: what is made of keys alone may be meant to be the same on all devices."""
+    """Return whether an argument is more than a key. Values made of keys alone may be intended to be equal on all
+    devices.
+    """
     aval = getattr(atom, "aval", None)
     return not is_key(aval) and int(getattr(aval, "size", 0)) >= _SOME
 
 
 def _draws(eqn: Any) -> bool:
-    """Whether a region draws random numbers."""
+    """Return whether a region draws random numbers."""
     body = inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
     return any(one.primitive.name in RANDOM for one, _, _ in program.operations(body))
 
 
 def _equal(jax: Any, one: Any) -> bool:
-    """Whether all devices hold the same. What is one number throughout says nothing, but of a key."""
+    """Return whether all devices hold equal values. A constant array proves nothing, except for a key."""
     key = is_key(one)
     parts = replicas.parts(jax, getattr(one, "_base_array", one))
     if len(parts) < 2 or not all(replicas.same(parts[0], part) for part in parts[1:]):

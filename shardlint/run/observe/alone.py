@@ -149,7 +149,7 @@ def _at_end() -> None:
 
 
 def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict[str, Any] | None:
-    """What is another on one device; None where nothing is, or it cannot be told."""
+    """Return the difference of a run on one device; None if there is none, or if it cannot be determined."""
     try:
         region = _region(jax, way, folder)
         if region is None:
@@ -221,21 +221,25 @@ def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict
 
 
 def _invented_numbers(jax: Any, way: dict[str, Any], region: Region) -> bool:
-    """Whether numbers that may count rows are made up and come split: which device they belong to is not known."""
+    """Return whether generated numbers that may count rows are sharded, so that their owner is not known."""
     invented = any(_integers(one) and isinstance(one, jax.ShapeDtypeStruct) for one in way["values"])
     pairs = zip(region.given, region.in_specs, strict=True)
     return invented and any(_integers(one) and any(spec) for one, spec in pairs)
 
 
 def _afforded(region: Region, left: list[float]) -> bool:
-    """Whether one more run of a region, which is compiled for it, is within what is left; it is taken from that."""
+    """Return whether the remaining budget allows one more run of a region, which has to be compiled. Subtract its
+    cost.
+    """
     left[0] -= region.operations
     left[1] -= region.work
     return min(left) >= 0
 
 
 def _ran(run: Callable[[dict[int, Any]], list[Any]], instead: dict[int, Any]) -> list[Any] | None:
-    """What a region gives on one device; None where it cannot be run there, as a shift between devices that are not."""
+    """Return the results of a region on one device; None if it cannot run there, such as a shift between missing
+    devices.
+    """
     try:
         return run(instead)
     except Exception:
@@ -243,13 +247,15 @@ def _ran(run: Callable[[dict[int, Any]], list[Any]], instead: dict[int, Any]) ->
 
 
 def _nearer(one: Any, other: Any, far: float) -> bool:
-    """Whether another reading of the numbers explains what was `far` off, and does not only come a little nearer."""
+    """Return whether another reading of the numbers explains the deviation `far`, and does not only reduce it a
+    little.
+    """
     now = off(one, other)
     return one.dtype.itemsize < _ROUGH or now <= _NOISE or now * _NEARER <= far
 
 
 def _equal(one: Any) -> bool:
-    """Whether each device has the same of a result of `pmap`, and more than a number."""
+    """Return whether each device has an equal part of a result of `pmap`, which is more than a number."""
     return one[0].size >= _LEAST and all(same(row, one[0]) for row in one[1:])
 
 
@@ -295,7 +301,9 @@ def _integers(aval: Any) -> bool:
 
 
 def _outside(name: str) -> bool:
-    """Whether an operation leaves the program, draws, or works on groups whose sizes cannot be made up."""
+    """Return whether an operation leaves the program, draws random numbers, or works on groups whose sizes cannot be
+    simulated.
+    """
     return "callback" in name or name.startswith(("random_", "rng_", "pallas", "ragged_", "shard_map"))
 
 
@@ -350,7 +358,7 @@ def _mapped(jax: Any, way: dict[str, Any], mesh: Any) -> Any:
 
 
 def _differentiated(way: dict[str, Any], region: Region) -> bool:
-    """Whether a gradient is taken in a region, and would be another one without the check that the program asks for."""
+    """Return whether a gradient is taken in a region, and differs without the check that the program requests."""
     checks = way["options"].get("check_rep", "check_vma" not in way["options"])
     if way["copies"] or region.checked or not checks:
         return False

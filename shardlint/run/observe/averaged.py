@@ -42,7 +42,7 @@ def averaged(ops: Flat, known: dict[int, Part], region: Region) -> None:
 
 
 def _divided(number: int, size: int, ops: Flat) -> bool:
-    """Whether a sum is divided by the number of devices: a mean."""
+    """Return whether a sum is divided by the number of devices, which makes it a mean."""
     for op in ops.users.get(number, ()):
         for atom in op.eqn.invars if op.name in _SCALES else ():
             value = getattr(atom, "val", None)
@@ -87,7 +87,7 @@ def _behind(op: Op, number: int, axes: Names, ops: Flat, known: dict[int, Part],
 
 
 def _own(number: int | None, axes: Names, ops: Flat, known: dict[int, Part]) -> bool:
-    """Whether a value is made of a sum of a device's own rows, and of nothing else of theirs."""
+    """Return whether a value is made only of a sum over a device's own rows."""
     part = known.get(number, Part()) if number is not None else Part()
     if not part.total & axes or part.axes & axes or part.loose or part.product or number is None:
         return False
@@ -110,7 +110,7 @@ def _reduced(number: int | None, ops: Flat) -> Op | None:
 
 
 def _spread(made: Op, axes: Names, ops: Flat, known: dict[int, Part]) -> bool:
-    """Whether a sum is that of squares around a mean of a device's own rows, which is averaged over the devices too."""
+    """Return whether a sum is that of squared deviations from a local mean, which is averaged over the devices too."""
     square = _past(made.takes[0], ops)
     if square is None or not (
         square.name == "square" or (square.name == "integer_pow" and square.params.get("y") == 2)
@@ -131,7 +131,7 @@ def _spread(made: Op, axes: Names, ops: Flat, known: dict[int, Part]) -> bool:
 
 
 def _averaged_sums(axes: Names, ops: Flat) -> list[int]:
-    """What is summed up on each device before a sum over devices, with no more than a scale between them."""
+    """Return the per-device sums that are then summed over devices, with only a scale between."""
     found = []
     for op in ops.ops:
         if op.name in REDUCE - {"pmax", "pmin"} and set(axes_of(op.eqn)) & axes:
@@ -158,7 +158,7 @@ def _past(number: int | None, ops: Flat) -> Op | None:
 
 
 def _same(one: int | None, other: int | None, ops: Flat) -> bool:
-    """Whether two values are one, but for their types."""
+    """Return whether two values are equal except for their types."""
     first, second = (_beneath(number, ops)[0] for number in (one, other))
     return first is not None and first == second
 

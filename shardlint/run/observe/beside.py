@@ -79,7 +79,7 @@ class Region:
                         self.counts[few] = many
 
     def same(self, other: Region | None) -> bool:
-        """Whether another region does the same with the same arrays."""
+        """Return whether another region does the same with the same arrays."""
         import numpy as np
 
         if other is None or str(self.body) != str(other.body):
@@ -100,12 +100,12 @@ class Region:
         return self.jax.jit(made, compiler_options={"xla_dump_to": self.folder, "xla_backend_optimization_level": 0})
 
     def results(self) -> list[Any]:
-        """What the region gives of its arrays."""
+        """Return the results of the region for its arrays."""
         return self.with_numbers(())({})
 
     def with_numbers(self, atoms: Sequence[Any]) -> Callable[[dict[int, Any]], list[Any]]:
-        """What gives the results with other values for some of the region's literals, by their `id`. All of `atoms`
-        may have others; it is compiled once.
+        """Return a function that computes the results with other values for some of the region's literals, by their
+        `id`. All of `atoms` may get other values; the function is compiled once.
         """
         import numpy as np
 
@@ -128,8 +128,8 @@ class Region:
         return self.jax.set_mesh(self.several) if hasattr(self.jax, "set_mesh") else self.several
 
     def values(self, places: dict[int, Sequence[Any]]) -> list[Any]:
-        """What some operations give on each device, a row for each, by their places among all results in order: of
-        each dimension the elements that are named, by number.
+        """Return the results of some operations on each device, a row for each, by their places among all results in
+        order: of each dimension the elements that are selected, by number.
         """
         spec = self.jax.sharding.PartitionSpec
 
@@ -191,7 +191,7 @@ class _Fits:
         return self.get(number)
 
     def comparable(self, number: int) -> bool:
-        """Whether its parts have shapes that make up the whole's."""
+        """Return whether its parts have shapes that make up the whole's."""
         return number not in self._other_shapes
 
     def _load(self, number: int) -> None:

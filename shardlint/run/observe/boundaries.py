@@ -61,7 +61,7 @@ def install(jax: Any) -> None:
 
 @quiet
 def _before(fun: Any) -> dict[str, Any] | None:
-    """What a call of the user's takes; None of one that a library makes by itself, or that is traced."""
+    """Return the arguments of a call of the user's; None for one that a library makes by itself, or that is traced."""
     from jax._src import core
 
     entered = _entered(fun) if core.trace_state_clean() else None
@@ -104,7 +104,9 @@ def _entered(fun: Any) -> FrameType | None:
 
 
 def _is_given(fun: Any) -> bool:
-    """Whether a jitted function is the user's, or what a wrapper jits for it; not one of jax, such as `jnp.sum`."""
+    """Return whether a jitted function is the user's, or jitted by a wrapper for it. Functions of jax, such as
+    `jnp.sum`, are not.
+    """
     for _ in range(8):
         code = getattr(fun, "__code__", None)
         if isinstance(code, CodeType):

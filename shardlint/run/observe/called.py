@@ -1,4 +1,4 @@
-"""What `eqx.filter_jit` and `nnx.jit` were called with, by the names of the user's function.
+"""Arguments of `eqx.filter_jit` and `nnx.jit` calls, by the names of the user's function.
 
 Both hand `jax.jit` arguments of their own making, so that jax calls an array `dynamic['rest'][3]` or
 `model.states[0][3]`. The arrays in them are those of the user: each is known again when its program first runs.
@@ -49,7 +49,7 @@ def awaits(given: Callable[[Any], None]) -> bool:
 
 
 def of_user(known: dict[str, Any]) -> bool:
-    """Whether a program is a function of the user's: `eqx.filter_jit` hands jax one of its own."""
+    """Return whether a program is a function of the user's. `eqx.filter_jit` passes jax one of its own."""
     return bool(known["defined"] or getattr(_calls, "now", None))
 
 

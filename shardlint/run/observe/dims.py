@@ -17,7 +17,7 @@ _LAST = frozenset(("argmax", "argmin"))
 
 @dataclass(frozen=True)
 class Part:
-    """What is known of a value: by dimension, the axes along which each device holds another part of it."""
+    """Shards of a value: for each dimension, the axes along which each device holds another part."""
 
     dims: Dims = ()
     product: Names = NONE
@@ -42,7 +42,7 @@ class Part:
 
 
 def joined(parts: Sequence[tuple[Part, tuple[int, ...]]], shape: tuple[int, ...]) -> Part:
-    """What is made of several element by element: a smaller one counts for all rows."""
+    """Return the result of an elementwise operation on several values. A smaller one is broadcast to all rows."""
     dims = [NONE] * len(shape)
     product = total = local = NONE
     maker, counted, waved, loose = None, set(), False, False
@@ -62,7 +62,7 @@ def joined(parts: Sequence[tuple[Part, tuple[int, ...]]], shape: tuple[int, ...]
 
 
 def after(op: Op, flat: Flat, known: dict[int, Part], sizes: dict[str, int]) -> list[Part]:
-    """What an operation gives."""
+    """Return the parts of the results of an operation."""
     takes = [known.get(one, Part()) if one is not None else Part() for one in op.takes]
     shapes = [flat.shape(one) for one in op.takes]
     outs = [flat.shape(one) for one in op.gives]

@@ -49,13 +49,13 @@ def install(jax: Any) -> None:
 
 
 def started() -> bool:
-    """Whether jax has made its backends, so that what says how many devices there are is not read any more."""
+    """Return whether jax has started its backends, so that the device count in the environment is no longer read."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bool(getattr(bridge, "_backends", None))
 
 
 def told_devices() -> bool:
-    """Whether the user has said how many devices there are, or the program: else this run has chosen."""
+    """Return whether the user or the program has set the number of devices. Otherwise this run has chosen it."""
     flags = _set_by_program.get("XLA_FLAGS", [()])[0]
     own = any(_name(flag) == "--xla_force_host_platform_device_count" for flag in flags)
     return own or "SHARDLINT_RUN_DEVICES" not in os.environ or "JAX_NUM_CPU_DEVICES" in _set_by_program
@@ -79,13 +79,13 @@ def _written(environ: Any, key: str, value: str) -> None:
 
 
 def _own(value: str) -> str:
-    """What the program says in a value: not what the run has put there for the compiler."""
+    """Return the program's part of a value, without the flags that the run has added for the compiler."""
     ours = os.environ.get("SHARDLINT_RUN_FLAGS", "").split()
     return " ".join(one for one in value.split() if one not in ours and not one.startswith("--xla_dump_to="))
 
 
 def _changes(before: str | None, value: str) -> bool:
-    """Whether a value says something new."""
+    """Return whether a value adds new settings."""
     return bool(set(value.split()) - set((before or "").split()))
 
 

@@ -154,7 +154,7 @@ def _scan(eqn: Any, takes: list[int | None], found: Flat, at: list[Any]) -> list
 def _around(
     eqn: Any, results: Sequence[int | None], inside: Sequence[int | None], found: Flat, at: list[Any]
 ) -> list[int | None]:
-    """What a loop gives in the end; each round takes what the one before gave."""
+    """Return the results of a loop. Each iteration takes the results of the one before."""
     for end, begin in zip(results, inside, strict=False):
         if end is not None and begin is not None:
             found.users.setdefault(end, []).append(Op(LOOP, {}, [end], [begin], eqn, at))

@@ -30,7 +30,7 @@ _HANDING_ON = frozenset(
 
 @functools.cache
 def is_user(file: str) -> bool:
-    """Whether a file is the user's: neither a library's, nor Python's, nor one of these."""
+    """Return whether a file is the user's, and not one of a library, of Python or of this package."""
     if file.startswith("<"):
         return not file.startswith("<frozen") and file != "<__array_function__ internals>"
     path = os.path.abspath(file)  # noqa: PTH100
@@ -92,7 +92,9 @@ def of_traceback(traceback: Any) -> list[list[Any]]:
 
 
 def place(source: str) -> list[Any] | None:
-    """What jax calls a function, `total at /home/me/train.py:7`, as its place; None for one that is not the user's."""
+    """Return the place of a function from jax's name for it, `total at /home/me/train.py:7`; None for one that is not
+    the user's.
+    """
     name, _, place = source.partition(" at ")
     file, _, line = place.rpartition(":")
     return [file, int(line), name] if line.isdigit() and is_user(file) else None
@@ -145,7 +147,9 @@ def _next(code: CodeType, at: int) -> str:
 
 
 def _unread(code: CodeType, name: str, at: int) -> bool:
-    """Whether a local variable of a function is never read after it is written at `at`; `_x` is not meant to be."""
+    """Return whether a local variable of a function is never read after it is written at `at`. `_x` is not intended to
+    be.
+    """
     if name.startswith("_") or {"locals", "vars", "eval", "exec"} & set(code.co_names):
         return False
     found = list(dis.get_instructions(code))

@@ -71,7 +71,7 @@ def _rows(one: Any) -> Any:
 
 
 def _made_of(one: Any) -> dict[str, Any] | None:
-    """What is known of the array that one of the host was made of, row by row: of the last that was fetched."""
+    """Return the facts about the last fetched array from which a host array was made, row by row."""
     import numpy as np
 
     facts, before = _types.get((tuple(one.shape), str(one.dtype)), (None, None))

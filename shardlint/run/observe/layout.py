@@ -37,7 +37,7 @@ def _default_memory() -> str:
 
 
 def _typed(value: Any) -> dict[str, Any]:
-    """What the type of a tracer says of its sharding, over Explicit axes, and of the axes along which it varies."""
+    """Return the sharding over Explicit axes, and the axes of variation, in the type of a tracer."""
     found: dict[str, Any] = {}
     sharding: Any = getattr(value.aval, "sharding", None)
     types = {str(one).rpartition(".")[2] for one in getattr(getattr(sharding, "mesh", None), "axis_types", ())}

@@ -175,7 +175,9 @@ def _by_pmap(facts: dict[str, Any]) -> None:
 
 
 def _named_results(eqn: Any, jaxpr: Any, names: list[str], seen: dict[str, Any]) -> None:
-    """What the program calls those of a region's results that it gives as they are: `[1]['mean']` for the eleventh."""
+    """Set the names that the program gives to results of a region that it returns unchanged: `[1]['mean']` for the
+    eleventh.
+    """
     known = {id(atom): name for atom, name in zip(jaxpr.outvars, names, strict=False)}
     for one in seen["seen"]:
         at = one.get("at")

@@ -1,4 +1,4 @@
-"""What varies over which mesh axis in a manual region, read off its operations before the compiler sees them.
+"""Mesh axes over which values vary in a manual region, derived from its operations before compilation.
 
 A value varies over an axis where devices along it may hold different numbers. Arguments say so by their specs,
 `psum` and `all_gather` end it, `axis_index` begins it; everything else varies as what it takes does. A value
@@ -158,8 +158,8 @@ def _same_numbers(eqn: Any, taken: list[Value], region: Region) -> None:
 
 
 def _several(drawn: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether random numbers are drawn for each element of a shape, or for each row of it: one number for all of a
-    device's data may be meant.
+    """Return whether random numbers are drawn for each element or row of a shape. One number for all of a device's
+    data may be intended.
     """
     fits = len(drawn) == len(shape) and all(one in (1, part) for one, part in zip(drawn, shape, strict=True))
     return fits and math.prod(drawn) >= _DRAWN

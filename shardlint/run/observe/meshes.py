@@ -91,7 +91,7 @@ def other_order(*shardings: Any) -> list[Any]:
 
 
 def _told(frame: Any, sizes: dict[str, int]) -> list[Any] | None:
-    """What else in sight says of these axes: the same sizes, of other ones."""
+    """Return other visible settings of these axes with different sizes."""
     for name, value in [*frame.f_locals.items(), *(frame.f_back.f_locals.items() if frame.f_back else ())]:
         known = value if isinstance(value, dict) else getattr(value, "__dict__", None)
         if not isinstance(known, dict) or not all(type(known.get(axis)) is int for axis in sizes):

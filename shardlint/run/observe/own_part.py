@@ -1,5 +1,5 @@
-"""What each device makes of its own part of a split dimension as if it were the whole: a softmax, a norm, a place, a
-running sum, positions, a shift. And functions of a term of a sum that nobody has added up.
+"""Detection of operations that treat a device's shard as the whole dimension: a softmax, a norm, an index, a running
+sum, positions, a shift. Also functions of a partial sum that is not yet reduced.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Seen:
         self.region.tell(what, op.eqn, lines, axes=sorted(axes), **facts)
 
     def look(self, op: Op) -> None:
-        """What an operation says, given what it takes."""
+        """Record the facts of one operation, from its operands."""
         if op.name in _BENDS or op.name == "max":
             self._bent(op)
         elif op.name == "log":
@@ -111,7 +111,9 @@ class _Seen:
             self._own(op, one, None)
 
     def _scaled(self, op: Op) -> None:
-        """What is split, divided by (or without) a sum over its split dimension."""
+        """Find a sharded array that is divided by a sum over its sharded dimension, or from which the sum is
+        subtracted.
+        """
         pairs = [(op.takes[0], op.takes[1])] if op.name != "mul" else [tuple(op.takes), tuple(op.takes[::-1])]
         for array, by in pairs:
             whole, one = self.part(array), self.part(by)
@@ -143,12 +145,14 @@ class _Seen:
             self.tell("own-softmax" if softmax else "own-norm", made, one.total, scores=scores)
 
     def _rows_of(self, made: Op) -> bool:
-        """Whether a sum goes over the rows of one batch beside those of another, as in a contrastive loss: as many."""
+        """Return whether a sum goes over the rows of one batch next to as many rows of another, as in a contrastive
+        loss.
+        """
         dims, shape = self.part(made.takes[0]).dims, self.ops.shape(made.takes[0])
         return len(dims) == 2 and bool(dims[0] & dims[1]) and shape[0] == shape[1]
 
     def _exponential(self, made: Op) -> bool:
-        """Whether a sum is one of exponentials."""
+        """Return whether a sum is one of exponentials."""
         number = made.takes[0]
         for _ in range(6):
             op = self.makers.get(number) if number is not None else None
@@ -182,8 +186,8 @@ class _Seen:
         return False
 
     def _added_up(self, number: int, axes: Names) -> bool:
-        """Whether a statistic comes to the other devices: by a sum, or as the exponent of a weight. A sum of logarithms
-        is none of the numbers.
+        """Return whether a statistic reaches the other devices: by a sum, or as the exponent of a weight. A sum of
+        logarithms is no such sum.
         """
         size = max(1, math.prod(self.ops.shape(number)))
         waiting, done = [(number, False)], set[tuple[int, bool]]()
@@ -220,8 +224,8 @@ class _Seen:
             self.tell("own-running", op, axes, name=op.name)
 
     def _carried(self, number: int, axes: Names, past: Names) -> bool:
-        """Whether a smaller piece of a value goes to the other devices, past operations of some names. A sum of one
-        number over devices is a loss.
+        """Return whether a smaller piece of a value is sent to the other devices, through operations of some names. A
+        sum of one number over devices is a loss.
         """
         size = math.prod(self.ops.shape(number))
         waiting, done = [number], set[int]()

@@ -78,12 +78,12 @@ def _left_out(one: Any) -> int:
 
 
 def _data(one: Any) -> bool:
-    """Whether an array is one of examples, of several numbers each."""
+    """Return whether an array is one of examples, of several numbers each."""
     return one.dtype.kind == "f" and one.ndim > 1 and not _mask(one)
 
 
 def _mask(one: Any) -> bool:
-    """Whether it is of zeros and ones alone."""
+    """Return whether an array consists of zeros and ones."""
     some = one.reshape(-1)[:_ROWS]
     if not ((some == 0) | (some == 1)).all():
         return False

@@ -1,4 +1,4 @@
-"""What one device makes of its own part, and what is then taken for the whole: quotients of sums, norms."""
+"""Detection of per-device results that are used as global ones: quotients of sums, norms."""
 
 from __future__ import annotations
 

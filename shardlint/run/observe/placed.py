@@ -34,7 +34,7 @@ def install(jax: Any) -> None:
 
 
 def _brought(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """What brings arrays of the host to a device, where jax pleases."""
+    """Return a wrapper of a function that moves host arrays to a device of jax's choice."""
 
     @functools.wraps(function)
     def brought(*args: Any, **kwargs: Any) -> Any:
@@ -224,7 +224,7 @@ def _moved_on(jax: Any, pairs: list[tuple[Any, Any]]) -> None:
 
 
 def _asked_none(args: Any, kwargs: Any) -> bool:
-    """Whether `device=None` was written, or came: `device_put(x)` by itself moves what is on the host."""
+    """Return whether `device=None` was passed. `device_put(x)` by itself moves host arrays."""
     return args[1] is None if len(args) > 1 else "device" in kwargs and kwargs["device"] is None
 
 

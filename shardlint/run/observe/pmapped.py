@@ -68,18 +68,18 @@ def as_regions(jax: Any, options: dict[str, Any], given: Sequence[Any]) -> Itera
 
 
 def _stacked(jax: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """What a function gives on one device, as a row of what `pmap` gives."""
+    """Return the result of a function on one device, as a row of the result of `pmap`."""
     return jax.tree_util.tree_map(lambda one: jax.numpy.asarray(one)[None], function(*args))
 
 
 def _copies(jax: Any, one: Any) -> bool:
-    """Whether each device gets the same, by samples."""
+    """Return whether each device gets equal data, by samples."""
     rows = replicas.rows_of(jax, one) or list(jax.device_get(one))
     return all(replicas.same(rows[0], row) for row in rows[1:])
 
 
 def _first(one: Any) -> Any:
-    """What the first device gets."""
+    """Return the row of the first device."""
     import numpy as np
 
     shards: Sequence[Any] = getattr(one, "addressable_shards", ())

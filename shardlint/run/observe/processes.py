@@ -1,5 +1,5 @@
-"""What one of several processes does that the others must do too: the programs it starts over all of them, in order,
-the values it holds that must be equal, the files it writes, and how it ends. Only under `--processes`.
+"""Recording of actions that all processes must share: the programs started over all of them, in order, the values that
+must be equal, the files written, and the exit. Only under `--processes`.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _digest(jax: Any, data: Any) -> str:
 
 
 def digest(computation: Any) -> str:
-    """What is equal for equal programs."""
+    """Return a digest that is equal for equal programs."""
     text = "\n".join(
         _POINTER.sub("0", line) if "callback" in line else line
         for line in computation.as_text().splitlines()

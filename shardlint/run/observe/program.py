@@ -58,7 +58,7 @@ def nbytes(one: Any) -> int:
 
 
 def only_moves(jaxpr: Any) -> bool:
-    """Whether a program computes nothing: it gives what it takes, somewhere else."""
+    """Return whether a program computes nothing and only moves its arguments."""
     moves = ("sharding_constraint", "device_put", "copy", "copy_p", "jit", "pjit", "reshard")
     return all(eqn.primitive.name in moves for eqn, _, _ in operations(jaxpr))
 
@@ -84,7 +84,7 @@ def laid_out(jaxpr: Any) -> list[list[Any]]:
 
 
 def _arranges(eqn: Any) -> bool:
-    """Whether an operation, or all of a call, only arranges what it takes."""
+    """Return whether an operation, or all of a call, only rearranges its operands."""
     name = eqn.primitive.name
     body = inner(eqn.params.get("jaxpr")) if name in ("jit", "pjit") else None
     each = body.eqns if body is not None else (eqn,)
@@ -219,7 +219,7 @@ def _memory(atom: Any) -> Any:
 
 
 def _in_vain(target: Any) -> bool:
-    """Whether this is a sharding over several devices, and not a move to another memory."""
+    """Return whether a sharding is over several devices, and no move to another memory."""
     if devices_of(target) < 2:
         return False
     kind = getattr(target, "memory_kind", None)

@@ -291,7 +291,7 @@ def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, line
 
 
 def _made_whole(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
-    """What is computed and made whole on all devices, though all arguments of its shape and type lie split."""
+    """Report arrays that are computed replicated though all arguments of their shape and type are sharded."""
     for shape, dtype, where in known["made_whole"]:
         arrays = [(at, one) for at, one in enumerate(args) if nbytes(one)]
         like = [at for at, one in arrays if list(one.shape) == shape and str(one.dtype) == dtype]

@@ -60,8 +60,8 @@ def judge(
     counts: frozenset[int] = frozenset(),
     equal: frozenset[int] = frozenset(),
 ) -> dict[str, Any]:
-    """What was seen in a region, and where it was made and called; `half` says which half of a gradient it may be,
-    `counts` which of its arguments are constants that only count, `equal` which hold the same on all devices.
+    """Return the events in a region, and where it was made and called. `half` says which half of a gradient it may be,
+    `counts` which of its arguments are constants that only count, and `equal` which are equal on all devices.
     """
     pmap = eqn.primitive.name == "xla_pmap"
     taken, given, sizes, checked = _of_pmap(eqn) if pmap else of_shard_map(eqn)

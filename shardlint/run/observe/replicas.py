@@ -62,7 +62,7 @@ def before_call(
 
 
 def own_numbers(jax: Any, args: Sequence[Any]) -> bool:
-    """Whether each device is given a number of its own, as the learning rate of a sweep is."""
+    """Return whether each device gets a number of its own, such as the learning rate of a sweep."""
     for one in args:
         devices = len(getattr(getattr(one, "sharding", None), "device_set", ()))
         if getattr(one, "shape", None) in ((devices,), (jax.local_device_count(),)):
@@ -116,7 +116,7 @@ def _alike(argument: str, result: str) -> int:
 
 
 def _moved_alike(before: list[Any], after: list[Any]) -> bool:
-    """Whether a call adds the same to what each device holds of its own."""
+    """Return whether a call adds an equal value to each device's copy."""
     import numpy as np
 
     if len(before) != len(after) or before[0].dtype.kind != "f" or before[0].shape != after[0].shape:
@@ -128,7 +128,7 @@ def _moved_alike(before: list[Any], after: list[Any]) -> bool:
 
 
 def rows_differ(jax: Any, one: Any) -> bool:
-    """Whether the rows of an array that has one for each device are not the same."""
+    """Return whether the rows of an array with one row for each device differ."""
     rows = rows_of(jax, one)
     return bool(rows) and not all(same(rows[0], row) for row in rows[1:])
 
@@ -184,7 +184,7 @@ def _sample(jax: Any, data: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two samples hold the same numbers, but for rounding."""
+    """Return whether two samples hold the same numbers, but for rounding."""
     import numpy as np
 
     if one.shape != other.shape:

@@ -16,7 +16,9 @@ _MOST = 400
 
 
 def counts_places(number: int, ops: Flat) -> bool:
-    """Whether all that is made of a running sum is whole numbers and tests: places, each device with its own."""
+    """Return whether a running sum is used only for whole numbers and tests: positions that each device counts for
+    itself.
+    """
     waiting, done, found = [number], set[int](), False
     while waiting and len(done) < _MOST:
         one = waiting.pop()

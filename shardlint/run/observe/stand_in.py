@@ -53,7 +53,7 @@ def stand_in(
 
 
 def _other(value: Any, mesh: Any, alone: Any, sizes: set[int]) -> Any:
-    """What stands for a value on one device; the value itself where it says nothing of the mesh."""
+    """Return the replacement of a value on one device, or the value itself if it does not depend on the mesh."""
     if type(value) is type(mesh) and value == mesh:
         return alone
     if type(value) is int and value in sizes:

@@ -59,7 +59,7 @@ class Fits(Protocol):
     def __getitem__(self, number: int) -> str | None: ...
 
     def comparable(self, number: int) -> bool:
-        """Whether its parts have shapes that make up the whole's."""
+        """Return whether its parts have shapes that make up the whole's."""
 
 
 @dataclass
@@ -155,7 +155,9 @@ def evaluate(
 
 
 def _alike(given: list[Any]) -> list[Any]:
-    """What an operation takes, all varying over what any of them does: a number from outside varies over nothing."""
+    """Return the operands of an operation, all varying over the axes of any of them. A number from outside varies over
+    none.
+    """
     axes = [frozenset(getattr(getattr(one, "aval", None), "vma", ())) for one in given]
     every = frozenset[str]().union(*axes)
     missing = [tuple(sorted(every - own)) for own in axes]
@@ -180,7 +182,7 @@ def literals(jaxpr: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two arrays hold the same numbers, but for the order of sums."""
+    """Return whether two arrays hold the same numbers, but for the order of sums."""
     import numpy as np
 
     if one.shape != other.shape:
@@ -330,7 +332,7 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
 
 
 def _until_small(eqn: Any) -> bool:
-    """Whether it is a loop that ends by what its numbers come to, as a solver's does."""
+    """Return whether a loop ends when its numbers meet a tolerance, as that of a solver."""
     test = inner(eqn.params.get("cond_jaxpr"))
     atoms = (atom for one in getattr(test, "eqns", ()) for atom in one.invars)
     floats = (getattr(getattr(atom.aval, "dtype", None), "kind", "") for atom in atoms)
@@ -355,7 +357,7 @@ def _left(makers: dict[int, Step], ends: Sequence[int], fits: Fits) -> tuple[Ste
 
 
 def _joined(several: Steps, step: Step) -> bool:
-    """Whether the place that an operation finds among a device's own comes to a collective as it is."""
+    """Return whether the index that an operation finds in a device's shard reaches a collective unchanged."""
     waiting, done = [step.gives[-1]], set[int]()
     while waiting and len(done) < _USES:
         number = waiting.pop(0)

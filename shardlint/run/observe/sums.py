@@ -187,7 +187,7 @@ def _root(atom: Any, region: Region) -> Any:
 
 
 def _divided_after(users: Sequence[Any], axes: Names, region: Region) -> bool:
-    """Whether a sum is divided by the number of those it adds up: a mean."""
+    """Return whether a sum is divided by the number of those it adds up: a mean."""
     size = _sizes(sorted(axes), region)
     for eqn in users:
         if eqn.primitive.name in ("div", "mul") and abs(divisor(eqn, region) - size) < 1e-6 * size:

@@ -1,6 +1,4 @@
-"""What parts of a program take of its arguments as they are: scans that go through one, calls that donate one, lookups
-that put all of its rows in another order.
-"""
+"""Direct uses of a program's arguments: scans over one, calls that donate one, lookups that permute all of its rows."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def _walk(
 
 
 def _reorders(eqn: Any) -> bool:
-    """Whether a lookup gives as many rows of the first dimension as there are, by numbers that are not known."""
+    """Return whether a lookup returns all rows of the first dimension, by indices that are not known."""
     shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     by_row = tuple(numbers.start_index_map) == (0,) and sizes[:1] == (1,) and tuple(sizes[1:]) == tuple(shape[1:])

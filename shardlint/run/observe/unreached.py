@@ -37,7 +37,7 @@ def unreached(first: Region, second: Region) -> dict[str, Any] | None:
 
 
 def shifts_in_a_loop(region: Region) -> bool:
-    """Whether a loop of a region hands pieces from device to device."""
+    """Return whether a loop of a region sends shards from device to device."""
     return any(_shifts(step.eqn) for step in steps_of(region.body).steps)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a value in a manual region, and of the walk over one."""
+"""Abstract values in a manual region, and the state of a walk over one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _COUNTS = 16
 
 @dataclass(frozen=True)
 class Value:
-    """What is known of a value: the axes it varies over, whether it comes from arguments at all, the line of
-    random bits it is made of, and whether it comes from what moves pieces around.
+    """Abstract value: the axes it varies over, whether it comes from arguments at all, the line of the random bits it
+    is made of, and whether it comes from an operation that moves shards.
     """
 
     over: Names = NONE
@@ -100,7 +100,7 @@ class Region:
             self.seen.append({"what": what, "lines": lines[:4], **facts})
 
     def ring(self, eqn: Any) -> bool:
-        """Whether a shift is all that happens in a loop to what it carries, and no device is treated apart there."""
+        """Return whether the carry of a loop is only shifted, and no device is treated differently."""
         return id(eqn) in self.rings
 
     def lines(self, eqn: Any) -> list[Any]:
@@ -131,8 +131,8 @@ def divisor(eqn: Any, region: Region) -> float:
 
 
 def only_counts(constant: Any) -> bool:
-    """Whether a constant that was not given as an argument is of a few whole numbers, as the sizes of a batch are: to
-    sum those over devices is to count.
+    """Return whether a constant that is no argument consists of a few whole numbers, such as batch sizes. A sum of
+    those over devices is a count.
     """
     aval = getattr(constant, "aval", None)
     kind = getattr(getattr(aval, "dtype", None), "kind", "")
@@ -140,7 +140,7 @@ def only_counts(constant: Any) -> bool:
 
 
 def is_key(aval: Any) -> bool:
-    """Whether an array is a key for random numbers, or several: typed, or the two or four words of one."""
+    """Return whether an array is a key for random numbers, or several: typed, or the two or four words of one."""
     dtype, shape = getattr(aval, "dtype", None), getattr(aval, "shape", ())
     return str(dtype).startswith("key<") or (str(dtype) == "uint32" and tuple(shape[-1:]) in ((2,), (4,)))
 

@@ -1,4 +1,4 @@
-"""What jax itself warns of, with the line of the user's that led there: jax names a line of its own."""
+"""Warnings of jax itself, with the user's line that led to each. The line in the warning is one of jax."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a region makes whole on every device though each needs a part of it, or a sum over it; and what it gathers in
-each round of a loop though it is the same in all.
+"""Detection of arrays that a region replicates though each device needs a part or a sum, and of loop-invariant gathers
+repeated in each iteration.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _then_cut(op: Op, axes: Names, size: int, ops: Flat, region: Region) -> None
 
 
 def _by_number(op: Op, axes: Names, ops: Flat) -> bool:
-    """Whether a cut begins where the number of the device says."""
+    """Return whether a slice begins at an offset computed from the device's index."""
     for one in op.takes[1:]:
         if one is not None:
             for each in ops.behind(one):
@@ -102,7 +102,7 @@ def _text(aval: Any) -> str:
 
 
 def _then_summed(gathers: Sequence[Op], axes: Names, ops: Flat, own: dict[int, Names], region: Region) -> None:
-    """What is gathered from all devices along some axes, and that each then only sums up along its rows."""
+    """Report arrays that are all-gathered along some axes, and then only summed along their rows on each device."""
     rows = {op.gives[0]: int(op.params.get("all_gather_dimension", 0)) for op in gathers}
     summed = set[int]()
     for op in ops.ops:
@@ -123,7 +123,7 @@ def _then_summed(gathers: Sequence[Op], axes: Names, ops: Flat, own: dict[int, N
 
 
 def _only(number: int, rows: dict[int, int], summed: set[int], ops: Flat) -> bool:
-    """Whether all that is made of a value works on each row by itself, and ends in sums over them."""
+    """Return whether all uses of a value work on each row by itself, and end in sums over rows."""
     waiting, done = [number], set[int]()
     while waiting:
         one = waiting.pop()
@@ -169,12 +169,12 @@ def _row(op: Op, one: int, row: int, axes: Names, ops: Flat, own: dict[int, Name
 
 
 def _mixes(name: str) -> bool:
-    """Whether an operation of one array takes its rows together."""
+    """Return whether an operation on one array combines its rows."""
     return name.startswith(("cum", "sort", "rev", "fft", "top_k", "all_", "ppermute", "p", "reduce")) and name != "pow"
 
 
 def _fits(other: int | None, op: Op, row: int, rows: dict[int, int], ops: Flat) -> bool:
-    """Whether what stands beside the rows in an operation is made of rows, too, or the same for all of them."""
+    """Return whether the other operands of an operation are made of rows, too, or equal for all rows."""
     if other is None or other in rows or op.name == "dot_general" or not ops.shape(other):
         return True
     made = ops.makers.get(other)

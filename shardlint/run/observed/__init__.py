@@ -1,4 +1,4 @@
-"""What the program's processes saw while it ran (`observe`), made into findings.
+"""Findings from the events that the program's processes recorded while it ran (`observe`).
 
 events -> (requests, regions, devices, names) -> findings
 """

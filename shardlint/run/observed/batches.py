@@ -47,12 +47,12 @@ def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Ite
 
 
 def _like(leaf: dict[str, Any]) -> Any:
-    """What two batches have in common: the argument, its type, and the shape of one example."""
+    """Return the common key of two similar batches: the argument, its type, and the shape of one example."""
     return leaf["name"], leaf["dtype"], tuple(leaf["shape"][1:])
 
 
 def is_whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compiled]) -> bool:
-    """Whether a function, compiled, has an argument whole on every device."""
+    """Return whether an argument of a compiled function is replicated."""
     file, number, _ = one["defined"]
     return any(
         argument.where == leaf["name"] and argument.copies == each.partitions

@@ -73,8 +73,8 @@ def _state(one: dict[str, Any], compiled: Sequence[Compiled]) -> set[str]:
 
 
 def _goes_along(leaf: dict[str, Any], split: Sequence[dict[str, Any]], times: Mapping[str, int]) -> bool:
-    """Whether an array is of the batch by more than its number of rows: it stands in one tree with a part of it, or was
-    placed again and again as that was. Weights that are only used are placed once.
+    """Return whether an array belongs to the batch by more evidence than its number of rows. It is in one tree with a
+    part of the batch, or was placed repeatedly as that was. Weights that are only used are placed once.
     """
     if any(_root(leaf["name"]) == _root(each["name"]) != each["name"] for each in split):
         return True

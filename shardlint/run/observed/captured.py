@@ -12,7 +12,7 @@ from shardlint.verify.texts import size_text
 
 
 def captured(events: Events, least: int) -> Iterator[Found]:
-    """What jit closes over, once a function, where it is large."""
+    """Yield the large arrays that jit closes over, once for each function."""
     told = set()
     for one in sorted(events.of("captured"), key=lambda one: -int(one["bytes"])):
         lines = [line(each) for each in one["lines"]]

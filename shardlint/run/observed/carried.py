@@ -65,7 +65,7 @@ def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, t
 
 
 def _state(one: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a function takes from several devices and gives back, by the last key of its path."""
+    """Yield the arrays on several devices that a function takes and returns, by the last key of their path."""
     given = {(last_key(leaf["name"]), array(leaf)) for leaf in one["given"] if leaf["devices"] > 1}
     for leaf in one["taken"]:
         key = last_key(leaf["name"])

@@ -184,22 +184,23 @@ def numpys(events: Events) -> frozenset[tuple[str, int, str]]:
 
 
 def _on_the_host(leaf: dict[str, Any]) -> bool:
-    """Whether an array is numpy's: what a checkpoint gave, and nobody placed."""
+    """Return whether an array is a numpy array, such as one from a checkpoint that was never placed."""
     return bool(leaf["devices"] == 0)
 
 
 def _of_the_host(leaf: dict[str, Any], one: dict[str, Any]) -> bool:
-    """Whether a function of the user's takes state from the host: what an operation takes, a library may have made."""
+    """Return whether a user's function takes state from the host. Operands of an operation may come from a library."""
     return bool(one["defined"]) and _on_the_host(leaf) and _in_a_tree(leaf) and _comes_back(leaf, one)
 
 
 def _in_a_tree(leaf: dict[str, Any]) -> bool:
-    """Whether an array is part of a tree, as parameters and the state of optimizers are."""
+    """Return whether an array is part of a tree, as parameters and the state of optimizers are."""
     return any(mark in leaf["name"] for mark in ".[")
 
 
 def _comes_back(leaf: dict[str, Any], one: dict[str, Any]) -> bool:
-    """Whether a function gives back an array like one it took, as it does with state; a batch it does not.
+    """Return whether a function returns an array like one of its arguments, as it does with state and not with a
+    batch.
 
     A weight and a batch that are of one shape by chance say nothing of each other.
     """

@@ -16,7 +16,7 @@ from shardlint.verify.facts import Line
 
 @dataclass
 class Events:
-    """What was seen, by kind, in order, each thing once however many processes saw it."""
+    """Recorded events by kind, in order. Events of several processes are merged."""
 
     seen: list[dict[str, Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)

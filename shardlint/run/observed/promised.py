@@ -58,5 +58,5 @@ def _path(name: str, asked: dict[str, str]) -> str:
 
 
 def _got(leaf: dict[str, Any], asked: dict[str, str]) -> bool:
-    """Whether an array of such a path is split."""
+    """Return whether an array of such a path is sharded."""
     return leaf["devices"] > 1 and leaf["held"] < leaf["bytes"] and bool(_path(leaf["name"], asked))

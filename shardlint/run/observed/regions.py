@@ -65,8 +65,8 @@ def rows_taken(events: Events, least: int) -> Iterator[Found]:
 
 
 def _at_sum(one: dict[str, Any], region: dict[str, Any]) -> dict[str, Any]:
-    """What differs, at the line that sums it over other axes, where the one that is missing belongs; else at the one
-    in the function itself that makes one of all the rows that a device has.
+    """Return the difference at the line that sums the value over other axes, where the missing axis belongs; else at
+    the line in the function itself that combines all the rows of a device.
     """
     places = one.get("summed") or [
         each for each in one.get("reduced") or () if region.get("defined") and each[2] == region["defined"][2]
@@ -77,7 +77,7 @@ def _at_sum(one: dict[str, Any], region: dict[str, Any]) -> dict[str, Any]:
 
 
 def _joined(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was seen, with the results that differ for one reason (a line, and the axes) in one."""
+    """Return the events, with the results that differ for one reason (a line, and the axes) joined."""
     joined: dict[str, dict[str, Any]] = {}
     others = []
     for one in seen:
@@ -94,8 +94,8 @@ def _joined(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _at_return(seen: list[dict[str, Any]], region: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was seen, with results of several lines that nobody reduces in one, at the line that returns them: a tree of
-    them is reduced there as a whole.
+    """Return the events, with unreduced results of several lines joined at the line that returns them, where a tree of
+    them is reduced as a whole.
     """
     alike = [one for one in seen if one["what"] == "differs" and not one.get("summed")]
     defined = region.get("defined")
@@ -379,7 +379,7 @@ def _began_apart(one: dict[str, Any], place: Line) -> Found:
 
 
 def _averaged_by_another(events: Events, one: dict[str, Any]) -> bool:
-    """Whether another mapped function reduces what comes to differ: local steps, and then the mean of all."""
+    """Return whether another mapped function reduces the values that diverge: local steps, and then the mean of all."""
     return any(
         other["pmap"] and other.get("collectives") and other["defined"] != one["defined"]
         and array(one) in {array(leaf) for leaf in other["taken"]} & {array(leaf) for leaf in other["given"]}

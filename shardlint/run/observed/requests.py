@@ -177,7 +177,7 @@ def without_effect(events: Events, least: int) -> Iterator[Found]:
 
 
 def asked(events: Events) -> Iterator[Found]:
-    """What traced code asks for in vain."""
+    """Yield the requests of traced code that have no effect."""
     for one in events.of("asked"):
         place = first(one["lines"])
         shown = array(one)
@@ -294,7 +294,7 @@ def flags(events: Events) -> Iterator[Found]:
 
 
 def warnings(events: Events, told: set[str]) -> Iterator[Found]:
-    """What jax warned of, at the user's line; `told` are functions whose donation a finding explains already."""
+    """Yield jax's warnings at the user's line. `told` are functions whose donation a finding explains already."""
     seen: set[Any] = set()
     for one in events.of("warning"):
         place = first(one["lines"])

@@ -1,4 +1,4 @@
-"""What parts of a program take of its arguments as they are, and should not: split rows, donations that end there."""
+"""Findings about direct uses of a program's arguments: sharded rows, donations inside the program."""
 
 from __future__ import annotations
 

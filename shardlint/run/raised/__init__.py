@@ -1,1 +1,1 @@
-"""What ended a program: which finding explains an exception, and what the arrays say of it."""
+"""Explanation of an exception that ended a program: the finding behind it, and the arrays involved."""

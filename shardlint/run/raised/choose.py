@@ -67,7 +67,7 @@ def _unsure(finding: Finding) -> int:
 
 
 def _may(found: Recognised, finding: Finding, file: FileReport) -> bool:
-    """Whether a finding is about what the error is about."""
+    """Return whether a finding may explain the error by its kind."""
     kind, code = found.kind, finding.rule.code
     if kind is None or code not in kind.codes:
         # It says itself which error it is.
@@ -95,7 +95,7 @@ def _statement_text(finding: Finding, file: FileReport) -> str:
 
 
 def _fits(found: Recognised, finding: Finding, near: int, depth: int) -> bool:
-    """Whether it lies near enough for what is known of the error."""
+    """Return whether a finding is near enough to the known place of the error."""
     if found.kind is None or finding.rule.code not in found.kind.codes:
         return near == _LINE and depth == len(found.error.own) - 1
     return not found.kind.exact or (near == _LINE and finding.certainty is not Certainty.POSSIBLE)
@@ -159,7 +159,7 @@ class _Places:
         return max(around, key=_begin, default=None)
 
     def _makes(self, statement: ast.stmt | None, line: int, frame: Frame) -> bool:
-        """Whether a statement binds or decorates what a frame called, or stands in it."""
+        """Return whether a statement binds or decorates the callee of a frame, or is in it."""
         call = frame.call
         if call is None or not call.callee:
             return False

@@ -11,7 +11,7 @@ from shardlint.run.raised.kinds import Recognised
 
 
 def explain(found: Recognised) -> Explanation | None:
-    """What the values of the failing call, or the message, show; None where they add nothing."""
+    """Return the explanation from the values of the failing call, or from the message; None if they add nothing."""
     by = _BY.get(found.kind.name) if found.kind is not None else None
     told = by(found) if by is not None and found.error.own else None
     # As people write it, whatever the release calls it.

@@ -1,4 +1,4 @@
-"""What is told of an error besides its finding, and how arrays are named in it."""
+"""Additional explanation of an error besides its finding, and names of the arrays in it."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def some(texts: list[str]) -> tuple[str, ...]:
 
 
 def callee(call: Call | None) -> str:
-    """What was called, as it is written."""
+    """Return the callee as it is written."""
     return f"`{call.callee}`" if call is not None and call.callee else "this line"

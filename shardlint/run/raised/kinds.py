@@ -229,7 +229,7 @@ _KNOWN = [(kind, re.compile(kind.pattern, re.DOTALL)) for kind in KINDS]
 
 
 def recognise(error: Error, releases: Mapping[str, str] | None = None) -> Recognised:
-    """What kind of error it is; of kind None where it is none that is known."""
+    """Return the kind of an error; of kind None if it is unknown."""
     for kind, pattern in _KNOWN:
         found = pattern.search(error.said) if error.in_pmap or not kind.in_pmap else None
         if found:

@@ -56,7 +56,7 @@ _SIZED = regex(r"had size (\d+): (?:axis (\d+) of (?:argument )?(\S+) of type|.*
 
 
 def _from_message(found: Recognised, call: Call) -> Explanation | None:
-    """What jax says alone, of arguments that cannot be looked up."""
+    """Return the explanation from jax's message alone, for arguments that cannot be looked up."""
     if _NO_AXIS.search(found.error.message):
         return Explanation(
             f"{callee(call)} maps an axis of every leaf, and one leaf is a scalar or lacks this axis",

@@ -1,4 +1,4 @@
-"""What a program's process put down of an exception (`run/startup/raised.py`), read back.
+"""Reader of the exception record that a program's process wrote (`run/startup/raised.py`).
 
 It was written by another process: what is not as it should be is left out.
 """
@@ -82,7 +82,7 @@ class Call:
 
     @property
     def whole(self) -> bool:
-        """Whether every argument is known."""
+        """True if every argument is known."""
         return all(given.known for given in self.arguments)
 
 
@@ -124,7 +124,7 @@ class Error:
 
     @property
     def in_pmap(self) -> bool:
-        """Whether `pmap` raised it itself: no function of the user's runs below it."""
+        """True if `pmap` raised it itself: no function of the user's runs below it."""
         frames = self.frames[self.frames.index(self.own[-1]) + 1 :] if self.own else ()
         below = any(frame.file.endswith("pmap.py") for frame in frames)
         return below or (self.call is not None and self.call.devices > 0)
@@ -146,7 +146,7 @@ class Raised:
 
 
 def read(folder: Path) -> list[Raised]:
-    """What the processes of a program put down in a folder, the oldest first."""
+    """Return the exceptions recorded by the processes of a program in a folder, the oldest first."""
     found = []
     for path in sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime, path.name)):
         try:

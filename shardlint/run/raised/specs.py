@@ -127,7 +127,7 @@ def no_mesh(found: Recognised) -> Explanation | None:
 
 
 def explicit(found: Recognised) -> Explanation | None:
-    """What explicit axes do not allow."""
+    """Return the explanation of an error about explicit axes."""
     message, call = found.error.message, found.error.call
     if "can only refer to" in message or "acts as an assert" in message:
         return Explanation(

@@ -121,7 +121,9 @@ _BOUND = regex(r"bound to \S+'s parameter '(\w+)'")
 
 
 def uneven(message: str) -> Explanation | None:
-    """What `shard_map` says of a dimension that its mesh does not divide, in one sentence."""
+    """Return the explanation of `shard_map`'s error about a dimension that its mesh does not divide, in one
+    sentence.
+    """
     said = _UNEVEN.search(message)
     if said is None:
         return None

@@ -1,4 +1,4 @@
-"""What fails a test under `shardlint run -- pytest`: put down by the plugin in the process of the tests."""
+"""Recording of test failures under `shardlint run -- pytest`, by the plugin in the process of the tests."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Told:
-    """What is known of an exception: the finding that explains it, what its arrays say, or both."""
+    """Explanation of an exception: the finding behind it, a message about its arrays, or both."""
 
     raised: Raised
     found: Recognised
@@ -60,7 +60,7 @@ class Told:
 
 
 def told(folder: Path, ended_well: bool) -> list[Told]:
-    """What explains the exceptions that processes put down in a folder.
+    """Return the explanations of the exceptions that processes recorded in a folder.
 
     Of a program that `ended_well` only those that ended a thread: what else it printed was its own business.
     """
@@ -103,7 +103,9 @@ def _explained(raised: Raised) -> Told | None:
 
 
 def _checked(errors: Sequence[Error], releases: Mapping[str, str]) -> list[Any]:
-    """What `check` says of the files of the tracebacks, for the releases the program ran on, whatever it is sure of."""
+    """Return the findings of `check` in the files of the tracebacks, for the releases the program ran on, of any
+    certainty.
+    """
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import BadTarget, parse_targets
     from shardlint.engine.results import Options
@@ -142,7 +144,7 @@ def _shown(file: str) -> str:
 
 
 def lines(told_of: Sequence[Told]) -> Iterator[str]:
-    """What a person reads: under the traceback, the line, the finding with its fix, and the arrays."""
+    """Yield the text under the traceback: the line, the finding with its fix, and the arrays."""
     from shardlint.engine.results import FileReport
     from shardlint.output.text import frames
 

@@ -12,8 +12,8 @@ _LEAVES = 4000
 
 
 def before(fun: Any, told: dict[str, Any] | None, args: Any, kwargs: Any, own: Any) -> dict[str, Any] | None:
-    """What is known of a call, with where its arguments lie; of a library's wrapper around a function of the program's
-    (`own` says of a file whether it is one) that it is one.
+    """Return the facts about a call, with the placements of its arguments. A library's wrapper around a function of
+    the program's is marked as one (`own` tells whether a file is the program's).
     """
     try:
         return _before(fun, told, args, kwargs, own)

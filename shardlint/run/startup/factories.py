@@ -200,7 +200,7 @@ def _is_running(code: types.CodeType) -> bool:
 
 
 def _closed_over(fun: Any, of: Any) -> dict[str, Any]:
-    """What a function closes over of those in which it is defined."""
+    """Return the variables that a function closes over from the functions around its definition."""
     found = {}
     for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
         if name in of.__code__.co_cellvars or name in of.__code__.co_varnames:

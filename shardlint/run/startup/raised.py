@@ -1,4 +1,5 @@
-"""What ended a program under `shardlint run`: the exception, its frames, and what the failing calls were given.
+"""Recording of the exception that ended a program under `shardlint run`: its frames, and the arguments of the failing
+calls.
 
 Loaded by its file at the end of a process that an exception ended (or when one ended a thread), so that nothing of
 shardlint is on the program's path. It looks at what is there and runs nothing: no property, no operator.
@@ -119,7 +120,7 @@ def _at(file: Any, where: Any) -> Any:
 
 
 def _taken_by_pmap(tb: Any) -> Any:
-    """What a pmapped function took by position, where a frame below shows it (jax 0.8 on)."""
+    """Return the positional arguments of a pmapped function, if a frame below shows them (jax 0.8 on)."""
     for below in list(_walk(tb))[1:3]:
         code = below.tb_frame.f_code
         if code.co_name == "wrapped" and os.path.basename(code.co_filename) == "pmap.py":  # noqa: PTH119
@@ -128,7 +129,7 @@ def _taken_by_pmap(tb: Any) -> Any:
 
 
 def _call(node: Any, frame: Any, taken: Any = ()) -> Any:
-    """What was called, and what it was given; `taken` holds arguments whose expressions cannot be looked up."""
+    """Return the called function and its arguments. `taken` holds arguments whose expressions cannot be looked up."""
     if isinstance(node, ast.Call):
         given = [(None, one) for one in node.args] + [(one.arg, one.value) for one in node.keywords]
         mapped = _mapped(node.func, frame)
@@ -204,7 +205,7 @@ def _over(callee: Any, options: Any) -> Any:
 
 
 def _closed_over(function: Any) -> Any:
-    """What a function closes over by name, or what a partial of one was given."""
+    """Return the variables that a function closes over by name, or the arguments bound by a partial."""
     if isinstance(function, functools.partial):
         return inspect.signature(function.func).bind_partial(*function.args, **function.keywords).arguments
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
@@ -213,7 +214,7 @@ def _closed_over(function: Any) -> Any:
 
 
 def _of_array(leaf: Any) -> Any:
-    """What `eqx.if_array(0)` says of a leaf."""
+    """Return the value of `eqx.if_array(0)` for a leaf."""
     return 0 if hasattr(leaf, "shape") else None
 
 
@@ -281,7 +282,7 @@ class _Unknown(Exception):
 
 
 def _value(node: Any, frame: Any) -> Any:
-    """What an expression was, where that can be looked up; raises for anything that would have to be run."""
+    """Return the value of an expression if it can be looked up. Raises for anything that would have to run."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):

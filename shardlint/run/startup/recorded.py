@@ -1,4 +1,4 @@
-"""What each jitted function of a program was first called with, as code: for `shardlint verify --init`.
+"""Recording of the arguments of each jitted function's first call, as code, for `shardlint verify --init`.
 
 Loaded by its file at the start of a process. Once jax is there it looks on where a jitted function is called with
 arguments it has not seen: before donated buffers are gone, once for each function. It never fails a program.
@@ -81,13 +81,13 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _of_equinox(wrapper: Any) -> Any:
-    """What `eqx.filter_jit` was given: which arguments it donates."""
+    """Return the donated arguments of an `eqx.filter_jit`."""
     first, rest = wrapper.donate_first, wrapper.donate_rest
     return types.SimpleNamespace(donate_argnums=[at for at in range(64) if (first if at == 0 else rest)])
 
 
 def _of_nnx(wrapper: Any) -> Any:
-    """What `nnx.jit` gave to `jax.jit`."""
+    """Return the settings that `nnx.jit` passed to `jax.jit`."""
     return wrapper.jitted_fn._jit_info
 
 
@@ -110,7 +110,7 @@ class _Recorder:
             self.busy.last = fun, info
 
     def watch_ahead(self, stages: Any) -> None:
-        """What is called after `step.lower(...).compile()`: the function, as if it were called itself."""
+        """Record calls after `step.lower(...).compile()` as calls of the function itself."""
         begin, make, call = stages.Lowered.__init__, stages.Lowered.compile, stages.Compiled.__call__
 
         @functools.wraps(begin)
@@ -178,7 +178,7 @@ class _Recorder:
                 pjit._infer_params = inferred_older
 
     def watch_calls(self, module: Any, name: str, info: Any) -> None:
-        """What a library's jit is called with, rather than what it gives to `jax.jit` then."""
+        """Record the arguments of a library's jit, rather than those that it passes to `jax.jit`."""
         for maker in ("filter_jit", "jit"):
             if maker in vars(module):
                 setattr(module, maker, factories.noting(vars(module)[maker]))
@@ -225,7 +225,9 @@ class _Recorder:
             return told if code is None else {**told, "file": code.co_filename, "line": code.co_firstlineno}
 
     def returned(self, of: Any, given: dict[str, Any], outs: Any) -> None:
-        """What a function gave that jits and places inside of itself; of one that gave no arrays on a mesh, nothing."""
+        """Record the results of a function that jits and places arrays inside. Ignore a function that returns no
+        arrays on a mesh.
+        """
         if getattr(self.busy, "now", False):
             return
         self.busy.now = True
@@ -261,7 +263,7 @@ class _Recorder:
 
 
 def _note_results(told: dict[str, Any], outs: Any) -> None:
-    """What a function gave can be had by calling it again, where its arguments are written in a few words."""
+    """Note that the results of a function can be made by calling it again, if its arguments are short."""
     codes = [one["code"] for one in told["args"]]
     module = writes.Code().module(told["module"])
     if made is not None and module and told["jit"] is None and told["made"] is None and sum(map(len, codes)) < 200:
@@ -270,7 +272,7 @@ def _note_results(told: dict[str, Any], outs: Any) -> None:
 
 
 def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dict[str, Any] | None:
-    """What is known of a call before it is made; None of one that is no business of the user's."""
+    """Return the facts about a call before it is made; None for one that is not the user's."""
     import jax
 
     whole, fun = fun, _function(fun)
@@ -357,7 +359,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
 
 
 def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | None:
-    """What is known of a function that gave arrays on a mesh, of no jit; None of any other."""
+    """Return the facts about a function without a jit that returned arrays on a mesh; None for any other."""
     import jax
 
     leaves = jax.tree_util.tree_leaves((outs, list(given.values())))
@@ -394,7 +396,7 @@ def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | No
 
 
 def _is_graph(one: Any) -> bool:
-    """Whether an argument is an object of flax.nnx, which a function changes in place."""
+    """Return whether an argument is an object of flax.nnx, which a function changes in place."""
     nnx = sys.modules["flax.nnx"]
     return isinstance(one, nnx.Variable) or bool(nnx.graph.is_graph_node(one) and _leaves_of(one))
 
@@ -422,7 +424,7 @@ def _function(fun: Any) -> Any:
 
 
 def _already_given(fun: Any) -> tuple[list[str], set[str]]:
-    """What a partial has been given, as code, and what that imports."""
+    """Return the bound arguments of a partial as code, and the imports of the code."""
     written = writes.Code()
     given: list[str] = []
     while isinstance(fun, functools.partial):
@@ -433,7 +435,7 @@ def _already_given(fun: Any) -> tuple[list[str], set[str]]:
 
 
 def _kept(names: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What a module and its classes keep under names."""
+    """Return the objects bound to names in a module and its classes."""
     found = list(names.items())
     for name, one in names.items():
         if isinstance(one, type) and one.__module__ == names.get("__name__"):
@@ -442,7 +444,7 @@ def _kept(names: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _wraps(one: Any, fun: Any) -> bool:
-    """Whether something is a jit of a function, also one that a class keeps as its method."""
+    """Return whether a value is a jit of a function, also as a method of a class."""
     for _ in range(3):
         if isinstance(one, staticmethod):
             one = one.__func__

@@ -1,4 +1,4 @@
-"""What functions of the program gave that jit and place inside of themselves, as those do that make a training state.
+"""Recording of the results of functions that jit and place arrays inside, such as those that make a training state.
 
 Loaded by path beside `recorded.py`, in the program's own Python. Needs `sys.monitoring` (Python 3.12 on).
 """

@@ -32,7 +32,7 @@ def _with_ours(value: str) -> str:
 
 
 def _tell(error: BaseException | None, thread: str = "") -> None:
-    """What ended the process, or a thread, with the arrays it was about, which only this process has."""
+    """Write the exception that ended the process, or a thread, with its arrays, which only this process has."""
     if isinstance(error, Exception):
         try:
             name = f"{os.getpid()}-{thread}.json" if thread else f"{os.getpid()}.json"
@@ -43,7 +43,7 @@ def _tell(error: BaseException | None, thread: str = "") -> None:
 
 
 def _beside(name: str) -> "dict[str, Any]":
-    """What a file beside this one defines: it is on no path."""
+    """Return the names defined by a file next to this one, which is on no path."""
     path = os.path.join(_HERE, name)  # noqa: PTH118
     found: dict[str, Any] = {"__name__": "shardlint_startup"}
     with open(path, encoding="utf-8") as file:  # noqa: PTH123

@@ -19,14 +19,14 @@ made: Any = None
 
 
 def own(file: str) -> bool:
-    """Whether a file is the user's, and of no installed package."""
+    """Return whether a file is the user's, and of no installed package."""
     return not file.startswith(("<", _OURS)) and not any(
         part in file for part in ("site-packages", "dist-packages", f"{os.sep}lib{os.sep}python3")
     )
 
 
 def guarded(file: str) -> bool:
-    """Whether importing a script leaves out what it does as a program."""
+    """Return whether importing a script skips its main program."""
     with open(file, encoding="utf-8") as text:  # noqa: PTH123
         body = ast.parse(text.read()).body
     return any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in body)
@@ -178,7 +178,7 @@ class Code:
         return self.of(value)
 
     def by_name(self, value: Any) -> str:
-        """What is written only as the name it is kept under, as a function is."""
+        """Return the code of an object that can be written only as its name, such as a function."""
         kept = made.named(value, own) if made is not None else None
         if kept is None or not (module := self.module(kept[0])):
             raise Unwritten(type(value).__name__)
@@ -213,7 +213,7 @@ class Code:
         return main_module() if file and guarded(file) else ""
 
     def given(self, name: str, value: Any) -> str:
-        """What a class was called with: as another argument, or by the name it is kept under."""
+        """Return the code of an argument that a class was called with: as another argument, or as its name."""
         import jax
 
         if type(value).__name__ == "Rngs":
@@ -250,7 +250,7 @@ class Code:
 
 
 def _never_negative(tree: Any) -> bool:
-    """Whether no number of a tree is below 0, as in the second moments of an optimizer."""
+    """Return whether no number of a tree is below 0, as in the second moments of an optimizer."""
     import jax
     import numpy as np
 

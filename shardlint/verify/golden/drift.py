@@ -1,4 +1,4 @@
-"""What a golden keeps of a program, and how a program differs from what was kept."""
+"""Recorded facts of a program in a golden, and differences from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Change = tuple[KeptLine | None, KeptLine | None]
 
 
 def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -> Kept:
-    """What a golden keeps of a program; `folder` is where its fixture lies."""
+    """Return the facts of a program that a golden records. `folder` is that of its fixture."""
     lines = Lines(folder)
     moved: dict[tuple[str, str, str, str], list[tuple[str, int]]] = {}
     numbers: dict[tuple[str, str, str, str], int] = {}

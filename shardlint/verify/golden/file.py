@@ -59,7 +59,7 @@ class KeptLine:
     """The line's number now; not kept."""
 
     def key(self) -> tuple[str, str, str, str]:
-        """What a line is known by."""
+        """Return the key of a line."""
         return (self.file, self.function, self.text, self.axes)
 
     def place(self) -> str:
@@ -86,7 +86,7 @@ class Kept:
     lines: list[KeptLine]
 
     def key(self) -> tuple[str, str, str]:
-        """What a run is known by."""
+        """Return the key of a run."""
         return (self.mesh, self.level, self.backend)
 
     def name(self) -> str:

@@ -62,7 +62,7 @@ _PARTS = ("arguments", "results", "temporaries")
 
 
 def _memory(program: Program) -> Html:
-    """What one device holds, as a bar."""
+    """Return the memory of one device, as a bar."""
     parts = (program.argument_bytes, program.output_bytes - program.alias_bytes, program.temporary_bytes)
     whole = sum(max(part, 0) for part in parts) or 1
     bars, left = [], 0.0

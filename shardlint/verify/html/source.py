@@ -24,7 +24,7 @@ _WIDTH = 240
 
 @dataclass
 class Cost:
-    """What one line costs: the bytes it moves in one call, and each reason in words."""
+    """Cost of one line: the bytes it moves in one call, and each reason in words."""
 
     moved: int = 0
     why: list[str] = field(default_factory=list)

@@ -256,7 +256,7 @@ def _mesh(on: _OnMesh, sources: Lines, open_: bool) -> Html:
 
 
 def _result(result: Result) -> Html:
-    """What one level said, in words."""
+    """Return the result of one level, in words."""
     said = [f"{result.checked} checked" if result.status == PASS else "", result.reason, result.how]
     head = element(
         "p",

@@ -23,7 +23,7 @@ Arrays = dict[str, tuple[str, Any]]
 
 @dataclass
 class Alone:
-    """What the run on one device gave.
+    """Result of the reference run on one device.
 
     `ended` says how its process came to no answer, `raised` is what the function raised there. `unmade` says why it
     did not come so far, with the file and arguments. `digest` is that of the files in which it left its arrays.
@@ -146,7 +146,7 @@ def _like(leaf: Any, given: tuple[str, Any] | None) -> Any:
 
 @contextlib.contextmanager
 def as_if_alone() -> Iterator[None]:
-    """What a program asks of jax in this process about its devices is answered as if there were one.
+    """Answer a program's questions to jax about its devices as if there were one.
 
     For what cannot be run in a process that has one. Only `jax.device_count()` and its like, read from `jax` when they
     are called, are answered so.

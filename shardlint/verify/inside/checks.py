@@ -41,9 +41,7 @@ class Checked:
 
 
 def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
-    """Whether a sharding places an array as `spec` on `mesh` does; where in a device's memory does not
-    matter.
-    """
+    """Return whether a sharding places an array as `spec` on `mesh` does. The memory kind does not matter."""
     if isinstance(actual, jax.sharding.SingleDeviceSharding):
         return bool(mesh.devices.size == 1 and actual.device_set == set(mesh.devices.flat))
     expected = named(mesh, spec, getattr(actual, "memory_kind", None))
@@ -51,7 +49,7 @@ def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
 
 
 def on_one_device(sharding: Any) -> bool:
-    """Whether a sharding uses a single device."""
+    """Return whether a sharding uses a single device."""
     return len(sharding.device_set) == 1 or tree.holder(sharding) is not None
 
 

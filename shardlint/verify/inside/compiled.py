@@ -48,7 +48,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What was compiled, what goes in and comes out of it, and what became of the donated arrays.
+    """A compiled program, its inputs and outputs, and the fate of the donated arrays.
 
     `first_output` is the place of the first of `outputs` among all results of the compiled program.
     """
@@ -72,23 +72,23 @@ class Compiled:
 
 
 def can_lower(function: Any) -> bool:
-    """Whether a function is a jit that can be compiled without being run."""
+    """Return whether a function is a jit that can be compiled without running it."""
     return callable(getattr(function, "lower", None))
 
 
 def is_equinox(jitted: Any) -> bool:
-    """Whether a jit, or what it compiled, is `equinox.filter_jit`'s."""
+    """Return whether a jit, or what it compiled, is `equinox.filter_jit`'s."""
     return type(jitted).__module__.startswith("equinox")
 
 
 def is_haliax(jitted: Any) -> bool:
-    """Whether a jit is `haliax.named_jit`'s."""
+    """Return whether a jit is `haliax.named_jit`'s."""
     return type(jitted).__module__.startswith("haliax")
 
 
 def takes_abstract(function: Any, args: Sequence[Any]) -> bool:
-    """Whether `compile_function` can do with arrays that have only a shape: `jax.jit` can, its
-    wrappers cannot.
+    """Return whether `compile_function` works with arrays that have only a shape. `jax.jit` does, its wrappers do
+    not.
     """
     if can_lower(function):
         return type(function).__module__.startswith("jax")
@@ -248,7 +248,7 @@ def _outputs(lowered: Any, compiled: Any, named: bool) -> tuple[list[tree.Leaf],
 
 
 def _taken(lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[int]) -> list[Taken]:
-    """What became of each array in the arguments."""
+    """Return the fate of each array in the arguments."""
     wanted = [(index, leaf, value) for index, pairs in order.arrays.items() for leaf, value in pairs]
     info, treedef = jax.tree_util.tree_flatten(lowered.args_info)
     # An argument the program never uses is dropped; jax then lists no sharding for it.

@@ -1,5 +1,5 @@
-"""What the processes of one program must have in common: the same arrays, the same program, the same
-numbers wherever they hold the same part. No jax.
+"""Consistency checks between the processes of one program: the same arrays, the same program, the same numbers in
+replicas. The module does not import jax.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ Holding = Mapping[str, Any]
 
 
 def before(ready: Sequence[Mapping[str, Any]], folder: Path) -> tuple[list[Failure], int]:
-    """What the processes disagree in before anything is run, and how many arrays and programs were compared."""
+    """Return the differences between the processes before anything runs, and the count of compared arrays and
+    programs.
+    """
     args = [one["args"] for one in ready]
     why = "; each process made its own: use the same seed, or broadcast it from one process"
     failures, count = agree(args, why)
@@ -82,7 +84,7 @@ _DOES = ("name", "program", "host", "of")
 
 
 def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> tuple[Failure | None, str]:
-    """What does not hold of the calls that processes made together (None: nothing), and what is worth a note.
+    """Return the inconsistency of the calls that processes made together (None: there is none), and a note.
 
     They must be of the same programs, with the same numbers from the host, on the same arrays. One that processes do
     alone does no harm where its devices exchange nothing and no result comes of it; `made` is what results are made of.
@@ -112,7 +114,7 @@ def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> 
 
 
 def _alike_but_program(mine: Call, other: Call) -> bool:
-    """Whether two calls differ in nothing but what was compiled: a number of the host's in it, or an order."""
+    """Return whether two calls differ only in the compiled program: in a number from the host in it, or in an order."""
     return all(mine.get(key) == other.get(key) for key in _DOES if key != "program")
 
 
@@ -121,7 +123,9 @@ def _key(call: Call) -> str:
 
 
 def after(results: Sequence[Mapping[str, Any]], order: str) -> tuple[list[Failure], int]:
-    """What does not hold of the results, and how many arrays were compared. `order`: the sentence of `order`."""
+    """Return the inconsistencies of the results, and the count of compared arrays. `order` is the sentence of
+    `order`.
+    """
     failures, count = agree([one["out"] for one in results], f"; {order}" if order else "")
     if failures:
         return failures, count
@@ -170,7 +174,7 @@ def agree(held: Sequence[Sequence[Holding]], why: str) -> tuple[list[Failure], i
 
 
 def _replicas(ones: Sequence[Holding]) -> tuple[bool, str]:
-    """Whether two devices hold the same part of an array, and how its copies differ."""
+    """Return whether two devices hold the same part of an array, and a difference between its copies."""
     first: dict[str, tuple[int, int, str]] = {}
     shared = False
     for index, one in enumerate(ones):

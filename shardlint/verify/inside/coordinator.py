@@ -209,7 +209,7 @@ class _Conductor:
         return sum(map(contain.ticks, contain.below(os.getpid())))
 
     def _troubles(self, stuck: Sequence[_Process]) -> list[Failure]:
-        """What the processes that raised or ended say, told once where all say the same."""
+        """Return the failures of the processes that raised or ended, merged if all are equal."""
         raised = {one.index: one.told["raised"] for one in self.processes if "raised" in one.told}
         if len(raised) == len(self.processes) and len(set(raised.values())) == 1:
             return [Failure("raised", f"every process {next(iter(raised.values()))}")]
@@ -254,7 +254,7 @@ class _Conductor:
             yield f"process {one.index} is {one.stage}" + (f", at {place}" if place else "")
 
     def _stack(self, one: _Process) -> str:
-        """What a process wrote of where it stands, or stood when it crashed."""
+        """Return the stack that a process wrote, also when it crashed."""
         file = self.folder / f"stack{one.index}"
         return file.read_text("utf-8", "replace") if file.exists() else ""
 

@@ -12,7 +12,7 @@ from shardlint.verify.report import Failure
 
 @dataclass
 class Looked:
-    """What a level made of the declarations it can check.
+    """Coverage of the declarations that a level can check.
 
     `proved` holds those it compared with something, `idle` those it can tell to prove nothing here with the reason,
     `missed` those it had to leave unchecked with the reason.
@@ -32,7 +32,7 @@ class Looked:
         return self
 
     def sentences(self) -> list[str]:
-        """What proves nothing, for the report."""
+        """Return the sentences of the report about declarations that prove nothing."""
         unproved = {text: why for text, why in self.idle.items() if text not in self.proved}
         return [f"{text} proves nothing: {why}" for text, why in unproved.items()] + self.said
 

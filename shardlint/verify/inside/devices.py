@@ -112,7 +112,7 @@ def explicit_missing() -> str:
 
 
 def is_explicit(mesh: Any) -> bool:
-    """Whether a mesh has explicit axes."""
+    """Return whether a mesh has explicit axes."""
     types = getattr(mesh, "axis_types", None) or ()
     return any(str(kind).endswith("Explicit") for kind in types)
 

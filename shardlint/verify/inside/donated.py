@@ -1,4 +1,4 @@
-"""What a plain function donates by itself, whatever a jit around it would."""
+"""Donations inside a plain function, independent of any jit around it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program's exceptions say, whatever its own code does when it is asked. No jax."""
+"""Messages of a program's exceptions, safe against code of their own. The module does not import jax."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cut(text: str) -> str:
 
 
 def exit_code(error: SystemExit) -> str:
-    """What a program gave to `sys.exit`, as it is written there."""
+    """Return the argument of a program's `sys.exit`, as it is written there."""
     return "" if error.code is None else cut(told(error.code, repr))
 
 

@@ -89,7 +89,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Calls:
-    """What is known of the first calls so far; `kept` says which buffers are not given up any more."""
+    """Recorded first calls. `kept` are failures: arguments whose buffers the function no longer donates."""
 
     def __init__(self, functions: Mapping[str, str], gone: Mapping[str, Mapping[str, int]]) -> None:
         self.functions, self.gone = functions, gone

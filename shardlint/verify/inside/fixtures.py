@@ -39,7 +39,9 @@ Emit = Callable[[Result], None]
 
 @dataclass
 class _Outcome:
-    """What came of a level. `checked` None: it could do nothing, and `how` says why; else `how` it was done."""
+    """Result of a level. With `checked` None the level could do nothing and `how` is the reason, else `how` it was
+    checked.
+    """
 
     checked: checks.Checked | None
     how: str
@@ -66,7 +68,7 @@ class _Case:
 
     @property
     def placed(self) -> bool:
-        """Whether it declares where outputs lie."""
+        """True if it declares where outputs lie."""
         return bool(self.fixture.out) or self.fixture.replicated_bytes_max is not None
 
 
@@ -131,7 +133,7 @@ def run_fixture(
 
 
 def judge(coverage: Coverage, level: str, checked: checks.Checked | None, reason: str) -> dict[str, Any]:
-    """What a level's result says: `status`, `checked`, `failures`, `notes`, and the `reason` of a skip.
+    """Return the fields of a level's result: `status`, `checked`, `failures`, `notes`, and the `reason` of a skip.
 
     It passes where something was compared, nothing failed, and no declaration is left that a level still to come
     cannot check. `checked` None: it could do nothing, for this `reason`.

@@ -1,4 +1,4 @@
-"""What the checks rest on, remembered before the user's code runs, and what of it that code has changed.
+"""Guard of the functions that the checks depend on: recorded before the user's code runs, and compared afterwards.
 
 The program under test shares its process with the checks. It has no reason to replace a function of the verifier, of
 numpy or of jax's shardings and trees that they call.
@@ -171,7 +171,7 @@ def _modules() -> Iterator[tuple[str, Any]]:
 
 
 def _counts(name: str, value: Any) -> bool:
-    """Whether a name of the verifier's own keeps its value: code does, and constants, and the rest is state."""
+    """Return whether a name of the verifier's own must keep its value. Code and constants must; the rest is state."""
     return _is_code(value) or isinstance(value, types.ModuleType) or name.strip("_").isupper()
 
 

@@ -23,8 +23,8 @@ def call(function: Callable[..., Any], args: Sequence[Any], mesh: Any, kind: str
 
 
 def in_float64(hosts: list[Any], run: Callable[[list[Any]], Any]) -> tuple[Any, str, list[str]]:
-    """What `run` returns of the arguments `hosts` cast up to float64, `"float64"`, and sentences for the report; of
-    the arguments as they are and `"float32"` where it cannot run so. Raises what `run` raises then.
+    """Return the result of `run` for the arguments `hosts` cast up to float64, `"float64"`, and sentences for the
+    report. If it cannot run so, use the arguments as they are and `"float32"`. Raises what `run` raises then.
     """
     jax.config.update("jax_enable_x64", True)
     try:

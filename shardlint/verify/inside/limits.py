@@ -1,4 +1,4 @@
-"""What a fixture declares of a compiled program: collectives that may not be there, bytes they may move, memory."""
+"""Limits of a fixture on a compiled program: forbidden collectives, moved bytes, memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shardlint.verify.inside.coverage import Looked
 
 
 def check_limits(fixture: Fixture, program: Program) -> Checked:
-    """What does not hold of communication and memory."""
+    """Return the violated limits of communication and memory."""
     checked = check_claims(fixture, program)
     if fixture.memory_max is not None and not program.memory_bytes:
         checked.looked.missed[MEMORY] = "the compiler reports no memory figures"
@@ -22,7 +22,7 @@ def check_limits(fixture: Fixture, program: Program) -> Checked:
 
 
 def check_claims(fixture: Fixture, program: Program) -> Checked:
-    """What does not hold of communication. A claim counts where a collective could break it."""
+    """Return the violated limits of communication. A claim counts if a collective could break it."""
     forbid, budget = fixture.forbidden(), fixture.budgets()
     checked = Checked(check_forbidden(program, forbid) + check_budget(program, budget), 0)
     for field, claims in (("forbid", forbid), ("budget", budget)):

@@ -146,7 +146,7 @@ def fixtures_in(module: ModuleType) -> dict[str, Fixture]:
 
 
 def resolve(reference: Any) -> Any:
-    """What `"module:attribute"` names; anything but a string is already the thing itself.
+    """Return the object that `"module:attribute"` names. Anything but a string is returned as it is.
 
     Raises `ImportError` or `AttributeError`, naming the reference.
     """
@@ -169,7 +169,7 @@ def resolve(reference: Any) -> Any:
 
 
 def takes_mesh(function: Any, filled: int) -> bool:
-    """Whether a function has a parameter `mesh` that `filled` positional arguments do not fill."""
+    """Return whether a function has a parameter `mesh` that `filled` positional arguments do not fill."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -211,7 +211,9 @@ def place_of(function: Callable[..., Any]) -> str:
 
 
 def is_theirs(file: str) -> bool:
-    """Whether a source file is the user's: none of an installed package, of Python or of this verifier."""
+    """Return whether a source file is the user's, and not one of an installed package, of Python or of this
+    verifier.
+    """
     here = str(Path(__file__).resolve().parents[2])
     theirs = "site-packages" not in file and not file.startswith((here, "<"))
     return theirs and str(Path(sys.base_prefix) / "lib") not in file

@@ -68,7 +68,7 @@ def held_arrays(leaf: Any) -> list[str]:
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    """What an object holds: items of containers, attributes of others, each with the way to it."""
+    """Return the parts of an object: items of containers, attributes of others, each with the path to it."""
     if isinstance(value, _PLAIN) or inspect.isroutine(value):
         return []
     if isinstance(value, functools.partial):

@@ -83,7 +83,7 @@ def _passes(version: str) -> str:
 
 
 def _follows(name: str) -> bool:
-    """Whether a dump was made after the partitioner: `.after_spmd-partitioning.`, on TPU
+    """Return whether a dump was made after the partitioner: `.after_spmd-partitioning.`, on TPU
     `.after_tpu-spmd-partitioning.`.
     """
     return name.partition(".after_")[2].partition(".")[0].endswith("spmd-partitioning")
@@ -99,7 +99,7 @@ def _largest(files: Iterator[Path]) -> str:
 
 
 def _compile(lowered: Any, options: Mapping[str, Any] | None, answer: Any = None) -> Any:
-    """What `lowered.compile()` gives; with `answer` in place of what the compiler would."""
+    """Return the result of `lowered.compile()`, with `answer` in place of the compiler's."""
     inner = getattr(lowered, "lowered", None)
     if inner is None and answer is not None:
         return answer

@@ -102,7 +102,7 @@ def make_one(argument: Argument, index: int, mesh: Any, maker: Callable[[Any, An
 
 
 def _is_spread(leaf: Any) -> bool:
-    """Whether an array was already placed on several devices by the program."""
+    """Return whether an array was already placed on several devices by the program."""
     return isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
 
 
@@ -113,7 +113,7 @@ def _described_spec(leaf: Any) -> P:
 
 
 def is_spec(value: Any) -> bool:
-    """Whether a value is a spec. None is one (replicated), as jax reads it in `in_shardings`."""
+    """Return whether a value is a spec. None is one (replicated), as jax reads it in `in_shardings`."""
     return value is None or isinstance(value, P | jax.sharding.PartitionSpec | jax.sharding.Sharding)
 
 

@@ -87,7 +87,7 @@ def _bytes(memory: Any, what: str) -> int:
 
 
 def _partitioned(found: Compiled) -> bool:
-    """Whether it was compiled for several devices."""
+    """Return whether the program was compiled for several devices."""
     return "num_partitions=" in found.executable.as_text().split("\n", 1)[0]
 
 

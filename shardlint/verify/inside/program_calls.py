@@ -20,8 +20,8 @@ _MOST = 1000
 
 
 class Origins:
-    """What arrays were made of, in words that are the same in each process: an argument's name, or a digest of the
-    program and what that was given.
+    """Origins of arrays, in words that are equal in all processes: an argument's name, or a digest of the program and
+    of its arguments.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class Origins:
         self._known[id(array)] = weakref.ref(array), of, shown
 
     def of(self, array: Any) -> str:
-        """What it was made of; "" where that is not known."""
+        """Return its origin; "" if it is not known."""
         return self._entry(array)[0]
 
     def shown(self, array: Any) -> str:
-        """What a person calls it; "" where nobody said."""
+        """Return its name for people; "" if there is none."""
         return self._entry(array)[1]
 
     def _entry(self, array: Any) -> tuple[str, str]:
@@ -98,7 +98,7 @@ def _is_global(value: Any) -> bool:
 
 
 def _is_shared(program: Any, args: Sequence[Any]) -> bool:
-    """Whether a program runs on devices of several processes."""
+    """Return whether a program runs on devices of several processes."""
     if any(map(_is_global, args)):
         return True
     shardings = getattr(getattr(program, "out_handler", None), "out_shardings", ())

@@ -52,7 +52,7 @@ class Program:
 
 @dataclass
 class _Seen:
-    """What was seen at one level. `leaves` None: the program did not get as far as outputs."""
+    """Observations at one level. With `leaves` None the program produced no outputs."""
 
     error: BaseException | None = None
     warned: Sequence[warnings.WarningMessage] = ()
@@ -123,7 +123,7 @@ def _execute(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
 
 
 def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
-    """Whether the bad program showed its symptom at this level."""
+    """Return a result that passes if the bad program showed its symptom at this level."""
     if level == "execute" and seen.error is None:
         Path(program.numbers).write_bytes(compare.to_bytes(compare.numbers(seen.output)))
     if program.shows in ("raises", "warns"):
@@ -177,7 +177,7 @@ def _symptom(program: Program, level: str, seen: _Seen, shown: str | None, wante
 
 
 def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
-    """Whether the good program has its shardings and numbers, and not the symptom."""
+    """Return a result that passes if the good program has its shardings and numbers, and not the symptom."""
     if seen.error is not None:
         return Result(program.code, level, FAIL, failures=[_prefixed("good.py", failure_of(seen.error))])
     if seen.leaves is None:
@@ -298,7 +298,7 @@ def _raised_or_warned(program: Program, seen: _Seen) -> str | None:
 
 
 def _is_a(kind: type, name: str | None) -> bool:
-    """Whether a class or one of its bases has a name, given bare or with its module."""
+    """Return whether a class or one of its bases has a name, with or without its module."""
     return name is None or any(
         name in (base.__name__, f"{base.__module__}.{base.__name__}") for base in kind.__mro__
     )

@@ -1,4 +1,4 @@
-"""What a program takes in from outside of itself, noted while it runs: files, folders, imports, the clock.
+"""External inputs of a program, recorded while it runs: files, folders, imports, the clock.
 
 Files are those that Python opens (an audit hook tells, of libraries too) and those of the modules that are there in the
 end. What another language opens by itself, as tensorstore and h5py do, is not seen.
@@ -39,7 +39,7 @@ _OUTSIDE = {
 
 
 class _Noted:
-    """What was noted so far."""
+    """External inputs recorded so far."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -97,7 +97,7 @@ _timeless: list[bool] = []
 
 @contextlib.contextmanager
 def whatever_the_time() -> Iterator[None]:
-    """What runs here may ask for the time and for chance: where its arrays lie does not rest on them."""
+    """Let the code in the block read the time and random numbers, because its shardings do not depend on them."""
     import numpy as np
 
     states = random.getstate(), np.random.get_state()

@@ -1,4 +1,4 @@
-"""What the compiler answered before, for a program that is the same to the last place in its source.
+"""Cache of compiled programs. It answers only for a program that is identical down to its source locations.
 
 Tracing and lowering always happen; only the compiler is not asked twice. An answer is kept where it can be
 made again from plain text alone, which is tried before it is written.
@@ -39,7 +39,7 @@ Device = Any
 
 
 class Memory:
-    """What one process knows of the cache (None: there is none), and whether it has been of use.
+    """Compilation cache of one process (None: there is none), and whether it was used.
 
     Entries are read here, and vouched for and written by the process that started this one: the program that runs
     here has no part in that.
@@ -62,7 +62,7 @@ class Memory:
         self._ask, self._send = ask, send
 
     def is_on(self) -> bool:
-        """Whether there is a cache."""
+        """Return whether there is a cache."""
         return self._folder is not None
 
     def get(self, key: str) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ class Memory:
         self._send({"keep": key, "value": value})
 
     def was_used(self) -> bool:
-        """Whether an answer came from the cache since this was asked last."""
+        """Return whether an answer came from the cache since the last query."""
         used, self.used = self.used, False
         return used
 
@@ -105,8 +105,8 @@ class Answer:
 
 
 def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[Device]) -> str | None:
-    """What a program's compilation depends on, as a digest; None where that cannot be told, and for a program that
-    calls back into this process, of which its text holds an address.
+    """Return a digest of everything that a program's compilation depends on. It is None if that cannot be determined,
+    and for a program that calls back into this process, of which its text holds an address.
     """
     try:
         # What jax hands the compiler besides the text.
@@ -134,7 +134,7 @@ def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[De
 
 
 def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, dict[str, str]] | None:
-    """What was kept under a key: the compiled program, and the texts that were kept with it."""
+    """Return the entry of a key: the compiled program, and the texts saved with it."""
     kept = memory.get(key)
     if kept is None:
         return None
@@ -256,7 +256,7 @@ def _release(name: str) -> str:
 
 
 def _machine() -> str:
-    """What a compiler for this machine's own processor goes by."""
+    """Return the properties of this machine's processor that a compiler depends on."""
     found = [platform.machine()]
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:

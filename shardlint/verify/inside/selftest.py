@@ -34,7 +34,9 @@ def _wrong(x: Any, mesh: Any) -> Any:
 
 
 def self_test() -> tuple[list[str], list[str]]:
-    """What was caught, and what was not (each a sentence). Takes two simulated devices and about a second."""
+    """Return the faults that were caught, and those that were missed (each a sentence). It takes two simulated devices
+    and about a second.
+    """
     caught: list[str] = []
     missed: list[str] = []
 
@@ -63,8 +65,8 @@ def self_test() -> tuple[list[str], list[str]]:
 
 
 def answers(seed: str, count: int) -> list[str]:
-    """What the checks say of the programs of a challenge, with `count` devices: of each the trial whose fault they
-    find, "" where they find none, else what they say instead.
+    """Return the answers of the checks for the programs of a challenge, with `count` devices: for each the trial whose
+    fault they find, "" if they find none, else their message.
     """
     sizes = {"data": min(count, 2)}
     found = []

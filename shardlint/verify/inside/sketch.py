@@ -1,4 +1,4 @@
-"""What a call gave in a few words and numbers, by which another run of the same program is known again."""
+"""Summary of a call's results in a few words and numbers, for comparison with another run of the same program."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def ask(process: int, file: int) -> None:
 
 
 def read(file: int) -> str:
-    """What was written to a file of stacks."""
+    """Return the text of a file of stacks."""
     size = min(os.fstat(file).st_size, _MOST)
     os.lseek(file, 0, os.SEEK_SET)
     return os.read(file, size).decode("utf-8", "replace")

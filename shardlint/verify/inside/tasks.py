@@ -90,7 +90,7 @@ def _collect(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
 
 
 def _kind_of(reference: Any) -> str:
-    """What numbers are compared with: the function `itself` on one device, an `other`, or nothing."""
+    """Return the kind of reference for the numbers: the function `itself` on one device, an `other`, or nothing."""
     return "" if reference is None else "itself" if reference == SINGLE_DEVICE else "other"
 
 

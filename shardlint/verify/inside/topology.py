@@ -187,7 +187,7 @@ def _only_arrays(value: Any, is_one: Callable[[Any], bool]) -> Any:
 
 
 def _unwrapped(found: compiled.Compiled, function: Any) -> compiled.Compiled:
-    """What was compiled of an `abstract_call`, told as of the function itself."""
+    """Return the compilation of an `abstract_call`, described as that of the function itself."""
     outputs = [
         replace(
             leaf,

@@ -116,7 +116,7 @@ def _arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -> tuple[l
 
 
 def described(source: Any, mesh: Any) -> Any:
-    """What a factory makes, with only the shape, dtype and sharding of each array: nothing is computed."""
+    """Return the result of a factory with only the shape, dtype and sharding of each array. Nothing is computed."""
     kept: dict[str, Any] = {}
 
     def arrays() -> list[Any]:

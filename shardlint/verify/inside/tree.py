@@ -69,17 +69,17 @@ def item_bytes(dtype: Any) -> int:
 
 
 def is_key(dtype: Any) -> bool:
-    """Whether a dtype is a PRNG key's."""
+    """Return whether a dtype is a PRNG key's."""
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 def is_array(leaf: Any) -> bool:
-    """Whether a leaf is an array with values."""
+    """Return whether a leaf is an array with values."""
     return isinstance(leaf, jax.Array | np.ndarray)
 
 
 def is_abstract(leaf: Any) -> bool:
-    """Whether a leaf has only a shape and dtype."""
+    """Return whether a leaf has only a shape and dtype."""
     return isinstance(leaf, jax.ShapeDtypeStruct)
 
 

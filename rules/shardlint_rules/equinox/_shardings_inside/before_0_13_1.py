@@ -1,4 +1,4 @@
-"""What filter_jit did with shardings up to equinox 0.13.0, where it handed them to a jit of its own.
+"""Handling of shardings by filter_jit up to equinox 0.13.0, which passed them to a jit of its own.
 
 That inner jit takes two arguments, the arrays that are donated and those that are not, and returns three: a
 marker of rank 0, the result, and what is not an array. Shardings were matched with these and not with the
@@ -37,7 +37,7 @@ _REPLICATES = Outcome("`{keyword}` replicates every array, as written", Harm.REM
 
 
 def outcome_of_inputs(site: Site, place: Place) -> Outcome:
-    """What in_shardings did."""
+    """Return the effect of in_shardings."""
     value = site.program.evaluator.value(place)
     if value == Constant(None):
         return _NOTHING
@@ -78,7 +78,7 @@ def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
 
 
 def outcome_of_outputs(site: Site, place: Place) -> Outcome:
-    """What out_shardings did."""
+    """Return the effect of out_shardings."""
     value = site.program.evaluator.value(place)
     if value == Constant(None):
         return _NOTHING
@@ -108,7 +108,7 @@ def _texts(place: Place, value: Items) -> tuple[str, str]:
 
 
 def _has_if_array(place: Place) -> bool:
-    """Whether `if_array(...)` is written where a sharding should be."""
+    """Return whether `if_array(...)` is written in place of a sharding."""
     return any(
         getattr(part, "id", getattr(part, "attr", "")) == "if_array"
         for part in walk(place.node)
@@ -117,12 +117,12 @@ def _has_if_array(place: Place) -> bool:
 
 
 def is_replicated(site: Site, value: Value) -> bool:
-    """Whether a value is surely a sharding over no axis."""
+    """Return whether a value is surely a sharding over no axis."""
     return _axes(site, value) is False
 
 
 def shards(site: Site, value: Value) -> bool:
-    """Whether a value is surely a sharding that has entries, which no array of rank 0 can take."""
+    """Return whether a value is surely a sharding that has entries, which no array of rank 0 can take."""
     return _axes(site, value) is True
 
 

@@ -342,7 +342,7 @@ class Body:
             self.edits.append(Edit(end, self.file.span(statement)[0], text))
 
     def _lead(self, statement: ast.stmt) -> str | None:
-        """What a statement is indented by; None where it shares its line."""
+        """Return the indentation of a statement; None if it shares its line."""
         if self.opened is not None and statement in self.function.body:
             return self.opened
         source = self.file.source
@@ -350,7 +350,7 @@ class Body:
         return None if text.strip() else text
 
     def _unit(self) -> str:
-        """What a block is indented by."""
+        """Return the indentation of a block relative to the statement around it."""
         outer, inner = self._lead(self.function), self._lead(self.first)
         if inner is None or outer is None or inner == outer:
             return indent_unit(self.file, outer or "")

@@ -106,8 +106,8 @@ def above(
 
 
 def handed_over(site: Site, asked: Asked) -> tuple[Asked, dict[str, str]]:
-    """What is asked for where shardings that only the call knows (of a comprehension, of a call) are handed to the
-    function as arguments, and these arguments by name.
+    """Return the requested shardings and new arguments by name. Shardings that only the call knows (of a
+    comprehension, of a call) become arguments of the function.
 
     Raises `NotRewritten`.
     """
@@ -124,7 +124,7 @@ def handed_over(site: Site, asked: Asked) -> tuple[Asked, dict[str, str]]:
 
 
 def _only_there(site: Site, source: ast.expr) -> bool:
-    """Whether an expression gives what it gives only where it stands."""
+    """Return whether an expression has its value only at its own place."""
     for part in walk(source):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             raise NotRewritten(
@@ -157,7 +157,7 @@ def _read_from_outside(site: Site, node: ast.expr) -> Iterator[tuple[str, str]]:
 
 
 def _called(site: Site, rest: Cut) -> tuple[str, str]:
-    """What makes the decorator (`filter_jit`), and the settings that are left for it."""
+    """Return the function that makes the decorator (`filter_jit`), and its remaining settings."""
     func = site.text(site.call.func)
     if site.form != "partial":
         return func, rest.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
@@ -271,13 +271,13 @@ def _names(site: Site, function: ast.expr | None, asked: Asked) -> list[str] | N
 
 
 def _known(site: Site, function: ast.expr | None) -> Parameters | None:
-    """What the function takes, where the text tells."""
+    """Return the parameters of the function, if the text tells."""
     found = [] if function is None else options(site.value(function))
     return parameters_of(found[0], site.program.evaluator) if len(found) == 1 else None
 
 
 def _takes_all(known: Parameters) -> bool:
-    """Whether every call gives all of the positional parameters."""
+    """Return whether every call passes all of the positional parameters."""
     return 0 < len(known.positional) == known.required and not known.star
 
 

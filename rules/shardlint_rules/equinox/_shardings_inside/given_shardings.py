@@ -1,4 +1,4 @@
-"""What was given to `in_shardings` or `out_shardings`: one sharding, or one for each."""
+"""Arguments `in_shardings` and `out_shardings`: one sharding, or one for each."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class One:
         count: int | None = None,
         parted: Parted | None = None,
     ) -> One:
-        """What the expression `text` names where it is not None."""
+        """Return the sharding that the expression `text` names if it is not None."""
         return One(text, surely, source, f"{text} is not None", f"{text} is None", count, parted)
 
     def taken(self, names: list[str], spare: int, what: str) -> list[str]:
@@ -121,7 +121,7 @@ class Each:
         return f"{shard}({value}, {text})"
 
     def around(self, shard: str, name: str, text: str | None) -> str:
-        """What stands for a variable: itself, constrained to its entry where there is one."""
+        """Return the code of a variable: its name, constrained to its entry if there is one."""
         if text is None:
             return name
         call = self.call(shard, name, text)
@@ -197,7 +197,7 @@ def given(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
 
 
 def _optional(site: Site, node: ast.expr) -> One:
-    """What may be None, and then asks for nothing."""
+    """Return a sharding that may be None, and then has no effect."""
     found = [option for option in options(site.value(node)) if option != Constant(None)]
     counts = {_count(site, node, option) if isinstance(option, Items) else None for option in found}
     if len(counts) > 1:
@@ -319,7 +319,7 @@ def _parted(site: Site, node: ast.expr) -> Parted | None:
 
 
 def _may_be_none(site: Site, node: ast.expr) -> bool:
-    """Whether one way to this value, the default of a parameter or field, or what it is annotated with is None."""
+    """Return whether a path to this value, the default of a parameter or field, or its annotation is None."""
     for option in options(site.value(node)):
         if option == Constant(None) or (isinstance(option, Assumed) and option.value == Constant(None)):
             return True
@@ -337,7 +337,7 @@ def _may_be_none(site: Site, node: ast.expr) -> bool:
 
 
 def _none_by_default(site: Site, name: str) -> bool:
-    """Whether something that runs with the site has a field of this name that may be None."""
+    """Return whether code that runs with the site has a field of this name that may be None."""
     field = rf"(?m)^[ \t]+{name}[ \t]*:"
     texts = (
         rf"{field}[^=\n]*=[ \t]*None\b",
@@ -349,7 +349,7 @@ def _none_by_default(site: Site, name: str) -> bool:
 
 
 def _holds_none(site: Site, node: ast.expr) -> bool:
-    """Whether a tree of shardings may have None in it, on one of the ways to it."""
+    """Return whether a tree of shardings may have None in it, on one of the paths to it."""
     found = options(site.program.evaluator.trees.expanded(site.value(node)))
     trees = [option for option in found if isinstance(option, Items | Table | Leaves)]
     return (
@@ -360,7 +360,9 @@ def _holds_none(site: Site, node: ast.expr) -> bool:
 
 
 def _made_with_none(site: Site, value: Value) -> bool:
-    """Whether an object of a class of the project, as a tree of shardings, is given None or has it by default."""
+    """Return whether an object of a class of the project, used as a tree of shardings, gets None or has it by
+    default.
+    """
     if not isinstance(value, CallResult) or not isinstance(value.by, ClassValue) or value.call is None:
         return False
     evaluator, call = site.program.evaluator, value.call
@@ -399,7 +401,7 @@ def refuse_explicit(site: Site, value: Value) -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a call asks for, and the comments that stand beside that."""
+    """Shardings requested by a call, and the comments next to them."""
 
     inputs: Given
     outputs: Given

@@ -25,7 +25,7 @@ from shardlint.syntax.nodes import walk
 
 
 def passes_on(site: Site, decorator: ast.expr) -> bool:
-    """Whether a decorator's result takes what the function takes, gives what it gives, and is all that calls it."""
+    """Return whether a decorator's result has the parameters and results of the function, and is its only caller."""
     found = options(site.value(decorator))
     return bool(found) and all(
         isinstance(one, Function) and not one.bound and _decorates(site, one.place.file, one.node) for one in found
@@ -54,7 +54,7 @@ def _decorates(site: Site, file: FileFacts, node: ast.AST) -> bool:
 
 
 def _hands_on(file: FileFacts, inner: ast.FunctionDef, name: str) -> bool:
-    """Whether every result of the inner function is what `name(*args, **kwargs)` gives."""
+    """Return whether every result of the inner function is that of `name(*args, **kwargs)`."""
     args = inner.args
     if args.args or args.kwonlyargs or args.posonlyargs or not args.vararg or not args.kwarg:
         return False
@@ -77,7 +77,7 @@ def _result(file: FileFacts, inner: ast.FunctionDef, value: ast.expr, name: str)
 
 
 def _all_given(call: ast.AST | None, inner: ast.FunctionDef) -> bool:
-    """Whether a call hands on `*args, **kwargs`, and nothing else."""
+    """Return whether a call passes on `*args, **kwargs`, and nothing else."""
     match call:
         case ast.Call(args=[ast.Starred(value=star)], keywords=[ast.keyword(arg=None, value=double)]):
             return _is(star, inner.args.vararg) and _is(double, inner.args.kwarg)
@@ -89,7 +89,7 @@ def _is(node: ast.expr, parameter: ast.arg | None) -> bool:
 
 
 def _harmless(site: Site, file: FileFacts, mention: ast.Name, inner: ast.FunctionDef) -> bool:
-    """Whether one use of the function calls it with all that is given, or reads its name."""
+    """Return whether one use of the function calls it with all arguments, or reads its name."""
     outer = file.parent(mention)
     if isinstance(outer, ast.Attribute):
         return outer.attr.startswith("__") and isinstance(outer.ctx, ast.Load)

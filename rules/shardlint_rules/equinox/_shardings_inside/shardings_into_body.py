@@ -126,7 +126,7 @@ def _comments(rest: Cut, keyword: ast.keyword | None) -> list[str]:
 
 
 def _too_long(site: Site, function: ast.Lambda, edits: Iterable[Edit]) -> bool:
-    """Whether edits make the line of a lambda longer than lines of the file are."""
+    """Return whether edits make the line of a lambda longer than the file's lines."""
     source = site.file.source
     start = source.line_starts[function.lineno - 1]
     line = source.line(function.lineno)
@@ -148,7 +148,7 @@ def _rest(site: Site, inside: list[Hidden], gone: set[ast.keyword]) -> Cut:
 
 
 def _moved(one: Hidden) -> bool:
-    """Whether something of a dict moves into the body, so that the call does not name the dict any more."""
+    """Return whether an entry of a dict moves into the body, so that the call does not name the dict any more."""
     return not one.entries or bool(set(one.entries) & set(SHARDING_SETTINGS))
 
 

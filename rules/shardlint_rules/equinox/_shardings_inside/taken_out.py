@@ -95,7 +95,7 @@ def _beside(site: Site, direct: dict[str, ast.keyword]) -> tuple[list[str], dict
 
 
 def _holds_none(entry: Entry) -> bool:
-    """Whether a tree of shardings has None in it."""
+    """Return whether a tree of shardings has None in it."""
     trees = [option for option in options(entry.value) if isinstance(option, Items | Table)]
     return any(Constant(None) in leaves(tree) for tree in trees)
 
@@ -127,7 +127,7 @@ def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, 
 
 
 def _check(site: Site, name: str, entry: Entry) -> None:
-    """What is in the dict must be something that filter_shard takes."""
+    """Raise `NotRewritten` if an entry of the dict is a value that filter_shard does not take."""
     for option in options(entry.value):
         if isinstance(option, Items) and option.kind != "tuple":
             raise NotRewritten(

@@ -1,4 +1,4 @@
-"""What a `filter_jit` wraps: a body to write into, or a transformed function that has none here."""
+"""Function wrapped by a `filter_jit`: one with a body to write into, or a transformed function without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partitioned program does, read from its text alone: no jax, and no device."""
+"""Analysis of a partitioned program from its HLO text alone, without jax and without devices."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from shardlint.verify.inside.hlo.module import Instruction, Module, parse
 
 
 class Read(NamedTuple):
-    """What a text tells. `instructions` are those of `collectives`, one each; `before` is the module before
-    the partitioner, empty where it was not given.
+    """Facts read from an HLO text. `instructions` are those of `collectives`, one each; `before` is the module before
+    the partitioner, empty if it was not available.
     """
 
     collectives: list[Collective]

@@ -40,7 +40,7 @@ def cause_of_result(read: Read, number: int, count: int) -> list[Collective]:
 def _behind(
     name: str, element: int | None, computation: Computation, module: Module
 ) -> Iterator[Instruction]:
-    """What a value is computed from, nearest first, as far as the collectives."""
+    """Yield the instructions that a value is computed from, nearest first, up to the collectives."""
     queue: deque[tuple[str, int | None, Computation]] = deque([(name, element, computation)])
     seen: set[tuple[str, int | None, str]] = set()
     while queue and len(seen) < _MOST:

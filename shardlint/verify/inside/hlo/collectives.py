@@ -195,7 +195,7 @@ def _nearest(
 
 
 def argument_names(module: Module) -> dict[int, str]:
-    """What the module itself calls its parameters: `p['w1']`."""
+    """Return the names of the module's own parameters: `p['w1']`."""
     if module.entry is None:
         return {}
     return {number: one.op_name for number, one in module.entry.parameters.items()}

@@ -51,7 +51,7 @@ class Flow:
     # Scalars of loop conditions.
 
     def unwrap(self, one: Instruction, scope: Scope | None) -> tuple[Instruction, Scope | None]:
-        """What computes a value: the root of the computation where `one` is a fusion or a call."""
+        """Return the instruction that computes a value: the root of the computation if `one` is a fusion or a call."""
         while one.opcode in ("fusion", "call") and one.called():
             inner = self.module.computations.get(one.called()[0])
             if inner is None or inner.root is None:
@@ -101,7 +101,7 @@ class Flow:
         return found[1] if found is not None and found[0] == "constant" else None
 
     def returned(self, body: Computation, index: int) -> tuple[Instruction, int | None] | None:
-        """What a loop's body puts in element `index`, and which element of that."""
+        """Return the instruction that a loop's body puts in element `index`, and the element of that."""
         root = body.root
         if root is None or root.opcode != "tuple" or index >= len(root.operands()):
             return None
@@ -110,7 +110,7 @@ class Flow:
         return None if one is None else (one, element)
 
     def unchanged(self, body: Computation, index: int) -> bool:
-        """Whether a loop hands an element of its tuple on as it is."""
+        """Return whether a loop passes an element of its tuple on unchanged."""
         made = self.returned(body, index)
         if made is None:
             return False
@@ -203,8 +203,8 @@ class Flow:
         return found.pop() if len(found) == 1 else None
 
     def is_made(self, name: str, element: int | None, computation: Computation) -> bool:
-        """Whether a value was computed by a product or a look-up, or changes from trip to trip of a loop: no
-        weights, whatever was done to them, do.
+        """Return whether a value was computed by a product or a lookup, or changes between iterations of a loop.
+        Weights do not.
         """
         made = self._made.get(computation.name)
         if made is None:
@@ -224,7 +224,7 @@ class Flow:
         )
 
     def _changes(self, name: str, element: int | None, computation: Computation) -> bool:
-        """Whether an element of a loop's tuple, seen from inside or after it, is changed by the loop."""
+        """Return whether an element of a loop's tuple, seen from inside or after it, is changed by the loop."""
         one = self.find(name, computation)
         if one is None or element is None:
             return False

@@ -14,7 +14,7 @@ _FIELDS = re.compile(r"(\w+)=(\d+)")
 
 
 def is_own(file: str) -> bool:
-    """Whether a file is the user's: not installed, not Python's, and not shardlint's verifier."""
+    """Return whether a file is the user's: not installed, not Python's, and not shardlint's verifier."""
     path = file.replace("\\", "/")
     return bool(path) and not any(part in path for part in _LIBRARY) and not _STANDARD.search(path)
 

@@ -47,7 +47,7 @@ class Instruction:
 
     @property
     def inner(self) -> str:
-        """What stands between the parentheses: operands, a parameter's number, a constant's value."""
+        """Return the text between the parentheses: operands, a parameter's number, a constant's value."""
         return self._line[self._open : self._end()]
 
     @property
@@ -140,7 +140,7 @@ class Computation:
 
     @cached_property
     def users(self) -> dict[str, list[Instruction]]:
-        """Who uses each instruction, in order."""
+        """Return who uses each instruction, in order."""
         found: dict[str, list[Instruction]] = {}
         for one in self:
             if one.opcode not in ("parameter", "constant"):

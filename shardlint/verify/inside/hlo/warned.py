@@ -1,4 +1,4 @@
-"""What the partitioner did that nobody asked for."""
+"""Unrequested work of the partitioner: rematerialization and indivisible shardings."""
 
 from __future__ import annotations
 
