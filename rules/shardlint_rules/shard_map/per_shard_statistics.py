@@ -40,8 +40,8 @@ class PerShardStatistics(Rule):
     `jax.lax.pmax` of the maximum and `jax.lax.psum` of the sum.
 
     ## Limits
-    Not reported: bodies with a collective over the axis, except for the likely forms. A negative dimension is
-    known only if the rank of the array is.
+    Not reported: bodies with a collective over the axis, except for the likely forms. A negative dimension is resolved
+    only if the rank of the array is known.
     """
 
     code = "SL409"

@@ -17,7 +17,10 @@ _SUM_BOTH = "sum both over the devices: `psum(sum) / psum(count)`"
 # What is averaged, the form, why that is not the one of all data, and what to write.
 _AVERAGED = {
     "spread": (
-        "standard deviations or variances", "std", "the deviation of the means between shards is left out", _SUM_BOTH,
+        "standard deviations or variances",
+        "std",
+        "the deviation between the means of the shards is left out",
+        _SUM_BOTH,
     ),
     "masked": (
         "masked means", "masked", "a shard with few valid elements counts as much as one with many", _SUM_BOTH,
