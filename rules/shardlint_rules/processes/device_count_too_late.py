@@ -46,15 +46,16 @@ _JAX = regex(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 class DeviceCountTooLate(Rule):
     """`XLA_FLAGS`, a `JAX_` variable or the number of simulated devices is set after jax has read it.
 
-    The setting is ignored: a mesh of eight simulated devices has one, or the program runs on another platform. Setting
-    `jax_num_cpu_devices` this late raises RuntimeError.
+    The setting has no effect: the program has one device instead of eight simulated devices, or runs on another
+    platform. Setting `jax_num_cpu_devices` this late raises RuntimeError.
 
     ## Reports
     - proven: `os.environ["XLA_FLAGS"] = ...` after a statement that starts the backend, also by `setdefault`, `update`
       or `putenv`.
     - proven: `jax.config.update("jax_num_cpu_devices", n)`, `jax.config.update("jax_platforms", ...)`,
       `chex.set_n_cpu_devices(n)` or `numpyro.set_host_device_count(n)` after such a statement.
-    - proven: `os.environ["XLA_FLAGS"] = ...` in a function, if the backend starts before every known call of it.
+    - proven: `os.environ["XLA_FLAGS"] = ...` in a function, if the backend starts before every call of this function in
+      the project.
     - proven: `os.environ[...] = ...` after `import jax`, for a variable that the import reads, such as `JAX_PLATFORMS`
       or `JAX_ENABLE_X64`.
 
@@ -145,9 +146,9 @@ class DeviceCountTooLate(Rule):
             return None
         return site.finding(
             site.syntax,
-            f"`{found.name}` has no effect here: jax read it when it was imported.",
-            why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports it",
-            help=f'set it above that import, or call `jax.config.update("{found.name.lower()}", ...)`',
+            f"`{found.name}` has no effect here: jax read the variable at import.",
+            why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports jax",
+            help=f'set the variable above that import, or call `jax.config.update("{found.name.lower()}", ...)`',
         )
 
 
