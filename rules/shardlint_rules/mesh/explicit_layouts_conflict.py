@@ -39,7 +39,7 @@ _TEXTS = {
         "reshard the array with `jax.reshard`, so that this dimension is not sharded",
     ),
     "whole.split": (
-        "{operation} raises ShardingTypeError or ValueError: it needs an unsharded array, this is sharded over {axes}.",
+        "{operation} raises ShardingTypeError or ValueError: its array must be unsharded, not sharded over {axes}.",
         "reshard the array with `jax.reshard(x, P())` first",
     ),
     "size.split": (
@@ -68,7 +68,7 @@ _TEXTS = {
     ),
     "scatter.split": (
         "This update raises ShardingTypeError: the array is sharded over {axes}, and the call has no `out_sharding`.",
-        "pass it to the method: `x.at[i].set(y, out_sharding=P(...))`",
+        "pass `out_sharding` to the method: `x.at[i].set(y, out_sharding=P(...))`",
     ),
     "rows.split": (
         "{operation} raises ValueError: it iterates over a dimension that is sharded over {axes}.",

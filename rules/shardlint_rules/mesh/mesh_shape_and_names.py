@@ -91,7 +91,7 @@ class MeshShapeAndNames(Rule):
             return None
         return site.finding(
             node,
-            f'Arrays sharded over "{twice[0]}" raise INVALID_ARGUMENT: it names two axes of this mesh.',
+            f'Arrays sharded over "{twice[0]}" raise INVALID_ARGUMENT: two axes of this mesh have this name.',
             label=f'"{twice[0]}" twice',
             help="give every axis a different name",
             why=f"{site.release('jax')} accepts the mesh, and keeps the axis once, with one of the sizes",

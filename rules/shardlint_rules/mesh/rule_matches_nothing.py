@@ -98,7 +98,7 @@ class RuleMatchesNothing(Rule):
             f"The rule `{said['pattern']}` matches no path: `re.match` only tries the beginning of a path.",
             help="use `re.search`, or begin the expressions with `.*`",
             certainty=Certainty.PROVEN,
-            why=f"it would match inside the path `{said['path']}`",
+            why=f"the rule would match inside the path `{said['path']}`",
         )
 
     def _in_rules(self, site: Site) -> Iterator[Finding]:

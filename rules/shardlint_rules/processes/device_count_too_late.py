@@ -104,7 +104,7 @@ class DeviceCountTooLate(Rule):
             site.call,
             f"{what} {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
             help="set the variable before any call that needs a device or makes an array",
-            why=f"{told(site, started)} started it",
+            why=f"{told(site, started)} started the backend",
             harm=Harm.CRASH if raises else Harm.SILENT,
         )
 
@@ -118,7 +118,7 @@ class DeviceCountTooLate(Rule):
             site.syntax,
             "`XLA_FLAGS` has no effect here: the backend has already started.",
             help="set the variable before any call that needs a device or makes an array",
-            why=f"{told(site, started)} started it, and XLA reads the flags once",
+            why=f"{told(site, started)} started the backend, and XLA reads the flags once",
         )
 
     def _called_too_late(self, site: Site) -> Finding | None:
@@ -137,7 +137,7 @@ class DeviceCountTooLate(Rule):
             site.syntax,
             f"`XLA_FLAGS` has no effect here: the backend starts before `{function.name}` is called.",
             help=f"call `{function.name}` before any call or import that needs a device or makes an array",
-            why=f"{told(site, first)} starts it, before {where} calls `{function.name}`",
+            why=f"{told(site, first)} starts the backend, before {where} calls `{function.name}`",
         )
 
     def _read_already(self, site: Site, found: Setting) -> Finding | None:

@@ -130,7 +130,7 @@ class ReplicasDiffer(Rule):
             yield site.finding(
                 site.call,
                 f"From here on key `{name}` differs between processes: only one process splits it.",
-                help=f"leave `{name}` as it is and derive a key: `sub = jax.random.fold_in({name}, 1)`",
+                help=f"keep `{name}` unchanged and derive a new key: `sub = jax.random.fold_in({name}, 1)`",
                 form="key-of-one-process",
                 why=f"{site.where(Place(site.file, kept.test))} lets only one process pass, and all processes read "
                 f"`{name}` at {site.where(Place(site.file, read))}",

@@ -90,7 +90,7 @@ class AxisNeverAveraged(Rule):
             label=f"not over `{axis}`" if here else "",
             help=f'average the gradients over this axis too: `jax.lax.pmean(grads, axis_name="{axis}")`',
             form="other-axis",
-            why=f"line {site.call.lineno} maps the step over `{axis}`, and no collective names it",
+            why=f"line {site.call.lineno} maps the step over `{axis}`, and no collective names this axis",
         )
 
 

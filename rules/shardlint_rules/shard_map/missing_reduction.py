@@ -64,7 +64,7 @@ class MissingReduction(Rule):
             form = "after-last-collective"
             evidence = "each device computes with its local shard after the last collective"
         else:
-            form, evidence = "", f"no collective over {axes} reduces it"
+            form, evidence = "", f"no collective over {axes} reduces the result"
         off = said["check"] == "off"
         result = f"A result of {f'`{name}`' if name else 'the mapped function'}"
         yield site.report_violation(

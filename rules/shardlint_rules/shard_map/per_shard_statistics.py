@@ -129,7 +129,8 @@ class PerShardStatistics(Rule):
             f"`{said['operation']}` is over one element: each device gets an array with a first dimension of size 1.",
             help="take the entry of the device first, with `x[0]` in the body",
             certainty=Certainty.PROVEN,
-            why=f"line {said['line']} reduces `{said['shape']}` along it; `pmap` removes it, shard_map does not",
+            why=f"line {said['line']} reduces `{said['shape']}` along this dimension, which `pmap` removes "
+            "and shard_map keeps",
         )
 
     @detector("keyword", "method")

@@ -33,5 +33,5 @@ class PmapOutNone(Rule):
         yield site.report_violation(
             f"`out_axes=None` keeps one device's value, but {name} differs on each device.",
             help="reduce the result in the function (`jax.lax.pmean`), or use the out axis 0",
-            why="no collective in the function makes it equal on all devices",
+            why="no collective in the function makes the result equal on all devices",
         )

@@ -11,11 +11,11 @@ from shardlint.rules_api.site import Site
 
 _HELP = {
     "key": "split the key: `jax.random.split(key, jax.local_device_count())`",
-    "number": "add its position to static_broadcasted_argnums, or write None for it in in_axes",
-    "array": "replicate it with `flax.jax_utils.replicate`, or write None for it in in_axes",
+    "number": "add the position of the argument to `static_broadcasted_argnums`, or write None for it in `in_axes`",
+    "array": "replicate the argument with `flax.jax_utils.replicate`, or write None for it in `in_axes`",
 }
 
-_BY_KEYWORD = "pass it by position, with None for it in in_axes: pmap splits all keyword arguments"
+_BY_KEYWORD = "pass the argument by position, with None for it in `in_axes`: pmap splits all keyword arguments"
 
 
 class PmapUnmappedArgument(Rule):

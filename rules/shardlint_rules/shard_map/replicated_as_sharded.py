@@ -55,5 +55,5 @@ class ReplicatedAsSharded(Rule):
             f"the result of {f'`{name}`' if name else 'the function'} is already replicated.",
             help=f"leave {axes} out of the out spec of this result",
             form=said["by"],
-            why=f"a collective over {axes} made it equal on these devices",
+            why=f"a collective over {axes} made the result equal on these devices",
         )

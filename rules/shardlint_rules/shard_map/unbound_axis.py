@@ -71,7 +71,7 @@ class UnboundAxis(Rule):
         found, said = site.violation, site.violation.said
         if not found.certain and not rests_on_plain_flags(found):
             return
-        form, why = "", f"it runs under {said['under']}"
+        form, why = "", f"the collective runs under {said['under']}"
         if said["under"] == "jax.jit":
             root = found.root
             bound = _find_binder(site.program, root.file, root.node, 0) if root is not None else "unseen"

@@ -78,7 +78,7 @@ class UntiledGather(Rule):
             return None
         return site.finding(
             site.call,
-            f"`all_gather` adds a dimension to `{site.shown(node)}`; the other branch returns it without one.",
+            f"`all_gather` adds a dimension to `{site.shown(node)}`; the other branch returns the array without it.",
             label="not tiled",
             help="write `tiled=True`",
             why="without tiled=True, the shards are stacked along a new dimension",

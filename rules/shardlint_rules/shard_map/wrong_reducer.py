@@ -27,7 +27,7 @@ _AVERAGED = {
     ),
     "curved": (
         "nonlinear functions of means", "nonlinear",
-        "a root, logarithm, exponential or quotient of a mean is not linear in it",
+        "roots, logarithms, exponentials and quotients are not linear",
         "average the mean first, then apply the function: `jnp.exp(jax.lax.pmean(loss, axis))`",
     ),
 }  # fmt: skip
