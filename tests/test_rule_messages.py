@@ -46,10 +46,10 @@ def found(root: Path, code: str, possible: bool = False) -> list[Finding]:
 def test_a_mesh_that_is_set_already_is_not_to_be_set(write: Write, text: str, line: int | None) -> None:
     (finding,) = found(write({"a.py": LEGACY + text}), "SL315")
     if line is None:
-        assert "sets it already" not in finding.help
+        assert "already sets this mesh" not in finding.help
     else:
         assert finding.help.startswith("remove `")
-        assert f"jax.set_mesh at line {line} sets it already" in finding.help
+        assert f"jax.set_mesh` at line {line} already sets this mesh" in finding.help
         assert finding.fix is None
 
 

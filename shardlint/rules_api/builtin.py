@@ -29,7 +29,7 @@ class FileNotParsed(_Own):
 
     ## Reports
     - proven: a file with a syntax error, or a notebook cell with one.
-    - proven: a file with bytes that are not text in its encoding.
+    - proven: a file whose bytes are not valid text in its encoding.
 
     ## Example
     ```python
@@ -41,8 +41,8 @@ class FileNotParsed(_Own):
     mesh = jax.make_mesh((8,), ("data",))
     ```
 
-    If the file is not meant to be Python, exclude it with the setting `exclude`. If only a newer Python can parse it,
-    the message says so: run shardlint with that Python.
+    If the file is not meant to be Python, exclude it with the setting `exclude`. If only a newer Python can parse the
+    file, the message says so. Run shardlint with that Python.
     """
 
     code = "SL001"
@@ -53,11 +53,11 @@ class FileNotParsed(_Own):
 class UnusedSuppression(_Own):
     """A suppression comment matches no finding.
 
-    It would hide the next mistake on that line.
+    The comment would hide the next mistake on that line.
 
     ## Reports
     - proven: `# shardlint: ignore[...]` on a line without a finding of that code.
-    - proven: a comment that begins like a suppression and is not one, or that names an unknown code.
+    - proven: a suppression comment with a wrong form or an unknown code.
 
     ## Example
     ```python
@@ -70,8 +70,8 @@ class UnusedSuppression(_Own):
     ```
 
     ## Fix
-    Safe: it removes the comment, or only the unused rule code from it. No fix for a comment with a wrong form or an
-    unknown code.
+    Safe: removes the comment, or only the unused rule code if the comment lists several. No fix for a comment with a
+    wrong form or an unknown code.
     """
 
     code = "SL002"
@@ -118,7 +118,8 @@ class BannedCall(Rule):
 
     A name is the full name of a library's function (`jax.device_put`) or of one of the project's modules
     (`acme.old.place`). `jax.experimental.*` bans the module and its submodules with everything in them. The rule
-    follows aliases, `from` imports, other names of the same function, and modules of the project that re-export it.
+    follows aliases, `from` imports, other names of the same function, and modules of the project that re-export the
+    name.
 
     ## Example
     ```toml
@@ -141,7 +142,7 @@ class BannedCall(Rule):
     ## Limits
     Without the setting, nothing is reported. To allow the name in one module, such as its wrapper, use
     `per-file-ignores` or `# shardlint: ignore[SL005]` with a reason. A re-export under a new name is reported at the
-    import; uses of the new name are not.
+    import, and uses of the new name are not reported.
     """
 
     code = "SL005"

@@ -26,8 +26,8 @@ class AnnotationKeyDeprecated(Rule):
     The variable is sharded, but each such call warns: `'sharding' is deprecated, use 'out_sharding' instead.`
 
     ## Reports
-    - proven: `sharding` or `sharding_names` on flax from 0.12.6, as a keyword of a variable such as `nnx.Param` or of
-      `nnx.with_metadata`, or in the `kernel_metadata={...}` of a layer.
+    - proven: `sharding` or `sharding_names` from flax 0.12.6 on. The key is passed to `nnx.Param`, `nnx.with_metadata`
+      or `kernel_metadata={...}`.
 
     ## Fix
     Writes `out_sharding`. Unsafe: flax before 0.12.4 does not know that key.

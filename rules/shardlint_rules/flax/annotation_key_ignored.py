@@ -36,20 +36,20 @@ class AnnotationKeyIgnored(Rule):
     annotation under its old key raises `KeyError` or returns the default. Code that loads weights then leaves the
     variable unsharded.
 
-    | flax | reads | stores it as |
+    | flax | reads | stores the annotation as |
     |---|---|---|
     | 0.10 | `sharding` | `sharding` |
     | 0.11 to 0.12.3 | `sharding`, `sharding_names` | `sharding_names` |
     | from 0.12.4 | `out_sharding`, and the others (deprecated from 0.12.6) | `out_sharding` |
 
     ## Reports
-    - proven: axis names under a key that only other releases read, or under a similar name (`out_shardings`,
-      `sharding_metadata`, `partition_spec`). The key is a keyword of a variable such as `nnx.Param` or of
-      `nnx.with_metadata`, or in the `kernel_metadata={...}` of a layer.
-    - proven: `get_metadata("sharding")`, `get_metadata().get("sharding")` or `get_metadata()["sharding"]`, if the
+    - proven: axis names under a key that this release ignores: a key of another release, or a similar name
+      (`out_shardings`, `sharding_metadata`, `partition_spec`). The key is passed to `nnx.Param`, `nnx.with_metadata` or
+      `kernel_metadata={...}`.
+    - proven: `get_metadata("sharding")`, `get_metadata().get("sharding")` or `get_metadata()["sharding"]`, if this
       release stores the annotation under another key.
-    - `getattr` (likely): `getattr(param, "sharding", ())` with that key, if the default is an empty tuple or the type
-      hint of `param` is an NNX variable.
+    - `getattr` (likely): `getattr(param, "sharding", ())`, if this release stores the annotation under another
+      key. The default is an empty tuple, or `param` is annotated as an NNX variable.
 
     ## Fix
     Writes the key that the project's release of flax uses. Unsafe: the variable is then sharded, and other releases of

@@ -30,9 +30,9 @@ class AnnotationListOrString(Rule):
     replicated. Earlier releases accept a list. They read a string letter by letter, which raises under a mesh.
 
     ## Reports
-    - proven: a string, or on flax from 0.12.6 a list, as the annotation of a variable. It is passed to
-      `nnx.with_partitioning`, as `out_sharding`, `sharding` or `sharding_names` of a variable or of
-      `nnx.with_metadata`, or in the `kernel_metadata={...}` of a layer.
+    - proven: a string, or on flax from 0.12.6 a list, as the annotation of a variable. The annotation is an argument of
+      `nnx.with_partitioning`. Or it is the value of `out_sharding`, `sharding` or `sharding_names`, passed to a
+      variable, `nnx.with_metadata` or `kernel_metadata={...}`.
 
     ## Fix
     Writes a tuple in place of a list or string literal. Unsafe: the variable is then sharded.

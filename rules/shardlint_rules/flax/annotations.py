@@ -24,7 +24,7 @@ LAYERS = tuple(
 KEYS = ("out_sharding", "sharding", "sharding_names")
 """What the annotation is or was called."""
 _SWITCHES = ("flax_always_shard_variable", "use_eager_sharding", "eager_sharding", "FLAX_ALWAYS_SHARD_VARIABLE")
-OLDER = "releases of flax on the other side of the change do not know it by this key"
+OLDER = "other releases of flax do not know this key"
 
 
 

@@ -17,8 +17,9 @@ class BoxedWeightsWhole(Rule):
     stay on one device, and each jitted step copies them to all devices. Nothing is raised.
 
     ## Reports
-    - proven: `nn.unbox` outside of `jax.set_mesh`, of variables that were created without shardings, if a jitted
-      function takes the weights as they are. The program enters a mesh with these axes, or places an array on one.
+    - proven: `nn.unbox` outside of `jax.set_mesh`, of variables that were created without shardings, if the weights are
+      passed to a jitted function unchanged. Elsewhere the program enters a mesh with these axes, or places an array on
+      such a mesh.
 
     ## Write instead
     Shard in `init`: `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`. Or
@@ -42,5 +43,6 @@ class BoxedWeightsWhole(Rule):
             f"A weight of `{said['array']}` stays {said['where']}, though its metadata names `{said['named']}`.",
             help="make the variables with `out_shardings=nn.get_sharding(...)`, "
             "or unbox them under `jax.set_mesh(mesh)`",
-            why="`unbox` shards only where a mesh is in context, and a jitted function takes the weights as they are",
+            why="`unbox` shards only where a mesh is in context, and the weights are passed to a jitted function "
+            "unchanged",
         )

@@ -43,7 +43,8 @@ class ChangeLostInJit(Rule):
       module as an argument. Only `jax.jit` traces the function, and no `return` contains the module or its state.
 
     ## Write instead
-    Trace the function with `nnx.jit`. Or return `nnx.state(model)`, and call `nnx.update(model, ...)` outside.
+    Trace the function with `nnx.jit`. Or return `nnx.state(model)`, and call `nnx.update(model, ...)` outside the
+    jitted function.
 
     ## Limits
     Not reported: parameters that no type hint or call shows to be a module, and functions that another transform traces
@@ -97,7 +98,7 @@ class ChangeLostInJit(Rule):
             return None
         return site.finding(
             changed,
-            f"The change is lost: `jax.jit` traces a copy of `{changed.id}`, which the call discards.",
+            f"The change is lost: `jax.jit` traces a copy of `{changed.id}` and then discards the copy.",
             via=site.region,
             help="trace the function with `nnx.jit`, "
             f"or return `nnx.state({changed.id})` and call `nnx.update` outside",

@@ -34,10 +34,11 @@ class LinenConstraintIgnored(Rule):
     - proven: `nn.with_logical_constraint` where `with mesh:` is the only mesh in context.
     - `never-entered` (likely): `nn.with_logical_constraint` in a file that creates a mesh, if the project sets logical
       axis rules but never enters a mesh.
-    - `callers-may-set` (possible): such a constraint under `with mesh:`, if an unknown caller may enter `jax.set_mesh`.
+    - `callers-may-set` (possible): such a constraint under `with mesh:`, if code outside the project may call the
+      function under `jax.set_mesh`.
 
     ## Write instead
-    Enter the mesh by `with jax.set_mesh(mesh):`, or pass it: `nn.with_logical_constraint(x, names, mesh=mesh)`.
+    Enter the mesh by `with jax.set_mesh(mesh):`, or pass the mesh: `nn.with_logical_constraint(x, names, mesh=mesh)`.
 
     ## Fix
     Writes `jax.set_mesh`. Unsafe: code in the block that needs `with mesh:` (`pjit` with bare specs, Haliax) fails.

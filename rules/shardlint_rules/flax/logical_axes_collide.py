@@ -16,15 +16,15 @@ _OF_WEIGHTS = ("flax.linen.with_logical_partitioning", "flax.linen.logical_to_me
 class LogicalAxesCollide(Rule):
     """Two logical names of one weight map to the same mesh axis, so one dimension is replicated.
 
-    A mesh axis shards only one dimension of an array. Linen gives it to the name whose rule comes first and replicates
-    the other dimension. The weight takes more memory than the rules suggest.
+    A mesh axis shards only one dimension of an array. Linen gives the axis to the name whose rule comes first, and
+    replicates the other dimension. The weight takes more memory than the rules suggest.
 
     ## Reports
     Only if all rules are known: passed to the call, set in the project's code, or listed in its YAML or TOML configs.
 
-    - proven: a name in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` whose rules all give it a mesh axis
-      of another name of the same array. If configs list several sets of rules, every set with rules for these names
-      must do that.
+    - proven: a name in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes`, if each rule of the name gives a
+      mesh axis that another name of the array already takes. If configs list several sets of rules, the names must
+      collide in every set with rules for them.
     - possible: such a name, if the command line selects the config with the rules.
 
     ## Write instead

@@ -28,17 +28,18 @@ class LogicalNameWithoutRule(Rule):
 
     - proven: a name without a rule in `nn.with_logical_constraint`, `nn.with_logical_partitioning` or
       `nn.logical_to_mesh_axes`, if a name with a rule is nearly the same.
-    - proven: a name without a rule in one of the last two calls, if the other names of the weight shard nothing and
-      some rule maps a name to None. Such rules list unsharded names too, so the missing one was forgotten.
+    - proven: a name without a rule in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes`, if the other names
+      of the weight shard nothing and some rule maps a name to None. Such rules list unsharded names too, so this name
+      was forgotten.
     - `assumed-config` (likely): such a name, if the command line selects the config with the rules and the project has
-      only one.
+      only one such config.
     - possible: any other name without a rule.
 
     ## Write instead
     Add a rule for the name. A name that is a mesh axis needs a rule too.
 
     ## Fix
-    Writes the similar name, if exactly one is similar. Unsafe: the dimension is then sharded.
+    Writes the similar name, if exactly one name with a rule is similar. Unsafe: the dimension is then sharded.
     """
 
     code = "SL510"

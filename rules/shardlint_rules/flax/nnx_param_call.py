@@ -75,7 +75,7 @@ class NnxParamCall(Rule):
             return site.finding(
                 argument,
                 f"`{kind}` stores this string as its value; the first computation with it raises TypeError.",
-                why="a variable has no name but the attribute it is assigned to",
+                why="a variable takes no name: its name is the attribute that it is assigned to",
                 help=f"write `{kind}(initializer(key, shape))`",
             )
         if all(_is_initializer(value) for value in values):
@@ -101,7 +101,7 @@ class NnxParamCall(Rule):
         name = site.api.rpartition(".")[2]
         why = f"nnx.{name} stores shape= as metadata"
         edits = self._moved(site, keyword, call)
-        help = "pass the shape with the key: (key, shape)"
+        help = "pass the shape after the key: `(key, shape)`"
         fix = (
             site.fix(Safety.UNSAFE, "pass the shape with the key", edits, "the variable gets its shape")
             if edits

@@ -33,7 +33,10 @@ NAMES = {
     "flax.nnx.with_sharding_constraint": _CONSTRAIN,
     "flax.nnx.spmd.with_sharding_constraint": _CONSTRAIN,
     "flax.nnx.VariableState": _Name(
-        ">=0.12.4", "use nnx.Variable, which a State contains", "flax.nnx.Variable", alias=True
+        ">=0.12.4",
+        "write `nnx.Variable(value)`. The leaves of a State are `nnx.Variable`",
+        "flax.nnx.Variable",
+        alias=True,
     ),
     "flax.nnx.sharding_hook": _Name(
         ">=0.10.4",
@@ -62,7 +65,7 @@ class NnxSpmdNames(Rule):
     """A sharding name of `flax.nnx` does not exist in the project's release of flax.
 
     Reading the name raises AttributeError and importing it ImportError, often only when a model is sharded or restored.
-    `nnx.VariableState` is now `nnx.Variable`, which takes no type.
+    `nnx.VariableState` is now `nnx.Variable`, which takes no type argument.
 
     ## Reports
     - proven: a use or import of `nnx.with_sharding_constraint` (removed in flax 0.11), or of a name that no release has
@@ -77,8 +80,8 @@ class NnxSpmdNames(Rule):
     Safe: writes the new name if it takes the same arguments.
 
     ## Limits
-    Not reported: code under `hasattr`, a version check or `try`, and releases between the last tested one without the
-    name and the first one with it.
+    Not reported: code under `hasattr`, a version check or `try`, and releases between two tested ones of which only the
+    later one has the name.
     """
 
     code = "SL513"
@@ -132,7 +135,7 @@ def _raises(site: Site, node: ast.AST, entry: _Name, on: str) -> str:
     name = site.written.removeprefix("flax.")
     if entry.alias:
         new = entry.instead.removeprefix("flax.")
-        return f"On {on} this raises TypeError: `{name}` is `{new}`, which takes only the array."
+        return f"On {on} this raises TypeError: `{name}` is now `{new}`, which takes no type argument."
     error = "ImportError" if isinstance(node, ast.alias) else "AttributeError"
     since = f"`{name}` came with flax {entry.came}" if entry.came else f"`{name}` does not exist"
     return f"On {on} this raises {error}: {since}."

@@ -21,13 +21,13 @@ _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
 class RulesNotInJitKey(Rule):
     """One jitted function is called under two sets of logical axis rules and keeps the first.
 
-    Axis rules are read while jit traces and are not part of its cache key. A call under other rules runs the program
-    that was compiled under the first ones, with its shardings. Nothing is raised.
+    Axis rules are read while jit traces and are not part of its cache key. A call under other rules runs the code that
+    was compiled under the first rules, with their shardings. Nothing is raised.
 
     ## Reports
-    - proven: a call of a jitted function under other `logical_axis_rules` than an earlier call in the same function,
-      with the same arguments.
-    - possible: such a call with other arguments, for which jit may trace again.
+    - proven: a second call of a jitted function with the same arguments, under other `logical_axis_rules` than the
+      first call. Both calls are in the same function.
+    - possible: such a second call with other arguments, for which jit may trace again.
 
     ## Write instead
     Jit a separate function for each set of rules, or enter one set of rules around everything.

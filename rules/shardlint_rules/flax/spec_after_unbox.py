@@ -29,8 +29,8 @@ class SpecAfterUnbox(Rule):
 
     ## Reports
     - proven: `nn.get_partition_spec` or `nn.get_sharding` of a result of `nn.unbox`, also through `jax.eval_shape` or
-      `TrainState.create(params=nn.unbox(...))`. If the function given to `jax.eval_shape` unboxes, the finding is at
-      its `unbox`.
+      `TrainState.create(params=nn.unbox(...))`. If the function passed to `jax.eval_shape` calls `unbox`, the finding
+      is at this call.
 
     ## Write instead
     Read the specs of the boxed variables, then unbox.
@@ -65,7 +65,7 @@ class SpecAfterUnbox(Rule):
             yield site.finding(
                 first.place.node,
                 message,
-                why=f"line {site.call.lineno} reads the specs of what this returns",
+                why=f"line {site.call.lineno} reads the specs of the arrays that this function returns",
                 help="return the boxed variables, read their specs, then unbox",
             )
             return

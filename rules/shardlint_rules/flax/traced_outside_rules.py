@@ -31,15 +31,15 @@ class TracedOutsideRules(Rule):
     rules the constraints do nothing or, under `jax.set_mesh`, replicate activations. Nothing is raised.
 
     ## Reports
-    - `called` (likely): a jitted function that runs a linen module with logical constraints, if all its known calls are
-      outside `logical_axis_rules` and the program enters rules around other code.
+    - `called` (likely): a jitted function that runs a linen module with logical constraints, if all its calls in the
+      project are outside `logical_axis_rules` and the program enters rules around other code.
 
     ## Write instead
     Enter the rules around the call too, or set them once around everything.
 
     ## Limits
-    Not reported: functions that enter the rules themselves, functions with unknown calls, calls under a context manager
-    that shardlint does not know, and constraints with `rules=`.
+    Not reported: functions that enter the rules themselves, functions that code outside the project may call, calls
+    under a context manager that shardlint does not know, and constraints with `rules=`.
     """
 
     code = "SL520"
@@ -48,7 +48,7 @@ class TracedOutsideRules(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("called",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "called": "The known calls are all the calls of the function."
+        "called": "No code outside the project calls the function."
     }
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     triggers = (Calls(*JITS, "flax.linen.jit", file_says=_RUNS_A_MODEL),)

@@ -17,19 +17,19 @@ class UnshardedInit(Rule):
     """An NNX model with sharding annotations is built where no mesh is in context.
 
     From flax 0.12, an annotated variable is sharded when it is created. Without a mesh this raises ValueError, also
-    inside jit and `nnx.eval_shape`. An optimizer raises it too, because its state has the annotations of the model.
-    From flax 0.12.2 the mesh of `with mesh:` does not count.
+    inside jit and `nnx.eval_shape`. Creating an optimizer raises too, because the optimizer state has the annotations
+    of the model. From flax 0.12.2 the mesh of `with mesh:` does not count.
 
     ## Reports
     - proven: a call that builds a model with annotated variables, or an optimizer of one, outside any mesh context.
       From flax 0.12.2 also under `with mesh:`.
 
     ## Fix
-    Puts the statement under `with jax.set_mesh(mesh):` if the code shows where the mesh is created, or replaces
-    `with mesh:`. Unsafe: the model is then sharded.
+    Puts the statement under `with jax.set_mesh(mesh):`, if the code shows where the mesh is created. Replaces an
+    existing `with mesh:`. Unsafe: the model is then sharded.
 
     ## Limits
-    Not reported: annotations with `mesh=`, code with unknown callers, and projects that turn
+    Not reported: annotations with `mesh=`, functions that code outside the project may call, and projects that turn
     `flax_always_shard_variable` off.
     """
 
@@ -45,12 +45,12 @@ class UnshardedInit(Rule):
         said, made = site.violation.said, site.syntax
         if not isinstance(made, ast.Call) or is_switched(site):
             return
-        missing = "it does not read `with mesh:`" if said["legacy"] else "no mesh is in context"
+        missing = "flax does not read `with mesh:`" if said["legacy"] else "no mesh is in context"
         where = f"line {said['line']}" if said["file"] == site.file.path.name else f"{said['file']}:{said['line']}"
         yield site.report_violation(
             f"On {site.release('flax')} `{site.shown(made.func)}` raises ValueError here: {missing}.",
             help="create the module under `with jax.set_mesh(mesh):`",
-            why=f"the variable made at {where} has an annotation, and needs a mesh",
+            why=f"the annotated variable made at {where} needs a mesh in context",
             fix=_fix(site, made),
         )
 

@@ -25,10 +25,12 @@ class UpdateLostInJit(Rule):
 
     ## Reports
     - proven: `optimizer.update(...)` with gradients of `nnx.grad` or `nnx.value_and_grad` in a function that only
-      `jax.jit` traces. The optimizer is an argument or comes from `nnx.merge`, and nothing below uses it or the model.
+      `jax.jit` traces. The optimizer is an argument or comes from `nnx.merge`, and no later code in the function uses
+      the optimizer or the model.
 
     ## Write instead
-    Trace the function with `nnx.jit`. Or return `nnx.state((model, optimizer))`, and call `nnx.update` on it outside.
+    Trace the function with `nnx.jit`. Or return `nnx.state((model, optimizer))`, and call `nnx.update` outside the
+    jitted function.
 
     ## Fix
     Writes `@nnx.jit` for a plain `@jax.jit` if the optimizer is an argument. Unsafe: the program begins to train.
@@ -75,7 +77,7 @@ class UpdateLostInJit(Rule):
 
     def _message(self, name: str, merged: bool) -> str:
         maker = "nnx.merge" if merged else "jax.jit"
-        return f"Nothing trains: this updates a copy of `{name}` made by `{maker}`, which the call discards."
+        return f"Nothing trains: this updates a copy of `{name}` made by `{maker}`, discarded after the call."
 
     def _fix(self, site: Site, scope: Scope) -> Fix | None:
         node = scope.node

@@ -23,7 +23,7 @@ def filled_by_dimension(file: FileFacts, call: ast.Call) -> str:
             continue
         match parent:
             case ast.Assign(value=ast.BinOp(op=ast.Mult(), left=ast.List(elts=[ast.Constant(value=None)]))):
-                return f"line {one.lineno} makes it of one None per dimension"
+                return f"line {one.lineno} makes the list with one None per dimension"
             case ast.Assign(value=ast.ListComp(elt=elt)) if _may_be_none(elt):
                 return f"line {one.lineno} gives None for some dimensions"
             case ast.Attribute(attr="append", value=value) if value is one:

@@ -22,7 +22,7 @@ def called_devices(site: Site, node: ast.expr) -> str:
         return ""
     made = _made_of(site, node)
     if made is not None:
-        return f"line {made.lineno} makes a Mesh of `{node.id}`"
+        return f"line {made.lineno} makes a Mesh from `{node.id}`"
     value = site.value(node)
     if isinstance(value, Parameter) and _DEVICES.search(node.id):
         function = site.scope.function()

@@ -25,7 +25,7 @@ def at_import(site: Site, node: ast.AST) -> str | None:
     if decorated is None:
         return None
     file, name = decorated
-    return None if _deferred(site, file) else f"`{name}` of {file.path.name} is decorated, so as that is imported"
+    return None if _deferred(site, file) else f"`{name}` of {file.path.name} is decorated, at the import of that module"
 
 
 def kept_globals(file: FileFacts) -> frozenset[str]:

@@ -36,19 +36,20 @@ _NEAR = 0.7
 class AxisOfNoMesh(Rule):
     """A spec names a mesh axis that no mesh of the program has.
 
-    Making a sharding from it raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`.
-    Often only one configuration runs this code.
+    Making a sharding from it raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`. The
+    error can come late, because often only one configuration runs this code.
 
     ## Reports
-    - `axis-of-no-mesh` (likely): a spec with an axis that no mesh of the program has, though the code shows the axes of
-      all meshes. The spec, or another one in the same table, also names an axis of a mesh.
+    - `axis-of-no-mesh` (likely): a spec with an axis that no mesh of the program has, if the code shows the axes of all
+      meshes. This spec, or another spec in the same table, also names an axis of a mesh.
 
     ## Write instead
-    An axis of the mesh, or None where the dimension is replicated.
+    Write an axis of the mesh, or None for a replicated dimension.
 
     ## Limits
-    Not reported: programs that use logical names or test whether a mesh has an axis, test files, and axes of `pmap`
-    and `vmap`. SL301 reports an axis that one known mesh lacks, SL340 one that the settings don't list.
+    Not reported: programs that use logical names or test whether a mesh has an axis, test files, and axes of `pmap` and
+    `vmap`. SL301 reports an axis that one known mesh lacks. SL340 reports an axis that the setting `axis-names` does
+    not list.
     """
 
     code = "SL351"

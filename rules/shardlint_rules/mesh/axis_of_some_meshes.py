@@ -24,10 +24,10 @@ class AxisOfSomeMeshes(Rule):
     `ValueError: Resource axis: expert is not found in mesh`.
 
     ## Reports
-    - `shape` (likely): `mesh.shape["expert"]` without a test for the axis. One file of the project makes a mesh with
-      the axis, and another mesh without it.
-    - `named` (likely): an axis that some meshes lack, in the tuple of a keyword or field whose name ends in sharding
-      or spec: `kernel_sharding=("expert", None)`.
+    - `shape` (likely): `mesh.shape["expert"]` without a test for the axis. One file of the project makes two meshes,
+      only one of them with this axis.
+    - `named` (likely): an axis that some meshes lack, in a tuple for a keyword or field whose name ends in `sharding`
+      or `spec`: `kernel_sharding=("expert", None)`.
 
     ## Write instead
     Write `mesh.shape.get("expert", 1)`, and take axis names from the code that knows which mesh is in use.
@@ -65,14 +65,14 @@ class AxisOfSomeMeshes(Rule):
         raises = "This raises KeyError" if form == "shape" else "A sharding with this spec raises ValueError"
         return site.finding(
             node,
-            f'{raises} with the mesh at {small.path.name}:{small.line}: it has no axis "{axis}".',
+            f'{raises} with the mesh at {small.path.name}:{small.line}: this mesh has no axis "{axis}".',
             label=f'"{axis}" is missing in some meshes',
             help=f'write `mesh.shape.get("{axis}", 1)`'
             if form == "shape"
             else "take the axis name from the mesh in use",
             certainty=Certainty.POSSIBLE,
             form=form,
-            why=f"the mesh at {large.path.name}:{large.line} has the axis, the other one has only "
+            why=f"the mesh at {large.path.name}:{large.line} has the axis, the other mesh has only "
             f"{', '.join(small.axes)}",
         )
 

@@ -33,33 +33,33 @@ class ConstraintOnExplicitMesh(Rule):
     """A constraint on a mesh with Explicit axes raises, and so does `reshard` on a mesh with Auto axes.
 
     On a mesh with Explicit axes the sharding is part of the array's type: `reshard` and `out_sharding=` change it. On a
-    mesh with Auto axes the compiler chooses the sharding, and a constraint tells it which one.
+    mesh with Auto axes the compiler chooses the sharding, and a constraint tells the compiler which one to choose.
 
     ## Reports
     - proven: `with_sharding_constraint` or `eqx.filter_shard` with a sharding over a mesh with `AxisType.Explicit`.
     - proven: `jax.reshard` with a sharding over a mesh with Auto axes.
     - proven: a call with `out_sharding=` on a mesh with Auto axes.
-    - `project-mesh` (likely): a constraint over a mesh from a parameter or field, if every mesh that the program
-      makes and passes on is Explicit.
+    - `project-mesh` (likely): a constraint over a mesh from a parameter or field, if all meshes that the program makes
+      and passes to other code have Explicit axes.
 
     ## Write instead
     Call `jax.reshard`, or make the mesh with Auto axes.
 
     ## Fix
-    Replaces the constraint by `reshard`, or `reshard` by a constraint or `device_put`. It is unsafe: you may want
-    other axis types instead. No fix for `filter_shard`, because `reshard` takes only arrays.
+    Replaces the constraint by `reshard`, or `reshard` by a constraint or `device_put`. Unsafe: you may want other axis
+    types instead. No fix for `filter_shard`, because `reshard` takes only arrays.
 
     ## Limits
     Not reported: a mesh that mixes Auto and Explicit axes, and a constraint that may run under `jax.set_mesh`. Under
-    `jax.set_mesh` a constraint is an assertion: it passes if the array already has this sharding. SL307 reports a mesh
-    without `axis_types`.
+    `jax.set_mesh` a constraint only asserts that the array already has this sharding. SL307 reports a mesh without
+    `axis_types`.
     """
 
     code = "SL313"
     name = "constraint-on-explicit-mesh"
     harm = Harm.CRASH
     likely = ("project-mesh",)
-    assumptions: ClassVar[Mapping[str, str]] = {"project-mesh": "The mesh is one that the program makes and passes on."}
+    assumptions: ClassVar[Mapping[str, str]] = {"project-mesh": "The program makes this mesh itself."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     triggers = (Calls(*CONSTRAINTS, _RESHARD), Violates("output.auto"))
     in_version_checks = False
@@ -87,7 +87,7 @@ class ConstraintOnExplicitMesh(Rule):
             f"`{said['operation']}` raises ValueError: its `out_sharding` names the Auto axis `{said['axes']}`.",
             help="leave out the `out_sharding` and use `jax.lax.with_sharding_constraint`, "
             "or make the mesh with `AxisType.Explicit`",
-            why=f"the mesh made at line {said['line']} has Auto axes, over which the compiler chooses shardings",
+            why=f"the mesh made at line {said['line']} has Auto axes, and `out_sharding` is for Explicit axes",
         )
 
     def _on_any_mesh(self, site: Site, target: Target) -> Finding | None:
@@ -99,7 +99,7 @@ class ConstraintOnExplicitMesh(Rule):
             return None
         first = made[0]
         where = _where(site, first.path.name, first.line)
-        every = "the mesh of the program" if len(made) == 1 else "every mesh that the program passes on"
+        every = "the mesh of the program" if len(made) == 1 else "every mesh that the program passes to other code"
         return site.finding(
             site.call.func,
             f"`{_name(site)}` raises ValueError: {every} has Explicit axes."

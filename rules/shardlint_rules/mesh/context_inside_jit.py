@@ -19,16 +19,16 @@ _ASKS = ("Tracer", "trace_state", "in_jit", "is_tracing")
 class ContextInsideJit(Rule):
     """`jax.set_mesh` or `jax.sharding.get_mesh` inside traced code raises.
 
-    The mesh is part of what a jitted function is compiled for, so it must be set before. `with mesh:`,
-    `jax.sharding.use_abstract_mesh` and `jax.sharding.get_abstract_mesh` are allowed inside.
+    jax compiles a jitted function for one mesh, so the mesh must be set before the call. `with mesh:`,
+    `jax.sharding.use_abstract_mesh` and `jax.sharding.get_abstract_mesh` are allowed in traced code.
 
     ## Reports
-    - proven: `jax.set_mesh` in a function that jit, scan, shard_map or a similar function traces, also through its
-      callers. Also `with jax.sharding.use_mesh(...)` on the releases that have it.
+    - proven: `jax.set_mesh` in a function that jit, scan, shard_map or a similar function traces, or that a traced
+      function calls. Also `with jax.sharding.use_mesh(...)` on the releases that have it.
     - proven: `jax.sharding.get_mesh` in a traced function, from jax 0.8.1 on.
 
     ## Limits
-    Not reported: code that may also run untraced, and code that tests for tracing first.
+    Not reported: code that may also run untraced, and code that first checks for a tracer.
     """
 
     code = "SL310"
@@ -53,7 +53,7 @@ class ContextInsideJit(Rule):
             if site.allows("jax", ">=0.8.1"):
                 yield self._finding(site, "write `jax.sharding.get_abstract_mesh()`, or pass the mesh")
             return
-        yield self._finding(site, "remove it here, and set the mesh where the jitted function is called")
+        yield self._finding(site, "remove this call, and set the mesh where the jitted function is called")
 
     def _finding(self, site: Site, help: str) -> Finding:
         name = site.api.rpartition(".")[2]

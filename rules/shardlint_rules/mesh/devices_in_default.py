@@ -28,17 +28,18 @@ class DevicesInDefault(Rule):
     """A default argument or class attribute initializes the backend when the module is imported.
 
     Python computes defaults when it runs the `def`. After the import `jax.distributed.initialize()` raises, and
-    `XLA_FLAGS` and `jax_platforms` have no effect. On a machine without such a device (`jax.devices("gpu")`) the
-    import itself raises.
+    `XLA_FLAGS` and `jax_platforms` have no effect. On a machine without a GPU, `jax.devices("gpu")` makes the import
+    itself raise.
 
     ## Reports
     - proven: a parameter whose default calls `jax.devices()`, `jax.device_count()`, `jax.process_index()`,
-      `jax.make_mesh(...)` or a similar function of jax. The function is at module level or a method of a class there.
+      `jax.make_mesh(...)` or a similar function of jax. The function is at module level, or is a method of a class at
+      module level.
     - proven: an attribute of a class at module level whose value calls one of these functions.
 
     ## Fix
-    Writes `None` as the default and moves the call into the body. It needs a default on one line and a body below the
-    `def`. Class attributes have no fix: for fields use `default_factory`.
+    Writes `None` as the default and moves the call into the body. The default must be on one line, and the body below
+    the `def`. No fix for class attributes. For a dataclass field use `default_factory`.
 
     ## Limits
     Tests and code under `if __name__ == "__main__":` are not reported.
@@ -65,7 +66,7 @@ class DevicesInDefault(Rule):
                 site.call,
                 "Importing this module initializes the backend, so a later `jax.distributed.initialize()` raises.",
                 label="runs at import",
-                help=f"write {parameter.arg}=None, and call it in the body",
+                help=f"write {parameter.arg}=None, and make this call in the body",
                 why=f"the default of `{parameter.arg}` is computed when `{name}` is defined",
                 fix=self._fix(site, function, parameter, default),
             )
@@ -74,7 +75,7 @@ class DevicesInDefault(Rule):
                 site.call,
                 "Importing this module initializes the backend, so a later `jax.distributed.initialize()` raises.",
                 label="runs at import",
-                help="call it in a method, or use `default_factory` for a field",
+                help="make this call in a method, or use `default_factory` for a dataclass field",
                 why="a class attribute is computed when the class is defined",
             )
 

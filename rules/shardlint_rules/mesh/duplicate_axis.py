@@ -21,17 +21,17 @@ _SPEC = "jax.sharding.PartitionSpec"
 class DuplicateAxis(Rule):
     """One mesh axis shards two dimensions of an array.
 
-    `PartitionSpec("data", "data")` is accepted. The sharding made of it raises `DuplicateSpecError` (`ValueError` up
+    `PartitionSpec("data", "data")` is accepted. A sharding with this spec raises `DuplicateSpecError` (`ValueError` up
     to jax 0.4.38).
 
     ## Reports
-    - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the
-      shardings of a jit or the specs of `shard_map`.
-    - proven: a Variable of flax NNX with the same axis twice. Flax places it when it is created.
-    - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`), two of which
-      have the same mesh axis for a value.
-    - `unknown-callee` (likely): a spec with an axis twice as an argument of an unknown function, or next to a pattern
-      in a table of partition rules.
+    - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the shardings
+      of a jit or the specs of `shard_map`.
+    - proven: a Variable of flax NNX that names the same axis twice. Flax shards a Variable when it creates one.
+    - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`), two of which have
+      the same mesh axis as their value.
+    - `unknown-callee` (likely): a spec with an axis twice that is passed to a function which shardlint cannot read, or
+      that follows a pattern in a table of partition rules.
 
     ## Limits
     Not reported: specs of logical names, which may repeat a name, and a repeated `P.UNCONSTRAINED`.
@@ -43,7 +43,7 @@ class DuplicateAxis(Rule):
     assumes = True
     likely = ("by-name", "unknown-callee")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "by-name": "The fields keep the values that the text gives them.",
+        "by-name": "The fields have the values that the code assigns to them.",
         "unknown-callee": "The names in the spec are mesh axes, not logical names.",
     }
     triggers = (*WAKES, Calls(_SPEC), Violates("axis.twice"))
@@ -96,7 +96,7 @@ class DuplicateAxis(Rule):
             help="use another axis, or None, for one of them",
             certainty=Certainty.POSSIBLE,
             form="by-name",
-            why=f'they have the value "{axis}" {"in one variant of their class" if several else "by default"}, and a '
+            why=f'both have the value "{axis}" {"in one variant of their class" if several else "by default"}, and a '
             "mesh axis shards one dimension only",
         )
 

@@ -15,7 +15,7 @@ _TEXTS = {
         "pass the array as an argument, with its spec in `in_specs`",
     ),
     "contraction.ambiguous": (
-        "This contraction raises ShardingTypeError: both operands split the summed dimension over {axes}.",
+        "This contraction raises ShardingTypeError: both operands shard the summed dimension over {axes}.",
         "add `out_sharding=P(...)` with the sharding of the result, or reshard one operand first",
     ),
     "contraction.conflict": (
@@ -27,7 +27,7 @@ _TEXTS = {
         "reshard one operand with `jax.reshard`, or add `out_sharding=P(...)`",
     ),
     "elementwise.conflict": (
-        "This operation raises ShardingTypeError: its operands are split differently over {axes}.",
+        "This operation raises ShardingTypeError: its operands are sharded differently over {axes}.",
         "reshard one operand with `jax.reshard`, so that both agree",
     ),
     "concatenate.conflict": (
@@ -35,11 +35,11 @@ _TEXTS = {
         "reshard the arrays with `jax.reshard`, so that all agree",
     ),
     "along.split": (
-        "{operation} raises ShardingTypeError: it runs along a dimension that is split over {axes}.",
+        "{operation} raises ShardingTypeError: it runs along a dimension that is sharded over {axes}.",
         "reshard the array with `jax.reshard`, so that this dimension is not sharded",
     ),
     "whole.split": (
-        "{operation} raises ShardingTypeError or ValueError: it needs a whole array, this one is split over {axes}.",
+        "{operation} raises ShardingTypeError or ValueError: its array must be unsharded, not sharded over {axes}.",
         "reshard the array with `jax.reshard(x, P())` first",
     ),
     "size.split": (
@@ -68,14 +68,14 @@ _TEXTS = {
     ),
     "scatter.split": (
         "This update raises ShardingTypeError: the array is sharded over {axes}, and the call has no `out_sharding`.",
-        "pass it to the method: `x.at[i].set(y, out_sharding=P(...))`",
+        "pass `out_sharding` to the method: `x.at[i].set(y, out_sharding=P(...))`",
     ),
     "rows.split": (
         "{operation} raises ValueError: it iterates over a dimension that is sharded over {axes}.",
         "reshard the array with `jax.reshard`, so that its first dimension is not sharded",
     ),
     "vmap.conflict": (
-        "`vmap` raises ValueError: the mapped dimension is split over {left} in one argument, {right} in another.",
+        "`vmap` raises ValueError: the mapped dimension is sharded over {left} in one argument, {right} in another.",
         "reshard the arguments with `jax.reshard`, so that their mapped dimensions agree",
     ),
 }
@@ -88,8 +88,9 @@ class ExplicitLayoutsConflict(Rule):
     operands, and raises if they do not determine it.
 
     ## Reports
-    - proven: a contraction whose operands are both sharded along the summed dimension, or over different axes along
-      another one. Also a contraction whose result would have one axis twice.
+    - proven: a contraction whose operands are both sharded along the summed dimension.
+    - proven: a contraction whose operands shard another dimension over different axes, or whose result would name one
+      axis twice.
     - proven: an elementwise operation, a concatenation or a `vmap` of arrays that are sharded differently.
     - proven: a reshape that splits or merges a sharded dimension.
     - proven: `x.at[...].set` of a sharded array without `out_sharding`.
@@ -102,10 +103,10 @@ class ExplicitLayoutsConflict(Rule):
     - proven: a `shard_map` whose body closes over an array on a mesh with Explicit axes.
 
     ## Write instead
-    Give the sharding of the result, or reshard one operand first with `jax.reshard`.
+    Pass the sharding of the result as `out_sharding=P(...)`, or reshard one operand first with `jax.reshard`.
 
     ## Limits
-    Reported only if literals in the code give the shapes and shardings of the operands.
+    Reported only if the code shows the shapes and shardings of the operands as literals.
     """
 
     code = "SL353"
@@ -122,5 +123,5 @@ class ExplicitLayoutsConflict(Rule):
         operands = [
             broken.said[name] for name in ("left", "right", "array") if "[" in broken.said.get(name, "")
         ]
-        why = f"the layouts are {' and '.join(f'`{one}`' for one in operands)}" if operands else ""
+        why = f"the shardings are {' and '.join(f'`{one}`' for one in operands)}" if operands else ""
         yield site.report_violation(message, help=help, why=why, words={"axes": "", "other": "", **broken.quoted})

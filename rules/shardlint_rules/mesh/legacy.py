@@ -171,7 +171,7 @@ def stack_stays(site: Site, call: ast.Call, entered: ast.expr, context: MeshCont
     opened = options(site.value(item.context_expr))
     made = [one.by if isinstance(one, CallResult) else one for one in opened]
     if not all(isinstance(one, Api) and one.name == "contextlib.ExitStack" for one in made):
-        return f"`{site.text(item.context_expr)}` at line {item.context_expr.lineno} is not seen to be an ExitStack"
+        return f"`{site.text(item.context_expr)}` at line {item.context_expr.lineno} may not be an ExitStack"
     if not isinstance(site.file.parent(call), ast.Expr):
         return f"line {call.lineno} uses the mesh that enter_context returns, and jax.set_mesh returns None"
     if moves := [*readers(site).said, *libraries(site)]:
@@ -205,7 +205,7 @@ def _stays(
         function = site.file.home(statement).function()
         name = getattr(function.node, "name", "the function") if function is not None else "the function"
         return (
-            f"`{name}` may be called inside jit, where jax.set_mesh raises: no caller of it is seen that runs outside"
+            f"`{name}` may be called inside jit, where jax.set_mesh raises: shardlint sees no caller outside jit"
         )
     other = obstacle(site, statement, run, known[0] if len(known) == 1 else None)
     mismatch = refused(site.program, run)

@@ -37,25 +37,26 @@ class LegacyMeshContext(Rule):
     | a constraint with a bare spec, outside jit, array on one device | works | raises |
     | `get_abstract_mesh()` | empty | the mesh |
     | `thread_resources` | the mesh | empty |
-    | haliax; flax before 0.12.2 | read it | don't |
-    | flax 0.12.2 and newer | doesn't | reads it |
+    | haliax; flax before 0.12.2 | read the mesh | don't read the mesh |
+    | flax 0.12.2 and newer | doesn't read the mesh | reads the mesh |
     | inside traced code | allowed | raises |
     | new arrays | on one device | replicated over the mesh |
     | computing with an array that is committed to one device | works | raises |
-    | `jax.default_device` | places new arrays | doesn't |
-    | coroutines that await in the block | each has the mesh | the first that leaves unsets it for all |
+    | `jax.default_device` | places new arrays | doesn't place new arrays |
+    | coroutines that await in the block | each has the mesh | the first one that leaves unsets the mesh for all |
 
     ## Reports
-    - proven: `with mesh:` of a mesh that the project makes or annotates as a `Mesh`. Also of a parameter called mesh
-      to which all known calls pass one.
+    - proven: `with mesh:` of a mesh that the project makes or annotates as a `Mesh`. Also `with mesh:` of a parameter
+      called `mesh`, if all calls in the project pass a mesh.
     - proven: `stack.enter_context(mesh)` and `mesh.__enter__()`.
 
     ## Fix
-    Writes `jax.set_mesh(mesh)`. It is unsafe: new arrays are then replicated over the mesh. No fix in these cases, and
-    the finding names the line of the obstacle:
+    Writes `jax.set_mesh(mesh)`. It is unsafe: new arrays are then replicated over the mesh. There is no fix in these
+    cases, and the finding names the line that prevents it:
 
     - a mesh with Explicit axes, or with unknown axis types in a project that uses Explicit axes
-    - code that may be traced, unless a test runner or a script calls it, or it does what only host code does
+    - code that may be traced, except if a test runner or a script calls it, or if it does work that only the host can
+      do
     - a project with haliax or a flax before 0.12.2
     - a constraint with a bare spec outside jit, or a pmap
     - an array that is committed to one device or to another mesh, or a `jax.default_device`
@@ -65,7 +66,7 @@ class LegacyMeshContext(Rule):
     `with Mesh(...) as mesh:` becomes two lines. No fix for `mesh.__enter__()`.
 
     ## Limits
-    Not reported: files that use haliax, which needs the old context, and contexts behind a test of the release.
+    Not reported: files that use haliax, which needs the old context, and contexts behind a check of the jax release.
     """
 
     code = "SL315"
@@ -106,11 +107,11 @@ class LegacyMeshContext(Rule):
         if entered is None or not _named_mesh(site, entered) or _said_otherwise(site.value(entered)):
             return None
         text = site.shown(entered)
-        fix, kept = None, "the end of the context is not in the text"
+        fix, kept = None, "shardlint does not see where the context ends"
         if by_method:
             help = (
-                f"write `with jax.set_mesh({text}):` instead, or call `jax.set_mesh({text})` as a statement; "
-                "it takes effect at once"
+                f"write `with jax.set_mesh({text}):`, or call `jax.set_mesh({text})` as a statement, "
+                "which sets the mesh at once"
             )
         else:
             help = f"write `enter_context(jax.set_mesh({text}))`, which returns None, not the mesh"
@@ -137,20 +138,23 @@ class LegacyMeshContext(Rule):
         fix: Fix | None = None
         kept = ""
         if traced:
-            kept = "this code is traced, and jax.set_mesh raises there"
-            help = f"write `with jax.set_mesh({text}):` around the calls of the jitted function; it raises inside jit"
+            kept = "this code is traced, and jax.set_mesh raises in traced code"
+            help = (
+                f"write `with jax.set_mesh({text}):` around the calls of the jitted function. "
+                "`set_mesh` raises inside jit"
+            )
         else:
             moved = self._moved(site, statement, item, context)
             fix = moved if isinstance(moved, Fix) else None
-            help = f"write `with jax.set_mesh({text}):`, under which new arrays are replicated over the mesh"
+            help = f"write `with jax.set_mesh({text}):`. New arrays in it are replicated over the mesh"
             kept = moved.removeprefix("no automatic fix:  ") if isinstance(moved, str) else ""
             help += f"; {moved}" if isinstance(moved, str) else ""
         line = set_already(site, statement, item)
         if line is not None and not traced:
             fix, kept = None, f"jax.set_mesh at line {line} sets the mesh already"
             help = (
-                f"remove `{text}`, as jax.set_mesh at line {line} sets it already; first move the code that reads only "
-                "the old context (pjit, thread_resources)"
+                f"remove `with {text}:`. `jax.set_mesh` at line {line} already sets this mesh. First rewrite code that "
+                "reads only the old context (`pjit`, `thread_resources`): use `jax.jit` and `get_abstract_mesh()`"
             )
         return site.finding(
             item.context_expr,
@@ -179,7 +183,7 @@ class LegacyMeshContext(Rule):
         edits = to_set_mesh(site, context)
         if edits is None:
             return f"no automatic fix:  {'; '.join(filter(None, kept)) or 'the mesh is not an expression of this file'}"
-        why = "new arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
+        why = "new arrays are then replicated over the mesh, and jax.jit rejects them if in_shardings differ"
         text = site.shown(item.context_expr)
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 

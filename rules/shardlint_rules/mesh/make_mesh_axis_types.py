@@ -36,18 +36,18 @@ class MakeMeshAxisTypes(Rule):
 
     ## Reports
     - proven: a mesh without `axis_types` that a `with_sharding_constraint` or `eqx.filter_shard` of the project uses.
-    - proven: a mesh without `axis_types` in a project that pins a jax with Auto axes and is checked for a newer one
-      (`--target`).
+    - proven: a mesh without `axis_types` in a project that pins a jax whose meshes have Auto axes and is checked for a
+      newer jax (`--target`).
     - proven: a mesh without `axis_types` that a `shard_map` maps over, in a project that places no array.
     - proven: a `make_mesh` without `axis_types` on jax 0.8.1 to 0.8.3, which warns that the default will change.
-    - `with-constraints` (likely): a mesh without `axis_types` in a program that constrains arrays by specs or
-      logical names in some file, and mentions Explicit axes in none.
-    - `without-constraints` (possible): a mesh without `axis_types` in a program without constraints that mentions
-      Explicit axes nowhere.
+    - `with-constraints` (likely): a mesh without `axis_types`, if some file of the program constrains arrays by specs
+      or logical names and no file mentions Explicit axes.
+    - `without-constraints` (possible): a mesh without `axis_types`, if no file of the program constrains arrays or
+      mentions Explicit axes.
 
     ## Fix
-    Adds `axis_types=(AxisType.Auto,) * n`. It is unsafe for the mesh of a `shard_map`, `with-constraints` and
-    `without-constraints`: you may want Explicit axes.
+    Adds `axis_types=(AxisType.Auto,) * n`. Unsafe for the mesh of a `shard_map` and for the forms `with-constraints`
+    and `without-constraints`: you may want Explicit axes.
     """
 
     code = "SL307"

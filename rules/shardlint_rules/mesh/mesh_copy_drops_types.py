@@ -16,8 +16,8 @@ from shardlint.syntax.nodes import walk
 class MeshCopyDropsTypes(Rule):
     """A mesh built from the devices and names of another mesh loses its axis types.
 
-    `Mesh` makes Auto axes by default. Nothing is raised, but arrays on the copy have no sharding in their type, and
-    the compiler chooses one. Together with arrays on the first mesh they raise `ValueError`.
+    `Mesh` makes Auto axes by default. Nothing is raised, but arrays on the copy have no sharding in their type, and the
+    compiler chooses one. A computation with arrays of both meshes raises `ValueError`.
 
     ## Reports
     - proven: `Mesh(other.devices, other.axis_names)`, also with the devices rearranged, if `other` has Explicit axes
@@ -57,7 +57,7 @@ class MeshCopyDropsTypes(Rule):
             return
         yield site.finding(
             site.call,
-            f"Arrays on this copy lose the sharding in their type: it has Auto axes, unlike `{other}`.",
+            f"Arrays on this copy lose the sharding in their type: the copy has Auto axes, unlike `{other}`.",
             label="no axis_types",
             help=f"add `axis_types={other}.axis_types`",
             fix=self._fix(site, other),

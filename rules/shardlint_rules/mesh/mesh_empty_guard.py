@@ -26,10 +26,10 @@ _SETTING = ("set_mesh", "use_mesh", "use_abstract_mesh", "use_concrete_mesh")
 
 
 class MeshEmptyGuard(Rule):
-    """A guard looks for the mesh in another context than its callers set, and always finds it empty.
+    """A test for an empty mesh is always true: it reads another mesh context than its callers set.
 
-    `with mesh:` and `jax.set_mesh` don't see each other. The helper returns early as if there was no mesh: the array
-    stays on one device or replicated, and nothing is raised.
+    `with mesh:` and `jax.set_mesh` set separate contexts. The function returns early, as if there were no mesh. The
+    array stays on one device or replicated. Nothing is raised.
 
     ## Reports
     - proven: a test of `get_abstract_mesh().empty` in a function that places arrays, if every call runs under
@@ -38,11 +38,11 @@ class MeshEmptyGuard(Rule):
       runs under `jax.set_mesh`.
 
     ## Fix
-    Writes `jax.set_mesh` for a `with mesh:` in the same file that nothing else reads, or `get_abstract_mesh()` for
-    `thread_resources`. Unsafe: the code after the guard runs now, so memory and communication change.
+    Writes `jax.set_mesh` for a `with mesh:` in the same file whose mesh no other code reads, or `get_abstract_mesh()`
+    for `thread_resources`. Unsafe: the code after the test then runs, which changes memory and communication.
 
     ## Limits
-    Not reported: functions that test both contexts, and functions with unknown callers.
+    Not reported: functions that test both contexts, and functions that code outside the project may call.
     """
 
     code = "SL312"
@@ -88,19 +88,19 @@ class MeshEmptyGuard(Rule):
     ) -> Finding:
         return site.finding(
             guard,
-            f"`{site.shown(guard)}` is always True: it does not see the mesh of {by}.",
+            f"`{site.shown(guard)}` is always True: it does not read the mesh of {by}.",
             label="always True",
             help="set the mesh by `jax.set_mesh`, and test `jax.sharding.get_abstract_mesh()`",
             fix=fix,
             why=f"every caller runs under {by} ({site.where(context.contexts[0].place)}); on {site.release('jax')} the "
-            "two contexts are separate, and nothing is raised",
+            "two contexts are separate, and the code for a mesh never runs",
         )
 
     def _ask_anew(self, site: Site, mesh: ast.expr | None, guard: ast.Attribute) -> Fix | None:
         if guard.value is not mesh or not site.allows("jax", ">=0.5.3"):
             return None  # a name that is read for more than its emptiness
         name, imports = site.spell(_NEW[0])
-        why = "the code after the guard runs now"
+        why = "the code after the guard then runs"
         return site.fix(Safety.UNSAFE, f"write {name}()", [site.replace(mesh, f"{name}()"), *imports], why)
 
     def _set_anew(self, site: Site, context: Context) -> Fix | None:
@@ -111,7 +111,7 @@ class MeshEmptyGuard(Rule):
                 return None
             edits += [edit for edit in changed if edit not in edits]
         text = site.text(context.contexts[0].place.node)
-        why = "the code after the guard runs now, and new arrays are replicated over the mesh"
+        why = "the code after the guard then runs, and new arrays are replicated over the mesh"
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 

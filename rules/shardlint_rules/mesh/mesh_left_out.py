@@ -31,10 +31,10 @@ _LOOKING = (
 
 
 class MeshLeftOut(Rule):
-    """A function passes a mesh parameter on before it sets the parameter's default.
+    """A function passes its mesh parameter to another function before it sets the parameter's default.
 
-    The callee gets None and makes another mesh or sharding, or none at all. The rest of the function uses the
-    default, so weights and batches are sharded over different meshes. Nothing is raised if the devices are the same.
+    The callee gets None, and makes another mesh or does not shard. The rest of the function uses the default, so
+    weights and batches are sharded over different meshes. Nothing is raised if both meshes have the same devices.
 
     ## Reports
     - `before-default` (likely): a call such as `specs = build(mesh=mesh)` above
@@ -72,7 +72,7 @@ class MeshLeftOut(Rule):
             help=f"move the default of `{name}` above this call",
             certainty=Certainty.POSSIBLE,
             form="before-default",
-            why=f"`{name}` is None by default, and only line {line} replaces that",
+            why=f"`{name}` is None by default, and only line {line} replaces None",
         )
 
 

@@ -26,17 +26,17 @@ class MeshReadAtImport(Rule):
     ## Reports
     - `imported-value` (likely): `from state import _MESH`, if `_MESH` is None until a function of that module sets it
       (`global _MESH`).
-    - `called-at-import` (likely): a function that returns such a global, or `jax.sharding.get_abstract_mesh()`, called
-      at import. The call is in the default of a parameter, a class body, at module level, or in a decorator of a
-      module's functions.
+    - `called-at-import` (likely): a call at import of a function that returns such a global, or of
+      `jax.sharding.get_abstract_mesh()`. The call is in a parameter default, in a class body, at module level, or in a
+      decorator of a function of the module.
 
     ## Write instead
     Read the mesh when the function is called: in its body, inside the wrapper that a decorator returns, or as
     `state.MESH` through the module.
 
     ## Limits
-    Not reported: functions that create the mesh or raise, meshes that are set during an import, and modules that
-    functions import.
+    Not reported: functions that create the mesh or raise, meshes that are set during an import, and modules that are
+    imported inside functions.
     """
 
     code = "SL346"
@@ -84,7 +84,7 @@ class MeshReadAtImport(Rule):
             help="read the mesh in the function that uses it",
             certainty=Certainty.POSSIBLE,
             form="called-at-import",
-            why=f"{what}, and this runs when {when}",
+            why=f"{what}, and this call runs when {when}",
         )
 
     def _copies(self, site: Site, statement: ast.ImportFrom) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ class MeshReadAtImport(Rule):
                 alias,
                 f"`{name}` stays None: the import copies it before a function of {file.path.name} sets it.",
                 label="None at import",
-                help=f"import the module, and read its `{alias.name}` where it is used",
+                help=f"import the module, and read its `{alias.name}` in the function that uses it",
                 certainty=Certainty.POSSIBLE,
                 form="imported-value",
                 why=f"`{alias.name}` is None in {file.path.name} until a function rebinds the global",

@@ -17,20 +17,20 @@ _ABSTRACT = "jax.sharding.AbstractMesh"
 
 
 class MeshShapeAndNames(Rule):
-    """The axis names of a mesh don't fit its devices or its shape.
+    """The axis names of a mesh do not match its devices or its shape.
 
-    `Mesh` raises `ValueError`: it requires one axis name per dimension of the device array. A repeated name is
-    accepted, but arrays sharded over it raise `INVALID_ARGUMENT` in the compiler.
+    `Mesh` raises `ValueError`: it requires one axis name per dimension of the device array. `Mesh` accepts a repeated
+    name, but compiling code with arrays sharded over that axis raises `INVALID_ARGUMENT`.
 
     ## Reports
-    - proven: a mesh with more or fewer axis names than its devices or its shape have dimensions. `("data")` is a
-      string and names one axis.
-    - proven: `axis_types` of another length than the names.
+    - proven: a mesh with more or fewer axis names than its devices or its shape have dimensions. `("data")` is a string
+      and names one axis.
+    - proven: `axis_types` whose length differs from the number of axis names.
     - proven: a repeated axis name, or `None` as a name.
     - proven: a number, or a shape with -1, as the shape for `jax.make_mesh`.
 
     ## Limits
-    Devices of unknown rank and names from a configuration are not reported.
+    Not reported: device arrays of unknown rank, and axis names from a configuration.
     """
 
     code = "SL304"
@@ -91,7 +91,7 @@ class MeshShapeAndNames(Rule):
             return None
         return site.finding(
             node,
-            f'Arrays sharded over "{twice[0]}" raise INVALID_ARGUMENT: it names two axes of this mesh.',
+            f'Arrays sharded over "{twice[0]}" raise INVALID_ARGUMENT: two axes of this mesh have this name.',
             label=f'"{twice[0]}" twice',
             help="give every axis a different name",
             why=f"{site.release('jax')} accepts the mesh, and keeps the axis once, with one of the sizes",

@@ -24,10 +24,10 @@ _WHOLE = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray"
 
 
 class MeshSizeHardCoded(Rule):
-    """The sizes of a mesh don't fit the number of simulated devices that the same file sets.
+    """The sizes of a mesh do not match the number of simulated devices that the same file sets.
 
     The file sets a literal number with `--xla_force_host_platform_device_count` or `jax_num_cpu_devices`. A mesh that
-    does not fit this number raises `ValueError`.
+    does not match this number raises `ValueError`.
 
     ## Reports
     - proven: a mesh with literal sizes whose product is larger than the number of simulated devices.
@@ -36,8 +36,7 @@ class MeshSizeHardCoded(Rule):
 
     ## Limits
     Not reported: a mesh with an explicit device list, computed sizes, and a device count set by `setdefault`, inside a
-    function, or twice in one file. A `jax.make_mesh` for fewer devices than there are takes the first ones, and is not
-    reported either.
+    function, or twice in one file. Also a `jax.make_mesh` for fewer devices, which takes the first ones.
     """
 
     code = "SL308"

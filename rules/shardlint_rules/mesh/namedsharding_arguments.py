@@ -27,8 +27,7 @@ _MEMORIES = ("device", "pinned_host", "unpinned_host")
 class NamedShardingArguments(Rule):
     """`NamedSharding` gets something other than a mesh and a spec.
 
-    It raises where the sharding is made, with an error from inside jax, for example
-    `'str' object has no attribute 'partitions'`.
+    The call raises an error from inside jax, for example `'str' object has no attribute 'partitions'`.
 
     ## Reports
     - proven: a string, `None`, or a tuple or list of axis names as the spec. `spec[1:]`, `tuple(spec)` and
@@ -37,14 +36,14 @@ class NamedShardingArguments(Rule):
     - proven: the spec first and the mesh second.
     - proven: devices, or an array of devices, as the mesh.
     - `devices` (likely): a variable as the mesh, if another line makes a `Mesh` from it. Also a parameter called
-      `devices` of a function that takes `mesh` too.
+      `devices`, if the function has a parameter `mesh` too.
 
     ## Fix
     Wraps the names in `PartitionSpec`, or swaps mesh and spec. Devices as the mesh have no fix.
 
     ## Limits
     `NamedSharding` accepts `None` and an empty tuple up to jax 0.4.38, and tuples on jax 0.5. Since jax 0.6
-    `spec[1:] + P(None)` is a spec.
+    `spec[1:] + P(None)` is a spec and not reported.
     """
 
     code = "SL305"

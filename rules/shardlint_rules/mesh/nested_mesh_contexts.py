@@ -19,19 +19,19 @@ _READERS = ("pjit", "thread_resources", "haliax", "flax")
 
 
 class NestedMeshContexts(Rule):
-    """jit and placements ignore `with mesh:` where `jax.set_mesh` has set another mesh.
+    """`with mesh:` does not change the mesh of jit and `device_put` if `jax.set_mesh` has set another one.
 
     Specs in jit, constraints and `device_put` use the mesh of `jax.set_mesh`. The program shards over the axes of the
-    outer mesh, or raises because that mesh lacks an axis of the inner one. Only `pjit` and `thread_resources` read
-    the inner one.
+    outer mesh, or raises because that mesh lacks an axis of the inner one. Only `pjit` and `thread_resources` read the
+    inner mesh.
 
     ## Reports
     - proven: `with inner:` inside `with jax.set_mesh(outer):`, or after `jax.set_mesh(outer)` in the same block, if
       the two meshes have different axes or sizes.
 
     ## Limits
-    Not reported: meshes that may be equal, and files with code that reads the inner mesh. `jax.set_mesh` inside
-    `with mesh:` takes effect.
+    Not reported: meshes that may be equal, and files with code that reads the inner mesh. Also `jax.set_mesh` inside
+    `with mesh:`, which takes effect.
     """
 
     code = "SL311"

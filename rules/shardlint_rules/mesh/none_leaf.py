@@ -42,8 +42,9 @@ class NoneLeaf(Rule):
     and choose a placement.
 
     ## Reports
-    - `scalar` (likely): a function that is mapped over a tree (`tree_map`, `tree.map`, `named_tree_map`) and returns
-      `None` for scalars and a spec otherwise. It tests the rank, shape or size.
+    - `scalar` (likely): a function that is mapped over a tree, and returns `None` for scalars and a spec for other
+      leaves. The function tests the rank, shape or size of the leaf. It is mapped by `tree_map`, `tree.map` or EasyLM's
+      `named_tree_map`.
     - `unboxed` (likely): a mapped function that returns `None` for an array without flax metadata:
       `x.get_partition_spec() if isinstance(x, nn.Partitioned) else None`.
 
@@ -52,7 +53,7 @@ class NoneLeaf(Rule):
 
     ## Limits
     Not reported: files that treat `None` as a leaf (`is_leaf=lambda x: x is None`), functions annotated to return
-    `None`, and tests of whether the leaf is an array.
+    `None`, and functions that return `None` for leaves that are not arrays.
     """
 
     code = "SL320"
@@ -119,12 +120,12 @@ class NoneLeaf(Rule):
             return None
         return site.finding(
             node,
-            f"The tree of specs from {where} does not match the tree of arrays: None is not a leaf.",
+            f"Mapping over the arrays and the specs from {where} raises ValueError: None is not a leaf.",
             label="None, not a leaf",
             help="write `PartitionSpec()` for replicated",
             certainty=Certainty.POSSIBLE,
             form=form,
-            why=f"on {site.release('jax')} None is an empty subtree, and NamedSharding raises for it",
+            why=f"on {site.release('jax')} None is an empty subtree, and NamedSharding raises for None",
         )
 
 

@@ -53,7 +53,7 @@ def _await(site: Site, statement: ast.With | ast.AsyncWith) -> str:
                 what = "yield" if isinstance(part, ast.Yield) else "await"
                 return (
                     f"the {what} at {site.where(Place(block.file, node))} lets other coroutines run inside the block; "
-                    "jax.set_mesh sets the mesh of the thread, so the first coroutine that leaves unsets it for all"
+                    "jax.set_mesh sets the mesh of the thread, and the first coroutine that leaves unsets it for all"
                 )
     return ""
 
@@ -118,13 +118,13 @@ def _committed(site: Site, statement: ast.With | ast.AsyncWith, run: Running, me
             where = site.where(place)
             if _is_one_device(site, target, _DEPTH):
                 return (
-                    f"`{text}` at {where} commits an array to one device; under jax.set_mesh no computation takes it "
-                    "together with arrays of the mesh"
+                    f"`{text}` at {where} commits an array to one device; under jax.set_mesh computing with it and an "
+                    "array of the mesh raises"
                 )
             if mesh is not None and _is_elsewhere(site, target, mesh):
                 return (
-                    f"`{text}` at {where} commits an array to the devices of another mesh; under jax.set_mesh no "
-                    "computation takes it together with arrays of this mesh"
+                    f"`{text}` at {where} commits an array to the devices of another mesh; under jax.set_mesh "
+                    "computing with it and an array of this mesh raises"
                 )
     return ""
 

@@ -46,8 +46,8 @@ _NONE = Constant(None)
 class OptionalSpec(Rule):
     """A spec that is `None` is passed to a function that doesn't take `None`.
 
-    `None` doesn't mean replicated: that is `PartitionSpec()`. `NamedSharding(mesh, None)` raises TypeError, the
-    others raise ValueError. Under `jax.set_mesh`, `with_sharding_constraint` takes `None` as `PartitionSpec()`.
+    `None` doesn't mean replicated: that is `PartitionSpec()`. `NamedSharding(mesh, None)` raises TypeError. The other
+    functions raise ValueError. Under `jax.set_mesh`, `with_sharding_constraint` takes `None` as `PartitionSpec()`.
 
     ## Reports
     - proven: `NamedSharding`, `with_sharding_constraint`, `reshard` or a conversion of `multihost_utils` with a spec
@@ -69,7 +69,7 @@ class OptionalSpec(Rule):
     assumes = True
     likely = ("omitted-field",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "omitted-field": "This call gets the object that lacks the field."
+        "omitted-field": "The object without the field reaches this call."
     }
     triggers = (Calls(*_TAKING),)
     forms = ("call",)

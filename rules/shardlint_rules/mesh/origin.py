@@ -105,15 +105,15 @@ def _called(program: Program, place: Place) -> tuple[Value, ...]:
 def _said(program: Program, call: Place, argument: ast.expr) -> str:
     text = " ".join(call.file.text(argument).split())
     where = f"{call.file.path.name}:{call.line}"
-    advice = "call `jax.device_put` on the array first"
+    advice = "place it with `jax.device_put` first"
     if "fresh" in _Origins(program).of(Place(call.file, argument)):
         return (
-            "an array made there is replicated over the mesh under jax.set_mesh, and in_shardings refuses it: "
-            f"`{text}` at {where}; {advice}"
+            f"under jax.set_mesh `{text}` (at {where}) would be replicated, and the call with in_shardings would "
+            f"reject it; {advice}"
         )
     return (
-        f"where `{text}` at {where} is made is not seen, and in_shardings refuses an array made under "
-        f"jax.set_mesh; {advice}"
+        f"shardlint does not see where `{text}` (at {where}) is made, and the call with in_shardings rejects an array "
+        f"made under jax.set_mesh; {advice}"
     )
 
 

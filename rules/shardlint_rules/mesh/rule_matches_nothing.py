@@ -26,14 +26,15 @@ _LOOKUPS = {
 class RuleMatchesNothing(Rule):
     """A rule of a partition table never takes effect: an earlier rule shadows it, or `re.match` anchors it.
 
-    Its weights or activations get another rule, often `(".*", P())`, and are replicated. Nothing is raised.
+    The weights or activations of this rule get another rule, often `(".*", P())`, and are replicated. Nothing is
+    raised.
 
     ## Reports
     - `shadowed` (likely): a rule with a regular expression that matches everything a later rule matches, such as
       `("kernel", P())` before `("mlp/kernel", P("model"))`. The loops of the project stop at the first match.
     - `duplicate-name` (likely): two rules for one logical name in a table that is passed to Linen, such as
       `("mlp", None)` before `("mlp", "model")`.
-    - proven: `re.match` with a pattern that matches none of its paths, but would match inside one of them.
+    - proven: `re.match` with a pattern that matches no path from its beginning, but would match inside a path.
 
     ## Write instead
     Put the more specific rule first. Use `re.search` for patterns that may match inside a path.
@@ -97,7 +98,7 @@ class RuleMatchesNothing(Rule):
             f"The rule `{said['pattern']}` matches no path: `re.match` only tries the beginning of a path.",
             help="use `re.search`, or begin the expressions with `.*`",
             certainty=Certainty.PROVEN,
-            why=f"it would match inside the path `{said['path']}`",
+            why=f"the rule would match inside the path `{said['path']}`",
         )
 
     def _in_rules(self, site: Site) -> Iterator[Finding]:

@@ -45,10 +45,10 @@ class _Seen:
 
 
 class SpecIsNoTuple(Rule):
-    """A `PartitionSpec` is compared with a tuple, or tested for being one.
+    """A `PartitionSpec` is compared with a tuple, or tested with `isinstance(spec, tuple)`.
 
-    Since jax 0.10 a spec is equal to no tuple, and since 0.6.1 it is not an instance of `tuple`. Tests fail after an
-    upgrade. A program that branches on the comparison reshards at every step, or never.
+    Since jax 0.10 a spec never equals a tuple, and since jax 0.6.1 a spec is not an instance of `tuple`. Tests fail
+    after an upgrade. A program that branches on the comparison reshards at every step, or never.
 
     ## Reports
     - proven: `spec == (...)`, `spec != (...)` and `assertEqual(spec, (...))` from jax 0.10 on. The spec is
@@ -59,8 +59,7 @@ class SpecIsNoTuple(Rule):
 
     ## Fix
     Writes `spec == PartitionSpec(...)`, `tuple(spec) == names` if the tuple is a name, or
-    `isinstance(spec, (tuple, PartitionSpec))`. On every release each gives the result that the comparison had on
-    older releases.
+    `isinstance(spec, (tuple, PartitionSpec))`. Each of them gives the old result on every release.
     """
 
     code = "SL339"
@@ -94,11 +93,11 @@ class SpecIsNoTuple(Rule):
             if seen.kind == "isinstance":
                 if not site.allows("jax", ">=0.6.1"):
                     continue
-                mistake, why = "is no tuple", "since jax 0.6.1 PartitionSpec is no subclass of tuple"
+                mistake, why = "is not a tuple", "since jax 0.6.1 PartitionSpec is not a subclass of tuple"
             elif listed:
-                mistake, why = "equals no list", "a PartitionSpec was never equal to a list"
+                mistake, why = "never equals a list", "a PartitionSpec was never equal to a list"
             elif site.allows("jax", ">=0.10"):
-                mistake, why = "equals no tuple", "since jax 0.10 a PartitionSpec is equal to specs only"
+                mistake, why = "never equals a tuple", "since jax 0.10 a PartitionSpec is equal to specs only"
             else:
                 continue
             called = isinstance(seen.whole, ast.Call) and seen.kind == "equal"
@@ -205,9 +204,9 @@ def _asserted(site: Site, seen: _Seen) -> bool:
 
 def _help(site: Site, seen: _Seen) -> str:
     if seen.kind == "isinstance":
-        return "ask for PartitionSpec too"
+        return "test for `PartitionSpec` too"
     text = site.shown(seen.spec)
-    return f"compare it with a PartitionSpec, or tuple({text})"
+    return f"compare `{text}` with a `PartitionSpec`, or compare `tuple({text})`"
 
 
 def _fix(site: Site, seen: _Seen) -> Fix | None:
@@ -218,7 +217,7 @@ def _fix(site: Site, seen: _Seen) -> Fix | None:
         inside = asked.strip()[1:-1].rstrip().rstrip(",") if isinstance(seen.other, ast.Tuple) else asked
         text = f"({inside}, {spelled})"
         edits = [site.replace(seen.other, text), *imports]
-        return site.fix(Safety.SAFE, f"ask for {spelled} too", edits)
+        return site.fix(Safety.SAFE, f"test for {spelled} too", edits)
     if isinstance(seen.other, ast.Tuple):
         spelled, imports = site.spell(_SPEC)
         inside = ", ".join(site.text(one) for one in seen.other.elts)

@@ -31,18 +31,18 @@ class SpecLongerThanArray(Rule):
 
     ## Reports
     - proven: a spec that is too long for an array of known rank, in `device_put`, `with_sharding_constraint`,
-      `eqx.filter_shard`, `in_shardings`, `out_shardings` or `shard_map`. A `None` at the end counts as an entry, and
-      a scalar has no dimension.
+      `eqx.filter_shard`, `in_shardings`, `out_shardings` or `shard_map`. A `None` at the end counts as an entry, and a
+      scalar has no dimension.
     - proven: `with_partitioning` or `nn.with_logical_partitioning` with more names than the array of the initializer
       has dimensions.
-    - proven: a flax variable with more names than dimensions, if `nn.unbox` gets it under a mesh.
+    - proven: a flax variable with more names than dimensions, if `nn.unbox` is called on this variable under a mesh.
     - `in-calls` (likely): a spec that is too long for the array that one of the callers passes.
 
     ## Write instead
-    Write `P()`, which is replicated for every rank.
+    Write at most one entry per dimension. `P()` means replicated for every rank.
 
     ## Fix
-    Removes the `None`s that are too many. No fix for a spec with too many axes.
+    Removes the surplus `None` entries. No fix for a spec with too many axes.
 
     ## Limits
     `jax.reshard` takes such a spec on a mesh with Auto axes and is not reported.

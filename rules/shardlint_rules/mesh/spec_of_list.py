@@ -46,17 +46,17 @@ class SpecOfList(Rule):
 
     ## Reports
     - `by-dimension` (likely): `P(x)` of a list that starts as `[None] * x.ndim` and gets axes for some dimensions.
-    - `by-name` (likely): `P(x)` of several axes, if `x` is called a spec or sharding. Also if `x` is called like an
-      activation or weight, and has a batch axis and a model axis.
+    - `by-name` (likely): `P(x)` of several axes, if `x` has the name of a spec or sharding. Also if `x` has the name of
+      an activation or weight, and lists a batch axis and a model axis.
     - `list` (likely): `P(x)` of any other list with several axes.
 
     ## Fix
-    Writes `PartitionSpec(*x)`. It is unsafe: the array is sharded differently.
+    Writes `PartitionSpec(*x)`. Unsafe: the array is then sharded differently.
 
     ## Limits
-    Axes are read from constants, fields, and the Python and YAML files of the project. Not reported: axes of a batch
-    or of the mesh (`P(batch_axes)`, `P(mesh.axis_names)`), more names than the array has dimensions, and a tuple if
-    the rank of the array is unclear.
+    shardlint reads the axes from constants, fields, and the Python and YAML files of the project. Not reported: axes of
+    a batch or of the mesh (`P(batch_axes)`, `P(mesh.axis_names)`), more names than the array has dimensions, and a
+    tuple if the rank of the array is unclear.
     """
 
     code = "SL318"
@@ -108,7 +108,7 @@ class SpecOfList(Rule):
         if axes & _OF_BATCH and axes & _OF_MODEL and _OF_ARRAY.search(name):
             return (
                 "by-name",
-                f"`{name}` is the name of one array, and one axis is for a batch, another for a model",
+                f"`{name}` is the name of one array, and the list has a batch axis and a model axis",
             )
         return (
             ("list", "several axes of one dimension are usually written as a tuple")

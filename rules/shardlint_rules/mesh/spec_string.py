@@ -16,7 +16,7 @@ _SEVERAL = regex(r"\s*[A-Za-z_]\w*(\s*[,\s]\s*[A-Za-z_]\w*)+\s*,?\s*")
 
 
 class SpecString(Rule):
-    """An entry of a `PartitionSpec` is not the axis it looks like.
+    """An entry of a `PartitionSpec` is an empty string, several axes in one string, a set, or contains `None`.
 
     ## Reports
     - proven: an empty string. Since jax 0.5.3 it means `None`, so the dimension is replicated.

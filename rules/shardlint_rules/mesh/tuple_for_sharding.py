@@ -31,7 +31,7 @@ class TupleForSharding(Rule):
     - proven: `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard` with a tuple of axis names, also
       through a name or a field.
     - proven: a part of a spec as the sharding: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples. In
-      `in_shardings` and `out_shardings` it must name an axis.
+      `in_shardings` and `out_shardings`, only a part that names an axis is reported.
     - `wrapper` (likely): a part of a spec as the argument of a project function that passes it to jax's constraint.
 
     ## Limits
@@ -83,7 +83,7 @@ class TupleForSharding(Rule):
             if not isinstance(option, Function) or not _hands_on(option):
                 return
         if last_name(call.func) in _NAMED_SO:
-            yield self._finding(site, part, f"`{last_name(call.func)}` passes it to jax's constraint")
+            yield self._finding(site, part, f"`{last_name(call.func)}` passes the tuple to jax's constraint")
 
     @detector("partial")
     def find_parts_in_jit(self, site: Site) -> Iterator[Finding]:

@@ -30,15 +30,15 @@ _WORDS = r"(?:)\bMesh\(|\bmake_mesh\("
 class TwoDeviceOrders(Rule):
     """Two meshes of one program have the same axes, and the same devices in another order.
 
-    A jitted call that takes arrays of both meshes raises `ValueError: Received incompatible devices`. A constraint
-    with the other mesh moves the whole array.
+    A jitted call that takes arrays of both meshes raises `ValueError: Received incompatible devices`. A constraint over
+    the other mesh moves the array between devices.
 
     ## Reports
     - `reordered-devices` (likely): a `Mesh` with reordered devices (`.T`, `transpose`, `swapaxes`, `[::-1]`,
       `reversed`), if another mesh of the program has the same axis names and the devices in the default order.
 
     ## Write instead
-    Make the mesh once and pass it on. An array has it too: `x.sharding.mesh`.
+    Make the mesh once and pass this mesh to all code. An array also carries its mesh: `x.sharding.mesh`.
 
     ## Limits
     Not reported: tests, and programs that reorder the devices of all their meshes.
@@ -73,7 +73,7 @@ class TwoDeviceOrders(Rule):
             site.call,
             f"A jitted call with arrays of this mesh and the one at {where} raises ValueError: device orders differ.",
             label="reordered devices",
-            help="make the mesh once and pass it on",
+            help="make the mesh once and use it everywhere",
             certainty=Certainty.POSSIBLE,
             form="reordered-devices",
             why=f"both meshes have the axes {names}, and only this one reorders the devices; checked for "

@@ -50,9 +50,9 @@ class UndeclaredAxis(Rule):
 
     ## Reports
     - proven: an unlisted axis in a `PartitionSpec`, or in the axis names of a `Mesh`, `make_mesh` or `AbstractMesh`.
-    - proven: an unlisted axis in `axis_names` or `auto` of `shard_map`, or in a collective that runs under
-      `shard_map`.
-    - possible: an unlisted axis in a spec whose use is unknown and whose other names match no listed axis.
+    - proven: an unlisted axis in `axis_names` or `auto` of `shard_map`, or in a collective that runs under `shard_map`.
+    - possible: an unlisted axis in a spec, if the code does not show how the spec is used and none of its axes is
+      listed.
 
     ## Fix
     Replaces a literal name by the only similar axis of the project. It is unsafe: another axis may be meant.

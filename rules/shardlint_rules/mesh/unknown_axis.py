@@ -20,22 +20,22 @@ from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, nam
 class UnknownAxis(Rule):
     """A spec names an axis that its mesh does not have.
 
-    The sharding raises `ValueError: Resource axis ... is not found in mesh`. This can come late: when a step is
-    traced, after the data was loaded. SL406 reports collectives over an unknown axis.
+    The sharding raises `ValueError: Resource axis ... is not found in mesh`. The error can come late: when a step is
+    traced, after the data is loaded. SL406 reports collectives over an unknown axis.
 
     ## Reports
-    - proven: a `PartitionSpec` with an axis that the mesh argument of the same call lacks. Without a mesh argument:
-      an axis that every mesh in context lacks.
-    - proven: a Variable of flax NNX with a name that is no axis of the mesh in context. Flax places it when it is
-      created.
-    - `configured` (likely): an axis that no YAML or TOML file of the project and no default of a flag contains, if
-      the mesh takes its axes from there (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`).
+    - proven: a `PartitionSpec` with an axis that the mesh argument of the same call lacks. Without a mesh argument: an
+      axis that every mesh in context lacks.
+    - proven: a Variable of flax NNX with a name that is not an axis of the mesh in context. Flax shards a Variable when
+      it creates one.
+    - `configured` (likely): an axis that is in no YAML or TOML file and no flag default of the project, if the mesh
+      takes its axes from these (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`).
 
     ## Fix
     Replaces a literal name by the only similar axis of the mesh.
 
     ## Limits
-    Not reported: meshes from unknown callers, and logical names.
+    Not reported: meshes that code outside the project passes, and logical names.
     """
 
     code = "SL301"
@@ -74,7 +74,7 @@ class UnknownAxis(Rule):
         return site.report_violation(
             f'This raises ValueError: the mesh ({said["mesh"]}) has no axis "{said["axis"]}".',
             help="write an axis of the mesh, or give a rule for the name",
-            why=f"flax places the Variable when it makes it, and the mesh is made at line {said['line']}",
+            why=f"flax shards the Variable when it creates it, and the mesh is made at line {said['line']}",
         )
 
     def _against_configurations(self, site: Site, specs: list[Given]) -> Iterator[Finding]:

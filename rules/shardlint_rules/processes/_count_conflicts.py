@@ -134,10 +134,10 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
         if isinstance(parent.op, ast.FloorDiv) and count(site.program, file, parent.left) == PROCESS:
             return CountConflict(
                 parent.left,
-                f"`{site.shown(parent)}` is too small: it divides by the number of processes twice.",
+                f"`{site.shown(parent)}` is too small: it divides a per-process count by the number of processes.",
                 "twice",
                 "jax.local_device_count() counts the devices of one process only",
-                help="drop the division, or divide `jax.device_count()` instead",
+                help="drop the division, or divide the global count `jax.device_count()`",
             )
     if scale != ALL:
         return None
@@ -156,7 +156,7 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
         return None
     return CountConflict(
         use,
-        f"`{site.shown(parent)}` is too large: it counts the processes twice.",
+        f"`{site.shown(parent)}` is too large: it multiplies a global count by the number of processes.",
         "twice",
         "jax.device_count() is already the number of devices of all processes",
         "jax.local_device_count",

@@ -21,7 +21,7 @@ _TARGETS = {
 }
 _CREATORS = ("jax.numpy.", "jax.jit", "jax.random.")
 _OWN = ("memory_stats", "live_buffers")
-_BY_DEFAULT = "an array that is computed with it as the default device"
+_BY_DEFAULT = "an array that is computed with this default device"
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ def _target(name: str, call: ast.Call, given: ast.AST) -> str | None:
             first = call.args[0] if call.args else None
             here = here and isinstance(first, ast.Constant) and first.value == "jax_default_device"
         is_default = name in ("jax.default_device", "jax.config.update")
-        return (_BY_DEFAULT if is_default else "an array placed on it") if here else None
+        return (_BY_DEFAULT if is_default else "an array placed on this device") if here else None
     if keyword == "device" and name.startswith(_CREATORS):
-        return "an array made on it"
+        return "an array made on this device"
     return None
 
 

@@ -63,7 +63,7 @@ def _found(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
         else "Building this mesh raises with several processes: its shape is for all devices, "
         "but it gets only the local devices.",
         "mesh",
-        "the mesh is made of the devices of all processes, so it raises or leaves some of them out"
+        "the mesh gets the devices of all processes, and its shape counts those of one"
         if own
         else "the devices are jax.local_devices(), so building the mesh raises",
         "" if product != scale else "jax.device_count" if own else "jax.local_device_count",

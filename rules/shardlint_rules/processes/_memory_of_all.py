@@ -56,7 +56,7 @@ def _listed(program: Program, file: FileFacts, node: ast.expr, depth: int) -> st
         else:
             break
     if isinstance(node, ast.Attribute) and node.attr == "devices" and _MESH.search(last_name(node.value)):
-        return f"`{file.text(node)}` are those of a mesh"
+        return f"`{file.text(node)}` are the devices of a mesh"
     made = options(program.value(file, node)) if some else ()
     if any(isinstance(one, CallResult) and one.api == "jax.devices" for one in made):
         return "jax.devices() lists them"
@@ -72,5 +72,5 @@ def _given(program: Program, file: FileFacts, node: ast.Name, depth: int) -> str
         if isinstance(place.node, ast.expr):
             found = _listed(program, place.file, place.node, depth + 1)
             if found:
-                return f"{place.file.path.name}:{place.line} gives `{scope.name}` devices of which {found}"
+                return f"{place.file.path.name}:{place.line} passes devices to `{scope.name}`: {found}"
     return ""

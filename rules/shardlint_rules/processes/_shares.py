@@ -14,7 +14,7 @@ from shardlint_rules.processes.uses import standing_for
 _SHARING = regex(r"(?i)shard|split|partition|interleave|islice|sampler|input_?context|subset|read_?config")
 _COUNTING = ("range", "arange")
 _INDEX = regex(r"(?i)^(shard_?|process_?|host_?|pipeline_|worker_|input_pipeline_)?(index|idx|id|rank)$")
-_UNREAD = "Most of the data is never read: it is divided by device, but each process reads only one slice."
+_UNREAD = "Most of the data is never read: there is one slice per device, but each process reads only one."
 _AS_DEVICE = "Most of the data is never read: each process takes the slice of one device."
 
 

@@ -29,8 +29,8 @@ class _Meaning:
 class AddressableMeansSharded(Rule):
     """`is_fully_addressable` is used to find out whether an array is sharded.
 
-    With one process every array is fully addressable, also one that is sharded over its eight devices. The program then
-    treats that array as unsharded: it is placed again, gathered, or saved and restored as one array.
+    With one process every array is fully addressable, even an array that is sharded over eight devices. The program
+    then treats that array as unsharded: the array is placed again, gathered, or saved and restored as one array.
 
     ## Reports
     - `as-condition` (likely): `x.is_fully_addressable` as a condition for the sharding
@@ -76,7 +76,7 @@ class AddressableMeansSharded(Rule):
             f"With one process `{site.shown(asked)}` is True for every array, sharded or not.",
             help="use `is_fully_replicated`, or `sharding.is_equivalent_to(wanted, ndim)`",
             form=form,
-            why=f"it says whether other processes hold a part, and the answer {use}",
+            why=f"`is_fully_addressable` says whether other processes hold a shard; the answer {use}",
         )
 
     def _through(self, site: Site, meaning: _Meaning) -> str:

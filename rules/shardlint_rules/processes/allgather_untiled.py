@@ -22,7 +22,7 @@ class AllgatherUntiled(Rule):
     """`process_allgather` of a global array lacks `tiled=True`.
 
     From jax 0.8 this raises `ValueError: Gathering global non-fully-addressable arrays only supports tiled=True` with
-    several processes. With one process it adds a leading axis of size one.
+    several processes. With one process the result has an extra leading axis of size one.
 
     ## Reports
     - proven: `process_allgather(x)` of an array that is placed by a NamedSharding, comes from a jitted function with

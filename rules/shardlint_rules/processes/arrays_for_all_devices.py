@@ -69,10 +69,10 @@ class ArraysForAllDevices(Rule):
         what = " ".join(devices.text().split())
         yield site.finding(
             given,
-            "With several processes this raises ValueError: it gets arrays for the devices of all processes.",
+            "With several processes this raises ValueError: the arrays are for the devices of all processes.",
             help="loop over `sharding.addressable_devices_indices_map(shape)`, or use `jax.make_array_from_callback`",
             form="global-devices",
-            why=f"they are made for `{what}`, and the function takes one array for each device of this process",
+            why=f"the arrays are made for `{what}`, and the function takes one array for each device of this process",
         )
 
 

@@ -80,7 +80,7 @@ class BackendBeforeInitialize(Rule):
             site.call,
             f"`{called}` raises RuntimeError: the backend has already started.",
             help="call `jax.distributed.initialize` first, before devices, processes and arrays",
-            why=f"{told(site, started)} started it{reason}",
+            why=f"{told(site, started)} started the backend{reason}",
         )
 
     def _cluster(self, site: Site) -> Finding | None:
@@ -95,7 +95,7 @@ class BackendBeforeInitialize(Rule):
             return None
         return site.finding(
             site.call,
-            f"`jax.distributed.initialize` raises RuntimeError: `{node.name}`, which it calls, starts the backend.",
+            f"`jax.distributed.initialize` raises RuntimeError: it calls `{node.name}`, which starts the backend.",
             label="starts the backend",
             help="read an environment variable of the cluster instead, or return None to let jax choose",
             certainty=Certainty.POSSIBLE,

@@ -46,15 +46,16 @@ _JAX = regex(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 class DeviceCountTooLate(Rule):
     """`XLA_FLAGS`, a `JAX_` variable or the number of simulated devices is set after jax has read it.
 
-    The setting is ignored: a mesh of eight simulated devices has one, or the program runs on another platform. Setting
-    `jax_num_cpu_devices` this late raises RuntimeError.
+    The setting has no effect: the program has one device instead of eight simulated devices, or runs on another
+    platform. Setting `jax_num_cpu_devices` this late raises RuntimeError.
 
     ## Reports
     - proven: `os.environ["XLA_FLAGS"] = ...` after a statement that starts the backend, also by `setdefault`, `update`
       or `putenv`.
     - proven: `jax.config.update("jax_num_cpu_devices", n)`, `jax.config.update("jax_platforms", ...)`,
       `chex.set_n_cpu_devices(n)` or `numpyro.set_host_device_count(n)` after such a statement.
-    - proven: `os.environ["XLA_FLAGS"] = ...` in a function, if the backend starts before every known call of it.
+    - proven: `os.environ["XLA_FLAGS"] = ...` in a function, if the backend starts before every call of this function in
+      the project.
     - proven: `os.environ[...] = ...` after `import jax`, for a variable that the import reads, such as `JAX_PLATFORMS`
       or `JAX_ENABLE_X64`.
 
@@ -103,7 +104,7 @@ class DeviceCountTooLate(Rule):
             site.call,
             f"{what} {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
             help="set the variable before any call that needs a device or makes an array",
-            why=f"{told(site, started)} started it",
+            why=f"{told(site, started)} started the backend",
             harm=Harm.CRASH if raises else Harm.SILENT,
         )
 
@@ -117,7 +118,7 @@ class DeviceCountTooLate(Rule):
             site.syntax,
             "`XLA_FLAGS` has no effect here: the backend has already started.",
             help="set the variable before any call that needs a device or makes an array",
-            why=f"{told(site, started)} started it, and XLA reads the flags once",
+            why=f"{told(site, started)} started the backend, and XLA reads the flags once",
         )
 
     def _called_too_late(self, site: Site) -> Finding | None:
@@ -136,7 +137,7 @@ class DeviceCountTooLate(Rule):
             site.syntax,
             f"`XLA_FLAGS` has no effect here: the backend starts before `{function.name}` is called.",
             help=f"call `{function.name}` before any call or import that needs a device or makes an array",
-            why=f"{told(site, first)} starts it, before {where} calls `{function.name}`",
+            why=f"{told(site, first)} starts the backend, before {where} calls `{function.name}`",
         )
 
     def _read_already(self, site: Site, found: Setting) -> Finding | None:
@@ -145,9 +146,9 @@ class DeviceCountTooLate(Rule):
             return None
         return site.finding(
             site.syntax,
-            f"`{found.name}` has no effect here: jax read it when it was imported.",
-            why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports it",
-            help=f'set it above that import, or call `jax.config.update("{found.name.lower()}", ...)`',
+            f"`{found.name}` has no effect here: jax read the variable at import.",
+            why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports jax",
+            help=f'set the variable above that import, or call `jax.config.update("{found.name.lower()}", ...)`',
         )
 
 

@@ -31,7 +31,7 @@ from shardlint_rules.processes.alone import left_to_one
 from shardlint_rules.processes.uses import standing_for
 
 _LOCAL = "jax.local_devices"
-_ASKED = "a file that runs with this one asks which process it is, or how many there are"
+_ASKED = "a file that runs with this one reads the process index or the process count"
 _SHARED_CPUS = ">=0.4.21"
 """The releases of jax whose `jax.devices("cpu")` lists the CPUs of all processes."""
 # Helpers of libraries that call jax.distributed.initialize.
@@ -53,8 +53,8 @@ class _Basis(NamedTuple):
 class FirstDevicePinned(Rule):
     """An array is placed on a device of process 0, or `memory_stats()` is called on devices of other processes.
 
-    `jax.devices()` lists the devices of all processes, and the first belongs to process 0. On every other process an
-    array on `jax.devices()[0]` can't be read
+    `jax.devices()` lists the devices of all processes, and the first device belongs to process 0. On every other
+    process an array on `jax.devices()[0]` can't be read
     (`RuntimeError: Fetching value for jax.Array that spans non-addressable devices`), and `memory_stats()` raises. With
     one process there is no symptom.
 
@@ -67,8 +67,8 @@ class FirstDevicePinned(Rule):
     - `memory-stats` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
     - `count-in-other-file` (likely): code as in `placed` or `memory-stats`, if only another file calls
       `jax.process_index` or `jax.process_count`.
-    - `cpu-without-initialize` (likely): `jax.devices("cpu")` in code as in `count-in-other-file`, if no known code
-      calls `jax.distributed.initialize`.
+    - `cpu-without-initialize` (likely): `jax.devices("cpu")` in code as in `count-in-other-file`, if no code in the
+      project calls `jax.distributed.initialize`.
     - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that gets the
       devices of all processes.
     - `by-number` (likely): a device of `jax.devices(kind)` chosen by the number in a name such as "cuda:1".
@@ -127,10 +127,10 @@ class FirstDevicePinned(Rule):
             return
         yield site.finding(
             node,
-            f"`{site.shown(node)}` can be a device of another process, which this one can't address.",
+            f"`{site.shown(node)}` can be a device of another process, which this process can't use.",
             help="choose the device with this id from `jax.local_devices()`",
             form=basis.form or "by-number",
-            why="jax.devices() lists the devices of all processes, the number comes from a name with a colon, and "
+            why="jax.devices() lists the devices of all processes, and the number comes from a name with a colon; "
             f"{basis.why}",
         )
 

@@ -49,20 +49,20 @@ class _Wrong:
 
 
 class FunctionNotCalled(Rule):
-    """A function of jax is used without its parentheses, where its result is meant.
+    """A function of jax is used without its parentheses where the code needs its result.
 
     A function object never equals a number and is always true. With `if jax.process_index == 0:` no process writes the
-    checkpoint, and no error is raised. In a file name it is an address that differs between processes. Arithmetic with
-    it raises TypeError.
+    checkpoint, and no error is raised. In a file name the function appears as an address that differs between
+    processes. Arithmetic with a function raises TypeError.
 
     ## Reports
     - proven: `jax.process_index`, `process_count`, `device_count`, `local_device_count`, `devices`, `local_devices`,
-      `default_backend` or `jax.distributed.is_initialized` without a call. The code compares it, tests it, calculates
-      with it, indexes, iterates or formats it, or passes it to a function that takes a number or a list.
-    - proven: `assert size.is_integer` without a call, or another test of it, if `size` is a quotient.
+      `default_backend` or `jax.distributed.is_initialized` without a call. The code compares, tests, indexes, iterates
+      or formats the function, calculates with it, or passes it as a number or a list.
+    - proven: `assert size.is_integer` without a call, or another condition with it, if `size` is a quotient.
 
     ## Fix
-    Adds `()`. Safe if the code raised before. Unsafe if it ran: it then takes the other branch.
+    Adds `()`. Safe if the code raised before. Unsafe if the code ran: the code then takes the other branch.
     """
 
     code = "SL821"

@@ -82,7 +82,7 @@ class NamesDifferByProcess(Rule):
                 help="use a name that does not depend on time or randomness, or broadcast it from process 0",
                 form=form,
                 certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
-                why=f"all processes must pass the same value, and it depends on `{short(found.place)}`"
+                why=f"all processes must pass the same value, and this value depends on `{short(found.place)}`"
                 f"{at(found.place, site.file, node)}, {found.what}",
             )
             return
@@ -103,7 +103,7 @@ class NamesDifferByProcess(Rule):
             help="let process 0 decide with `multihost_utils.broadcast_one_to_all(...)`, or count steps",
             form="clock",
             certainty=Certainty.POSSIBLE,
-            why=f"the call at {site.where(start)} waits for all processes, and some may skip it"
+            why=f"the call at {site.where(start)} waits for all processes, and some may skip this call"
             + (f"; {found.waits.why}" if found.waits.why else ""),
         )
 

@@ -26,7 +26,7 @@ class NoBarrierAfterMove(Rule):
 
     ## Reports
     - `moved` (likely): a rename or move after the last barrier (`sync_global_devices`) of a function, if only one
-      process makes it: under `if jax.process_index() == 0:` or after `if jax.process_index() != 0: return`.
+      process runs the move: under `if jax.process_index() == 0:` or after `if jax.process_index() != 0: return`.
 
     ## Write instead
     Add a barrier after the move, on all processes.
@@ -76,7 +76,7 @@ class NoBarrierAfterMove(Rule):
         yield site.finding(
             statement.test,
             f"The other processes don't wait for `{last_name(move.func)}`: no barrier follows it.",
-            help="call `sync_global_devices` after it on all processes",
+            help="call `sync_global_devices` after the move on all processes",
             form="moved",
             why=f"one process moves the files at line {move.lineno}, and the last barrier is at line {last}",
         )

@@ -35,7 +35,7 @@ class OneProcessCollective(Rule):
 
     - proven: a collective call under `if jax.process_index() == 0:` or after `if jax.process_index() != 0: return`.
       Also under a flag, property, function or decorator that asks this, such as `is_main_process()`.
-    - `branch` (likely): such a call that another condition around it may skip.
+    - `branch` (likely): such a call, if another condition around it may skip the call.
     - `global-array` (likely): a jitted or `jax.numpy` function that only one process runs on a global array, if it
       communicates: a sum over all of it, `x[0]`, or code that shardlint cannot read.
     - `global-array-by-layout` (possible): such a function that communicates only for some shardings: `x @ w`, a sum
@@ -132,7 +132,7 @@ class OneProcessCollective(Rule):
         """How sure it is: nothing where the text proves it, else the form, and why, where the call tells it."""
         around = branches(site.program, one) or ()
         if not one.sure:
-            return "uncertain", one.why or "it may be another function"
+            return "uncertain", one.why or "the name may be of another function"
         if not proven:
             return ("uncertain" if around else "by-name"), ""
         if not around:
@@ -141,8 +141,8 @@ class OneProcessCollective(Rule):
             place.node for place in (*one.through, one.place)
         ]  # one stands for an exception that is caught
         if any(place.node in calls or _given(place) or first(site.program, place) for place in around):
-            return "uncertain", "a branch may go around it"
-        return "branch", f"it waits wherever `{short(around[0])}` lets it"
+            return "uncertain", "a branch may skip the call"
+        return "branch", f"the call waits for the others if `{short(around[0])}` lets it run"
 
     def _finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
         start = (*one.through, one.place)[0]
@@ -150,7 +150,7 @@ class OneProcessCollective(Rule):
         if one.computes:
             by_name = "global-array" if found.proven else "global-array-by-name"
             form = "global-array-by-layout" if one.by_layout else by_name
-        stop = f"line {statement.lineno}, `if {site.shown(statement.test)}`, stops the others"
+        stop = f"line {statement.lineno}, `if {site.shown(statement.test)}`, stops the other processes"
         reason = f"only one process gets here: {stop}"
         if one.through:
             reason += f"; the call reaches `{short(one.place)}` at {site.where(one.place)}"

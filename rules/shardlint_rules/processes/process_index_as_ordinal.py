@@ -15,7 +15,7 @@ _ALL, _OWN = "jax.devices", "jax.local_devices"
 
 
 class ProcessIndexAsOrdinal(Rule):
-    """The index of a process is used as the number of a device in a list.
+    """A list of devices is indexed with the process index.
 
     `jax.local_devices()` lists the devices of one process. Indexed with the process index, it gives the second process
     its second device, or raises IndexError. With one process there is no symptom.

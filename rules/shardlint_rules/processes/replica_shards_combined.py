@@ -29,8 +29,8 @@ _TOLD = regex(
 class ReplicaShardsCombined(Rule):
     """The shards of an array are concatenated or added, although some are replicas or some are missing.
 
-    Each device has a shard. Along a mesh axis that the spec doesn't name, the shards are replicas. With 2 devices along
-    it every row occurs twice, and a sum is twice as large.
+    Each device has a shard. Along a mesh axis that the spec doesn't name, the shards are replicas. With two devices
+    along this axis every row occurs twice, and a sum is twice as large.
 
     ## Reports
     - `replicated-axis` (likely): `np.concatenate([shard.data for shard in x.addressable_shards])`, if the spec of `x`

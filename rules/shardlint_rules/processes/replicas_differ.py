@@ -58,7 +58,7 @@ _OWN_SAYS = (
 
 
 class ReplicasDiffer(Rule):
-    """A replicated array is made of data that each process makes for itself, so its copies differ.
+    """A replicated array is made from data that differ between processes, so its copies differ.
 
     Each process computes with a different copy, and parameters drift apart with no error. `device_put` compares the
     copies and raises AssertionError.
@@ -129,8 +129,8 @@ class ReplicasDiffer(Rule):
             name, kept, read = found
             yield site.finding(
                 site.call,
-                f"From here on key `{name}` differs between processes: one process alone splits it.",
-                help=f"leave `{name}` as it is and derive a key: `sub = jax.random.fold_in({name}, 1)`",
+                f"From here on key `{name}` differs between processes: only one process splits it.",
+                help=f"keep `{name}` unchanged and derive a new key: `sub = jax.random.fold_in({name}, 1)`",
                 form="key-of-one-process",
                 why=f"{site.where(Place(site.file, kept.test))} lets only one process pass, and all processes read "
                 f"`{name}` at {site.where(Place(site.file, read))}",
@@ -161,7 +161,11 @@ class ReplicasDiffer(Rule):
             help="make the key from one seed in all processes; fold in the process index only for per-process data",
             form="per-process-key" if of_key else "per-process-init",
             why=f"`{short(own.place)}`{at(own.place, site.file, node)} differs between processes, and the key reaches "
-            + (f"{where} ({reached.why}): no error is raised" if of_key else f"{where}, which copies the weights"),
+            + (
+                f"{where} ({reached.why}); jax does not compare replicated arguments between processes"
+                if of_key
+                else f"{where}, which copies the weights"
+            ),
         )
 
     def _finding(self, site: Site, given: ast.expr, found: Differing) -> Finding:
@@ -172,13 +176,13 @@ class ReplicasDiffer(Rule):
             given,
             f"This raises AssertionError with several processes: `{text}` differs between them."
             if put
-            else f"The copies of a replicated array differ: each process makes another `{text}`.",
+            else f"The copies of a replicated array differ: each process makes a different `{text}`.",
             label=f"depends on {found.what}",
             help="make the data equal on all processes, or broadcast them: `multihost_utils.broadcast_one_to_all(...)`",
             harm=Harm.CRASH if put else Harm.SILENT,
             form="per-process-data" if put else "per-process-copies",
             why=f"`{short(found.place)}`{at(found.place, site.file, given)} differs between processes, and the "
-            "sharding splits nothing",
+            "sharding is replicated",
         )
 
 

@@ -16,7 +16,7 @@ from shardlint_rules.processes.starting import at, short
 class SameKeysInEachProcess(Rule):
     """The devices of all processes draw the same random numbers, because every process makes the same key.
 
-    The dropout masks or the noise of one process are then those of every other process.
+    Dropout masks and noise are then equal in all processes.
 
     ## Reports
     Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
@@ -53,6 +53,6 @@ class SameKeysInEachProcess(Rule):
             f"Every process uses the same key `{text}`, so the devices of all processes draw the same numbers.",
             help=f"fold the process in first: `jax.random.fold_in({text}, jax.process_index())`",
             form="same-keys",
-            why=f"every process makes it by `{short(made)}`{at(made, site.file, key)}, and the numbers are for the "
-            "devices of this process",
+            why=f"every process makes this key by `{short(made)}`{at(made, site.file, key)}, and the numbers are for "
+            "the devices of this process",
         )

@@ -17,7 +17,7 @@ _CONVERTING = (f"{_UTILS}host_local_array_to_global_array", f"{_UTILS}global_arr
 
 
 class WrongProcessArgument(Rule):
-    """A function about processes and their devices gets an argument that it doesn't take, and raises.
+    """A function for several processes gets an argument that it does not take, and raises.
 
     ## Reports
     - proven: `jax.local_devices("cpu")` raises TypeError: its first parameter is a process index.

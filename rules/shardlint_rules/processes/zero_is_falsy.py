@@ -32,7 +32,7 @@ class ZeroIsFalsy(Rule):
       parameter or field that is named like an index or rank and defaults to None.
 
     ## Fix
-    Writes `jax.process_index()` for the count. Unsafe: the index may not be meant.
+    Writes `jax.process_index()` for the count. Unsafe: you may want the count, compared with 1.
     """
 
     code = "SL811"
@@ -76,7 +76,7 @@ class ZeroIsFalsy(Rule):
             text = site.shown(asked)
             yield site.finding(
                 parent,
-                f"Index 0 is ignored: `{text}` counts as false, and `jax.process_index()` replaces it.",
+                f"Process index 0 is ignored: `{text}` is false at 0, and `jax.process_index()` replaces it.",
                 help=f"write `jax.process_index() if {text} is None else {text}`",
                 certainty=Certainty.POSSIBLE,
                 form="index",
@@ -92,7 +92,7 @@ class ZeroIsFalsy(Rule):
             return None
         spelled, imports = site.spell("jax.process_index")
         edits = [site.replace(site.call, f"{spelled}()"), *imports]
-        return site.fix(Safety.UNSAFE, f"write {spelled}()", edits, why="it may not be what was meant")
+        return site.fix(Safety.UNSAFE, f"write {spelled}()", edits, why="you may want the count, compared with 1")
 
 
 def _always(op: ast.cmpop, right: ast.expr) -> bool | None:

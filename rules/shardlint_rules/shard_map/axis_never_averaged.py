@@ -27,12 +27,12 @@ _MOST = 60
 class AxisNeverAveraged(Rule):
     """Gradients are never averaged over a mapped axis.
 
-    Each copy along the axis trains on different data, and the parameters drift apart. Usually the program saves only
-    the first copy, so the work of the others is lost. Nothing raises.
+    Each copy of the model along the axis trains on different data, and the parameters drift apart. Usually the program
+    saves only the first copy, so the work of the others is lost. Nothing raises.
 
     ## Reports
     - `other-axis` (likely): `pmap` or `vmap` with an `axis_name`, over code that takes gradients and applies them.
-      Collectives in the code average over another mapped axis, and nothing names this one.
+      Collectives in the code average over another mapped axis, and no code names this axis.
 
     ## Write instead
     Average over both axes: `grads = jax.lax.pmean(grads, axis_name=("device", "batch"))`.
@@ -90,7 +90,7 @@ class AxisNeverAveraged(Rule):
             label=f"not over `{axis}`" if here else "",
             help=f'average the gradients over this axis too: `jax.lax.pmean(grads, axis_name="{axis}")`',
             form="other-axis",
-            why=f"line {site.call.lineno} maps the step over `{axis}`, and no collective names it",
+            why=f"line {site.call.lineno} maps the step over `{axis}`, and no collective names this axis",
         )
 
 

@@ -11,8 +11,8 @@ from shardlint.rules_api.site import Site
 class CopiesSaved(Rule):
     """A checkpoint stores a replicated tree, with one copy of each array per device.
 
-    The file is larger by the number of devices. A program with another number of devices, or without `pmap`, cannot
-    restore it. If the restored tree is replicated again, the arrays have two device dimensions.
+    The file is as many times larger as there are devices. A program with another number of devices, or without `pmap`,
+    cannot restore it. If the restored tree is replicated again, the arrays have two device dimensions.
 
     ## Reports
     - `saved` (likely): a result of `replicate` or of a pmapped function passed to `checkpoints.save_checkpoint`,

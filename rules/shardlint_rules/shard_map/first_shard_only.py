@@ -23,7 +23,8 @@ _ONE = regex(r"(?i)seed|member|replica|agent|device|local|shard|first|chain|part
 class FirstShardOnly(Rule):
     """Only the first device's entry is read of a `pmap` result that differs on each device.
 
-    Of eight predictions seven are never written, or a metric covers only an eighth of the batch. Nothing raises.
+    With eight devices, seven of eight predictions are never written, or a metric covers only an eighth of the batch.
+    Nothing raises.
 
     ## Reports
     - `metric` (likely): `losses[0]` of a loss or metric that no collective in the pmapped function reduces.

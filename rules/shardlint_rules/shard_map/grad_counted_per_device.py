@@ -22,8 +22,7 @@ class GradCountedPerDevice(Rule):
     - proven: `pmean` or `psum` of a gradient that `jax.grad` or `jax.value_and_grad` takes of a per-device loss with
       respect to a replicated argument.
     - proven: `out_specs` that shard such a gradient over these devices, as if each had a different gradient.
-    - `unreadable-model` (likely): such an `out_specs` or gradient for a loss that calls a model which shardlint cannot
-      read.
+    - `unreadable-model` (likely): such a gradient, if the loss calls a model that shardlint cannot read.
 
     ## Limits
     Not reported: a gradient that is divided, a loss that is reduced before it is differentiated, and arguments made
@@ -46,10 +45,10 @@ class GradCountedPerDevice(Rule):
         """The finding of the gradient."""
         said = site.violation.said
         each = said["use"] == "out_specs"
-        use = "`out_specs` take it for one of each device" if each else f"`{said['use']}` reduces it again"
+        use = "`out_specs` treat it as different on each device" if each else f"`{said['use']}` reduces it again"
         yield site.report_violation(
             f"This gradient is too large: jax already sums it over `{said['axes']}`, and {use}.",
             help="make the argument varying first (`jax.lax.pcast`)" if each else _HELP,
-            why="it is taken with respect to a replicated argument, and check_vma is on",
+            why="the gradient is taken with respect to a replicated argument, and check_vma is on",
             form="unreadable-model" if said["unseen"] else "",
         )

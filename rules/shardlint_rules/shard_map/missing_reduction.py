@@ -20,11 +20,11 @@ class MissingReduction(Rule):
     them, and parameters updated this way drift apart.
 
     ## Reports
-    - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis missing in its out spec, without
-      a collective over that axis. shardlint follows values through helpers, loops and tree maps.
+    - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis which its out spec does not
+      name, without a collective over that axis. shardlint follows values through helpers, loops and tree maps.
     - `after-last-collective` (likely): such a result, if each device computes with its local shard after the last
       collective.
-    - `gradients` (likely): such a result made from gradients that each device took of a loss on its local data.
+    - `gradients` (likely): such a result made from the gradients of a loss on the local data of each device.
     - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along another axis.
     - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that
       replicates a state.
@@ -33,8 +33,8 @@ class MissingReduction(Rule):
     - `unknown-check-vma` (possible): a result as above, if the value of `check_vma` is not known.
 
     ## Limits
-    Not reported: values that pass through code which shardlint can't read, values that are gathered, permuted or
-    exchanged, and axes whose names are not known.
+    Not reported: values from code that shardlint can't read, values that are gathered, permuted or exchanged, and axes
+    whose names are not known.
     """
 
     code = "SL402"
@@ -45,7 +45,7 @@ class MissingReduction(Rule):
     assumptions: ClassVar[Mapping[str, str]] = {
         "pmap-named": "The devices along an axis with this name train one model.",
         "gradients": "The model in the loss does not reduce gradients.",
-        "other-axis": "The program calls the function as a call site shows.",
+        "other-axis": "The function runs as one of its call sites in the project shows.",
         "after-last-collective": "The shards differ on the devices.",
     }
     triggers = (Violates("result.differs", "gradient.own"),)
@@ -59,12 +59,12 @@ class MissingReduction(Rule):
             return
         axes, name = f"`{said['axes']}`", said["function"]
         if said["other"]:
-            form, evidence = "other-axis", f"the out spec names `{said['other']}`, over which this sums"
+            form, evidence = "other-axis", f"the out spec names `{said['other']}`, over which this psum adds up"
         elif said["again"]:
             form = "after-last-collective"
             evidence = "each device computes with its local shard after the last collective"
         else:
-            form, evidence = "", f"no collective over {axes} reduces it"
+            form, evidence = "", f"no collective over {axes} reduces the result"
         off = said["check"] == "off"
         result = f"A result of {f'`{name}`' if name else 'the mapped function'}"
         yield site.report_violation(

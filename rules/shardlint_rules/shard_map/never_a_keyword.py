@@ -32,7 +32,7 @@ _SMAP = ("in_axes", "out_axes", "axis_name")
 class NeverAKeyword(Rule):
     """`pmap`, `shard_map` or a collective is called with a keyword that no jax release accepts.
 
-    The call raises `TypeError` at run time. This comes late if the call is behind a flag or in the last step.
+    The call raises `TypeError` at run time. The error comes late if the call is behind a flag or in the last step.
 
     ## Reports
     - proven: a keyword that these functions never had, such as `in_axis` for `in_axes` or `axis` for `axis_name`.

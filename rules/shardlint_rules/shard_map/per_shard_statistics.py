@@ -40,8 +40,8 @@ class PerShardStatistics(Rule):
     `jax.lax.pmax` of the maximum and `jax.lax.psum` of the sum.
 
     ## Limits
-    Not reported: bodies with a collective over the axis, except for the likely forms. A negative dimension is
-    known only if the rank of the array is.
+    Not reported: bodies with a collective over the axis, except for the likely forms. A negative dimension is resolved
+    only if the rank of the array is known.
     """
 
     code = "SL409"
@@ -129,7 +129,8 @@ class PerShardStatistics(Rule):
             f"`{said['operation']}` is over one element: each device gets an array with a first dimension of size 1.",
             help="take the entry of the device first, with `x[0]` in the body",
             certainty=Certainty.PROVEN,
-            why=f"line {said['line']} reduces `{said['shape']}` along it; `pmap` removes it, shard_map does not",
+            why=f"line {said['line']} reduces `{said['shape']}` along this dimension, which `pmap` removes "
+            "and shard_map keeps",
         )
 
     @detector("keyword", "method")

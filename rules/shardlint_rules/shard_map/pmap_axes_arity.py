@@ -23,7 +23,7 @@ class PmapAxesArity(Rule):
     - `too-few` (likely): a tuple for `in_axes` with fewer entries than required parameters, if no call is known.
 
     ## Write instead
-    A single number applies to all arguments, or all results.
+    Write one entry for each argument or result, or a single number for all of them.
 
     ## Limits
     Arguments passed by keyword and omitted defaults have no entry. Entries for static arguments are optional.

@@ -12,7 +12,7 @@ class PmapOutNone(Rule):
     """`pmap` with `out_axes=None` returns one device's value of a result that differs on each device.
 
     `None` promises that all devices return the same value. jax returns the first device's value without a check, so a
-    loss or metric is that of one shard.
+    loss or metric covers one shard only.
 
     ## Reports
     - proven: a result with the out axis `None` that varies over the devices and that no collective reduces.
@@ -29,9 +29,9 @@ class PmapOutNone(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """The finding of the result."""
-        name = site.violation.said["function"]
+        name = f"`{site.violation.said['function']}`" if site.violation.said["function"] else "the result"
         yield site.report_violation(
-            f"`out_axes=None` keeps one device's value, but {f'`{name}`' if name else 'it'} differs on each device.",
+            f"`out_axes=None` keeps one device's value, but {name} differs on each device.",
             help="reduce the result in the function (`jax.lax.pmean`), or use the out axis 0",
-            why="no collective in the function makes it equal on all devices",
+            why="no collective in the function makes the result equal on all devices",
         )

@@ -11,17 +11,17 @@ from shardlint.rules_api.site import Site
 
 _HELP = {
     "key": "split the key: `jax.random.split(key, jax.local_device_count())`",
-    "number": "add its position to static_broadcasted_argnums, or write None for it in in_axes",
-    "array": "replicate it with `flax.jax_utils.replicate`, or write None for it in in_axes",
+    "number": "add the position of the argument to `static_broadcasted_argnums`, or write None for it in `in_axes`",
+    "array": "replicate the argument with `flax.jax_utils.replicate`, or write None for it in `in_axes`",
 }
 
-_BY_KEYWORD = "pass it by position, with None for it in in_axes: pmap splits all keyword arguments"
+_BY_KEYWORD = "pass the argument by position, with None for it in `in_axes`: pmap splits all keyword arguments"
 
 
 class PmapUnmappedArgument(Rule):
     """A pmapped function gets an argument without a leading device dimension.
 
-    The call raises ValueError. A tree without the device dimension may pass on one device, and raises on several.
+    The call raises ValueError. A tree without the device dimension may work on one device, and raises on several.
 
     ## Reports
     Arguments that `in_axes` maps over the devices and that are not static:
@@ -29,7 +29,7 @@ class PmapUnmappedArgument(Rule):
     - proven: a number, a random key, an array of shape (), or a tree with such a leaf.
     - proven: an array whose mapped dimension is larger than the number of devices, or differs from that of another
       argument.
-    - `unreplicated` (likely): a result of `unreplicate`, also from the previous loop iteration.
+    - `unreplicated` (likely): a result of `unreplicate`. The previous loop iteration may have assigned it.
 
     ## Write instead
     For a value that is equal on all devices, write `in_axes=None`, `static_broadcasted_argnums` or `functools.partial`.

@@ -56,7 +56,7 @@ class ReducedTwice(Rule):
         yield site.report_violation(
             f"This sum adds up one equal copy of `{name}` per device: the pmapped function already reduced it.",
             help=f"take one copy: {name}[0]",
-            why=f"the call at line {line} returns it after a reduction over the pmap axis",
+            why=f"the call at line {line} returns `{name}` after a reduction over the pmap axis",
             form="on-host",
         )
 

@@ -12,9 +12,9 @@ from shardlint.rules_api.site import Site
 class ReplicatedAsSharded(Rule):
     """A replicated result of `shard_map` is declared sharded.
 
-    jax concatenates the copies, so the result is too long by the number of devices along the axis. This raises if a
-    later operation needs the right shape. A norm, a sum or a broadcast is silently wrong. `check_vma` does not detect
-    it.
+    jax concatenates the copies, so the result is as many times too long as there are devices along the axis. The
+    program raises if a later operation needs the right shape. A norm, a sum or a broadcast is silently wrong.
+    `check_vma` does not detect it.
 
     ## Reports
     - `extra-axes` (likely): a `psum` or `pmean` over several axes, if the out spec names some of them and not the
@@ -55,5 +55,5 @@ class ReplicatedAsSharded(Rule):
             f"the result of {f'`{name}`' if name else 'the function'} is already replicated.",
             help=f"leave {axes} out of the out spec of this result",
             form=said["by"],
-            why=f"a collective over {axes} made it equal on these devices",
+            why=f"a collective over {axes} made the result equal on these devices",
         )

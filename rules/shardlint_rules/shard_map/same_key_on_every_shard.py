@@ -52,10 +52,13 @@ class SameKeyOnEveryShard(Rule):
             key = f'fold the device index in: `key = jax.random.fold_in(key, jax.lax.axis_index("{name}"))`'
         along = f"along `{axes}`" if axes else "of the pmap axis"
         repeats = site.violation.kind == "random.repeated"
+        message = f"Every device {along} draws the same random numbers for its shard."
+        if repeats:
+            message = f"The result repeats one random block {along}: every device draws with the same key."
+        elif site.violation.kind == "random.handed":
+            message = f"`rngs` hold the same key on every device {along}: each shard gets the same random numbers."
         yield site.report_violation(
-            f"The result repeats one random block {along}: every device draws with the same key."
-            if repeats
-            else f"Every device {along} draws the same random numbers for its shard.",
+            message,
             help=_SPLIT if said["copied"] else key,
             why="the key is equal on all devices, and the out spec concatenates the shards"
             if repeats

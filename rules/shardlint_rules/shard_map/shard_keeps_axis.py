@@ -28,7 +28,8 @@ class ShardKeepsAxis(Rule):
     """A shard of a `pmap` result keeps the mapped dimension, of size 1.
 
     From jax 0.8.1 `pmap` is built on `jax.shard_map`, and the shard of weights of shape (4, 8) has shape (1, 4, 8). In
-    older releases it had shape (4, 8). Code that broadcasts runs with the wrong rank, and a checkpoint saves it.
+    older releases it had shape (4, 8). Code that broadcasts runs with the wrong rank, and a checkpoint saves the wrong
+    shape.
 
     ## Reports
     - `leading-axis` (likely): `x.addressable_data(i)` or `x.addressable_shards[i].data` of a result of a pmapped

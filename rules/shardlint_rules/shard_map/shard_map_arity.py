@@ -43,8 +43,8 @@ class ShardMapArity(Rule):
             yield site.report_violation(
                 f"The call raises: `in_specs` has no spec for `{said['read']}`.",
                 help=f"add a spec for {said['key']}, or pass one spec for the whole dict",
-                why=f"{said['where']} reads the key: if the argument has it, the specs do not match (ValueError), "
-                "else the read fails (KeyError)",
+                why=f"{said['where']} reads the key: if the argument has this key, the specs do not match "
+                "(ValueError), else the read fails (KeyError)",
             )
         else:
             yield site.report_violation(

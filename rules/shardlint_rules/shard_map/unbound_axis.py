@@ -37,22 +37,22 @@ _DEPTH = 4
 
 
 class UnboundAxis(Rule):
-    """A collective runs where nothing binds its axis.
+    """A collective runs where no `shard_map`, `pmap` or `vmap` binds its axis.
 
     Tracing raises `NameError: unbound axis name`, often only at the first evaluation. `pmean` in a `shard_map` with
     `check_vma=True` raises an AssertionError without a message.
 
     ## Reports
     - proven: a collective over a named axis in a function that is compiled but not mapped: no `shard_map`, `pmap` or
-      `vmap(axis_name=)` is on the call path. It is compiled by `jax.jit`, `eqx.filter_jit`, `nnx.jit`, `nn.jit`,
-      `pjit`, `hax.named_jit` or a wrapper of the project.
+      `vmap(axis_name=)` is on the call path. The function is compiled by `jax.jit`, `eqx.filter_jit`, `nnx.jit`,
+      `nn.jit`, `pjit`, `hax.named_jit` or a wrapper of the project.
     - proven: a collective in a function mapped by `pmap` or `shard_map` over another axis.
-    - `no-axis-bound` (likely): such a collective in a compiled function with unknown callers, if no file of the program
-      binds an axis.
+    - `no-axis-bound` (likely): such a collective in a compiled function that code outside the project may call, if no
+      file of the program binds an axis.
 
     ## Limits
-    Not reported: functions that are also called inside a mapped one, collectives that another kind of branch may skip,
-    and code that catches the NameError (`try: jax.lax.psum(1, axis)`).
+    Not reported: functions that are also called inside a mapped one, collectives under a condition that may depend on
+    the axes, and code that catches the NameError (`try: jax.lax.psum(1, axis)`).
     """
 
     code = "SL406"
@@ -71,7 +71,7 @@ class UnboundAxis(Rule):
         found, said = site.violation, site.violation.said
         if not found.certain and not rests_on_plain_flags(found):
             return
-        form, why = "", f"it runs under {said['under']}"
+        form, why = "", f"the collective runs under {said['under']}"
         if said["under"] == "jax.jit":
             root = found.root
             bound = _find_binder(site.program, root.file, root.node, 0) if root is not None else "unseen"

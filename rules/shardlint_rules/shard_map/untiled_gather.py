@@ -22,9 +22,9 @@ _ARRANGES = ("reshape", "rearrange", "expand_dims", "collapse", "concatenate", "
 class UntiledGather(Rule):
     """An untiled `all_gather` or `psum_scatter` changes the rank of the array.
 
-    Without `tiled=True`, eight shards of shape (4, 16) become (8, 4, 16) instead of (32, 16). Later code often runs: a
-    mean over dimension 0 averages over the devices, and shapes broadcast. Untiled `psum_scatter` needs a dimension of
-    exactly the axis size, and removes it.
+    Without `tiled=True`, eight shards of shape (4, 16) become (8, 4, 16) instead of (32, 16). Later code often runs
+    without an error: a mean over dimension 0 averages over the devices, and shapes broadcast. Untiled `psum_scatter`
+    needs a dimension of exactly the axis size, and removes this dimension.
 
     ## Reports
     - proven: `all_gather` of an array in a function that returns the array itself on another branch.
@@ -67,18 +67,18 @@ class UntiledGather(Rule):
                 return None
             return site.finding(
                 site.call,
-                f"`psum_scatter` of `{site.shown(node)}` removes a dimension, which must have the axis size.",
+                f"`psum_scatter` of `{site.shown(node)}` returns one dimension fewer: `tiled=True` is missing.",
                 label="not tiled",
-                help="write `tiled=True`",
+                help="write `tiled=True`, which keeps the dimension",
                 certainty=Certainty.POSSIBLE,
                 form="scatter",
-                why="without tiled=True, the scattered dimension must equal the number of devices",
+                why="without tiled=True, the scattered dimension must equal the size of the mesh axis",
             )
         if not _or_itself(site, node):
             return None
         return site.finding(
             site.call,
-            f"`all_gather` adds a dimension to `{site.shown(node)}`; the other branch returns it without one.",
+            f"`all_gather` adds a dimension to `{site.shown(node)}`; the other branch returns the array without it.",
             label="not tiled",
             help="write `tiled=True`",
             why="without tiled=True, the shards are stacked along a new dimension",
@@ -98,7 +98,7 @@ class UntiledGather(Rule):
         said = site.violation.said
         return site.report_violation(
             f"The product at line {said['line']} raises: `all_gather` stacks the shards along a new dimension.",
-            help="write `tiled=True`, and the axis that the array is sharded along",
+            help="write `all_gather(..., axis=n, tiled=True)`, where n is the sharded dimension",
             why=said["reason"],
             harm=Harm.CRASH,
         )

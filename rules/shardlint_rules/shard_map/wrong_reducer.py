@@ -17,14 +17,17 @@ _SUM_BOTH = "sum both over the devices: `psum(sum) / psum(count)`"
 # What is averaged, the form, why that is not the one of all data, and what to write.
 _AVERAGED = {
     "spread": (
-        "standard deviations or variances", "std", "the deviation of the means between shards is left out", _SUM_BOTH,
+        "standard deviations or variances",
+        "std",
+        "the deviation between the means of the shards is left out",
+        _SUM_BOTH,
     ),
     "masked": (
         "masked means", "masked", "a shard with few valid elements counts as much as one with many", _SUM_BOTH,
     ),
     "curved": (
         "nonlinear functions of means", "nonlinear",
-        "a root, logarithm, exponential or quotient of a mean is not linear in it",
+        "roots, logarithms, exponentials and quotients are not linear",
         "average the mean first, then apply the function: `jnp.exp(jax.lax.pmean(loss, axis))`",
     ),
 }  # fmt: skip

@@ -16,21 +16,22 @@ from shardlint_rules.upgrade.table import Name, trigger_names
 class ApiDeprecated(Rule):
     """The code uses a name that the project's jax release deprecates.
 
-    It still works, and a later release removes it. The finding says which release, if that is known. Until then most of
-    these names print a DeprecationWarning at every import.
+    The name still works, and a later release removes it. The finding names that release, if it is known. Until then
+    most of these names print a DeprecationWarning at every import.
 
     ## Reports
     - proven: an import or use of a name that the target release deprecates and still has, such as
       `jax.experimental.shard_map.shard_map` or `jax.experimental.pjit.pjit` from jax 0.8.
 
     ## Fix
-    Safe, if another name of the same thing exists. `shard_map` is rewritten only if every call of it in the file can
-    be.
+    Safe if the same object has another public name. `shard_map` is rewritten only if every call of it in the file can
+    be rewritten.
 
     Unsafe for `pjit` and `thread_resources`. `pjit` resolves bare PartitionSpecs only under `with mesh:`, and `jax.jit`
-    only under `jax.set_mesh`. So the fix rewrites every `with mesh:` of the project (SL315), its `pjit` and its reads
-    of `thread_resources` together, or the finding says what prevents that. `None` for an output becomes `P()`. In a
-    project that enters no mesh, `pjit` becomes `jax.jit` if its shardings name their mesh.
+    only under `jax.set_mesh`. The fix rewrites these in the whole project together: every `with mesh:` (SL315), every
+    `pjit`, and every read of `thread_resources`. If something prevents that, the finding names it. `None` in
+    `out_shardings` becomes `P()`. In a project that enters no mesh, `pjit` becomes `jax.jit` if its shardings name
+    their mesh.
 
     ## Limits
     Not reported: code under `try`, a version check or `hasattr`, and modules named after compatibility.

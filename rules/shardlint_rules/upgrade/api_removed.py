@@ -32,14 +32,14 @@ class ApiRemoved(Rule):
       is never evaluated.
 
     ## Fix
-    Safe if another name of the same thing exists on the target release.
+    Safe if the same object has another name on the target release.
 
-    Unsafe if something else replaces it. `PositionalSharding` becomes a NamedSharding over a mesh of the same devices,
-    with an axis for each dimension of its grid. `device_put_sharded` and `device_put_replicated` become
+    Unsafe if another API replaces the name. `PositionalSharding` becomes a NamedSharding over a mesh of the same
+    devices, with an axis for each dimension of its grid. `device_put_sharded` and `device_put_replicated` become
     `jax.device_put` of the stacked values over a mesh of their devices.
 
-    No fix for `xmap` and host callbacks, or if the code does not show enough. The finding then says
-    what to write and what prevents the fix.
+    No fix for `xmap` and host callbacks, or if the code does not show enough. The finding then says what to write, and
+    what prevents the fix.
 
     ## Limits
     Not reported: code under `try` with `except ImportError`, a version check or `hasattr`, and modules named after

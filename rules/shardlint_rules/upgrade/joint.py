@@ -149,7 +149,7 @@ def _plan(site: Site) -> Plan:
 def _unseen(site: Site) -> Iterator[Obstacle]:
     """Yield the files that could not be searched."""
     for path in site.program.project.unread(site.file.path, _WHERE, joined=True):
-        yield Obstacle(path, 1, "it cannot be read as Python, and may enter or read a mesh")
+        yield Obstacle(path, 1, "this file cannot be parsed, and may enter or read a mesh")
 
 
 def _part(site: Site, file: FileFacts) -> _Part:
@@ -218,7 +218,7 @@ def _kept_block(at: Site, block: _Block) -> Iterator[Obstacle]:
     node = item.context_expr
     text = f"`with {' '.join(at.text(node).split())}:`"
     if not surely_a_mesh(at.program, at.file, node):
-        why = f"{text}: nothing shows that it is a mesh, annotate it as jax.sharding.Mesh"
+        why = f"{text}: nothing shows that it is a mesh; annotate it as jax.sharding.Mesh"
         yield Obstacle(at.file.path, statement.lineno, why)
     elif why := stays(at, statement, item, context):
         yield Obstacle(at.file.path, statement.lineno, f"{text}: {why}")
@@ -350,10 +350,10 @@ def _together(site: Site, found: Plan) -> Fix | str:
     if not edits:
         return "no automatic fix:  a test of the jax release chooses it, or a test expects it to fail"
     others = [path.name for path in found.files if path != file.path]
-    why = "new arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
+    why = "new arrays are then replicated over the mesh, and jax.jit rejects them if in_shardings differ"
     if others:
         shown = ", ".join(others[:_SHOWN_MOST]) + (", ..." if len(others) > _SHOWN_MOST else "")
-        why += f"; it works only together with what moves in {shown}"
+        why += f"; it works only together with the edits in {shown}"
     message = "write jax.set_mesh, jax.jit and get_abstract_mesh() together"
     return site.fix(
         Safety.UNSAFE, message, _once(edits), why, sorted(drops), together=[str(path) for path in found.files]

@@ -22,14 +22,14 @@ _PACKAGES = frozenset(
 class PrivateApi(Rule):
     """A private name of jax is used.
 
-    Any release may move or remove it without a word in the changelog. For example, a release removed
+    Any release may move or remove a private name without an entry in the changelog. For example, a release removed
     `jax._src.sharding_impls.TransferToMemoryKind`, and `jax._src.mesh.thread_resources` does not see `jax.set_mesh`.
 
     ## Reports
     - `private` (possible): an import or attribute below `jax._src`.
 
     ## Write instead
-    Use the public name. The finding shows it if it is spelled the same.
+    Use the public name. The finding shows the public name if its last part is the same.
 
     ## Limits
     Not reported: code under `try`, `hasattr` or a version check, and names that SL901 reports.

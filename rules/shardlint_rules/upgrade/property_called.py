@@ -34,7 +34,7 @@ _NAMES = tuple(dict.fromkeys((*_OF_ARRAYS, *_OF_SHARDINGS, *_OF_MESHES)))
 class PropertyCalled(Rule):
     """A property of a mesh, a sharding or an array is called.
 
-    It raises TypeError (`'bool' object is not callable`), often in a branch that only runs on several devices or
+    The call raises TypeError (`'bool' object is not callable`), often in a branch that only runs on several devices or
     without a mesh.
 
     ## Reports
