@@ -196,7 +196,7 @@ class ImportGraph:
         return frozenset(self.paths[place] for place in self._places(mask))
 
     def holds(self, mask: int, path: str) -> bool:
-        """Return whether a file is among those that bits stand for."""
+        """Return whether a file is in a set of files, given as bits."""
         return path not in self._place or bool(mask >> self._place[path] & 1)
 
     @cached_property

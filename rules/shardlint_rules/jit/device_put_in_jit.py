@@ -179,7 +179,7 @@ class DevicePutInJit(Rule):
         return "spec" if not _memories.spoken_of(site) else None
 
     def _traced_in_sight(self, site: Site, form: str) -> bool:
-        """Return whether a call that can be seen comes to it in traced code, where others may be out of sight."""
+        """Return whether a visible call reaches the site in traced code, though others may be out of sight."""
         if site.region.traced != "unknown" or form or not site.wants("known-calls-traced"):
             return False
         return site.region_in_sight.traced in ("always", "sometimes")
@@ -317,7 +317,8 @@ def _statement(site: Site, written: str) -> str:
 
 
 def _computed(site: Site) -> bool:
-    """Return whether what is placed was made in the function itself: outside traced code a constraint spreads that too.
+    """Return whether the placed value was made in the function itself. Outside traced code a constraint shards that
+    too.
 
     What a caller gives may lie anywhere.
     """

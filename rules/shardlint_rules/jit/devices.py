@@ -26,7 +26,7 @@ def is_device(site: Site, node: ast.AST) -> bool:
 
 
 def of_a_named_platform(site: Site, node: ast.AST) -> bool:
-    """Return whether a device, or the sharding of one, comes from `jax.devices("cpu")` or its like on some way.
+    """Return whether a device, or the sharding of one, comes from `jax.devices("cpu")` or its like on some path.
 
     Its platform is asked for by name, so it is not meant to be one of the devices the program runs on.
     """

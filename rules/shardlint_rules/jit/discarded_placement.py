@@ -332,7 +332,7 @@ def _variables(node: ast.expr) -> list[ast.Name]:
 
 
 def _is_used(site: Site) -> bool:
-    """Return whether a result is used, or meant to be seen or thrown away."""
+    """Return whether a result is used, or is intended to be displayed or dropped."""
     if site.result_use[0] == "used" or caught(site.file, site.syntax):
         return True
     return _shown(site) or _only_runs(site)
@@ -406,7 +406,7 @@ def _of_a_model(site: Site) -> bool:
 
 
 def _read_later(site: Site, name: ast.Name) -> bool:
-    """Return whether the name is read after the call, on some way the call can be followed by."""
+    """Return whether the name is read after the call, on some path from the call."""
     position = (site.call.end_lineno or 0, site.call.end_col_offset or 0)
     in_loop = any(around(site.file, site.syntax, ast.For, ast.While))
     for node in site.file.mentions(name.id):

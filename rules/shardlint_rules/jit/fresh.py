@@ -120,7 +120,9 @@ class _Body:
         return None
 
     def _keeps_moments(self, node: ast.Call) -> bool:
-        """Return whether it is `TrainState.create` of what is given, with an optimizer that keeps arrays like it."""
+        """Return whether a call is `TrainState.create` of the argument, with an optimizer that stores arrays like
+        it.
+        """
         callee = self._value(node.func)
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         if not isinstance(callee, Api) or callee.name != _CREATE or not {"params", "tx"} <= given.keys():

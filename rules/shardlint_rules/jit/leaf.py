@@ -73,7 +73,7 @@ def array_values(site: Site, node: ast.expr) -> Iterator[Value]:
 
 
 def seems_spread(site: Site, value: Value) -> bool:
-    """Return whether an array, whichever way it came about, is placed by a sharding that may split it."""
+    """Return whether an array, whatever made it, is placed by a sharding that may shard it."""
     return all(site.shardings.seems_spread(one) for one in options(value))
 
 

@@ -71,8 +71,7 @@ def places(site: Site, node: ast.AST) -> bool:
 
 
 def placed_around(site: Site, node: ast.AST) -> bool:
-    """Return whether an expression stands inside a call that places it, or that only looks at it (a test's assertion).
-    """
+    """Return whether an expression is inside a call that places it, or that only inspects it (a test's assertion)."""
     for outer in site.file.ancestors(node):
         if isinstance(outer, ast.stmt | ast.Lambda):
             return isinstance(outer, ast.Assert)
@@ -86,7 +85,8 @@ def placed_around(site: Site, node: ast.AST) -> bool:
 
 
 def placed_later(site: Site, node: ast.AST) -> bool:
-    """Return whether the name an expression is bound to is handed to something that places it, or says so by its name.
+    """Return whether the name bound to an expression is passed to code that places it, or says by itself that it is
+    placed.
     """
     target = name_of(site.file, node)
     for use in reads(site.file, target, only=False) if target is not None else ():

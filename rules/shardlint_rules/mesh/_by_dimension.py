@@ -39,7 +39,7 @@ def filled_by_dimension(file: FileFacts, call: ast.Call) -> str:
 
 
 def _may_be_none(node: ast.expr) -> bool:
-    """Return whether an expression is None, or is so on one way."""
+    """Return whether an expression is None, or is None on one path."""
     return any(isinstance(one, ast.Constant) and one.value is None for one in _results(node))
 
 

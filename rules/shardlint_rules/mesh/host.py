@@ -51,7 +51,7 @@ _CALLERS = 12
 
 
 def on_the_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> bool:
-    """Return whether a block runs untraced: for certain, or by evidence and with nothing seen that traces it."""
+    """Return whether a block runs untraced: for certain, or by evidence and with no visible trace of it."""
     if runs_on_the_host(site, node, run.calls):
         return True
     scope = site.file.home(node).function()
@@ -86,7 +86,7 @@ def _own(file: FileFacts, scope: Scope) -> Iterator[Place]:
 
 
 def _host_function(site: Site, file: FileFacts, scope: Scope, depth: int) -> bool:
-    """Return whether a function is host code by its name, or by the callers that are seen."""
+    """Return whether a function is host code by its name, or by its visible callers."""
     node = scope.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False

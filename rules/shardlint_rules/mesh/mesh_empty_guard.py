@@ -76,7 +76,7 @@ class MeshEmptyGuard(Rule):
                 yield guard, context
 
     def _nothing_else(self, site: Site, guard: ast.Attribute, *kinds: ContextKind) -> bool:
-        """Return whether no mesh of the other kind is around what is known."""
+        """Return whether no mesh of the other kind is around the known contexts."""
         around = site.program.around(site.file, guard)
         if any(one.kind not in kinds for one in around.contexts):
             return False

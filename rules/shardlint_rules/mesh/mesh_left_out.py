@@ -161,7 +161,7 @@ def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> boo
 
 
 def _is_needed(cls: ast.ClassDef, name: str) -> bool:
-    """Return whether a class has a field that must be given, and is not said to take None."""
+    """Return whether a class has a required field, which is not annotated to take None."""
     fields = [one for one in cls.body if isinstance(one, ast.AnnAssign) and one.value is None]
     mine = [one for one in fields if isinstance(one.target, ast.Name) and one.target.id == name]
     return any(not _NONE.search(ast.unparse(one.annotation)) for one in mine)

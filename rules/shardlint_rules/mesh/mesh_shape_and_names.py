@@ -136,7 +136,7 @@ class MeshShapeAndNames(Rule):
 
 
 def _patched(site: Site) -> bool:
-    """Return whether the mesh may be a stand-in that a test put in its place."""
+    """Return whether the mesh may be a stand-in that a test has patched in."""
     return any(
         isinstance(outer, ast.With) and any("patch" in site.text(item.context_expr) for item in outer.items)
         for outer in site.file.ancestors(site.call)

@@ -54,7 +54,7 @@ def _plain(site: Site, node: ast.expr) -> bool:
 
 
 def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return whether what is taken apart is a spec. None has no parts: a spec that may be None is one here."""
+    """Return whether the unpacked value is a spec. None has no parts, so a spec that may be None is one here."""
     if isinstance(node, ast.Attribute) and node.attr == "spec":
         if last_name(node.value).lower().endswith("sharding"):
             return True  # `x.sharding.spec`, `named_sharding.spec`

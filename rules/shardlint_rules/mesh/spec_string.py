@@ -123,5 +123,5 @@ class SpecString(Rule):
 
 
 def _alone(site: Site) -> bool:
-    """Return whether the spec has a single entry, so that it may have been meant as the whole spec."""
+    """Return whether the spec has a single entry, so that it may have been intended as the whole spec."""
     return len(site.call.args) == 1 and not site.call.keywords

@@ -226,5 +226,5 @@ def _written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
 
 
 def _has_logical(site: Site) -> bool:
-    """Return whether names of dimensions that are no mesh axes may stand in specs here."""
+    """Return whether specs here may contain names of dimensions that are no mesh axes."""
     return site.program.project.holds(site.file.path, *LOGICAL_NAMES)

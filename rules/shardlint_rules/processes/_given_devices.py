@@ -152,7 +152,7 @@ def _where_missing(file: FileFacts, function: ast.AST, node: ast.AST, name: str)
 
 
 def _given(test: ast.expr, name: str) -> bool | None:
-    """Return whether a condition holds where devices are given; None where it asks for something else."""
+    """Return whether a condition holds if devices are given; None if it tests something else."""
     match test:
         case ast.Name(id=one) if one == name:
             return True

@@ -72,7 +72,7 @@ def _found(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
 
 
 def _divides(site: Site, size: ast.expr, top: ast.expr) -> bool:
-    """Return whether another size is what the count was divided by: `(count // model, model)`."""
+    """Return whether another size is the divisor of the count: `(count // model, model)`."""
     return (
         isinstance(size, ast.Name | ast.Attribute)
         and site.text(size) in site.text(top)

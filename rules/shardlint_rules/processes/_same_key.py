@@ -48,7 +48,8 @@ def alike(site: Site) -> tuple[ast.expr, Place] | None:
 
 
 def _of_first(site: Site) -> bool:
-    """Return whether only the first device's part of what is computed with the keys is taken, which has to be alike.
+    """Return whether only the first device's part of the result for the keys is used, which must be equal on all
+    devices.
 
     Weights are made so: `variables = unreplicate(p_init(keys, data))`.
     """

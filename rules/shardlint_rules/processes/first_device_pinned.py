@@ -223,7 +223,7 @@ class FirstDevicePinned(Rule):
 
 
 def _speaks_of_processes(site: Site) -> bool:
-    """Return whether code that runs with the file tells processes or their devices apart."""
+    """Return whether code that runs with the file distinguishes processes or their devices."""
     program, file = site.program, site.file
     return asks_itself(file) or bool(several(program, file)) or runs_code_with(program, file, _LOCAL)
 

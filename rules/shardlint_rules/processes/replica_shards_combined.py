@@ -172,7 +172,7 @@ def _holds_data(node: ast.expr, loop: ast.For) -> bool:
 
 
 def _in_each_turn(file: FileFacts, call: ast.Call, loop: ast.For) -> bool:
-    """Return whether a call stands in the loop itself, or where only the device of the shard is asked for."""
+    """Return whether a call is in the loop itself, or where only the device of the shard is tested."""
     outer = file.parent(file.parent(call) or call)
     while isinstance(outer, ast.If) and not outer.orelse and "device" in file.text(outer.test):
         outer = file.parent(outer)

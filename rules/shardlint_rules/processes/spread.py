@@ -49,14 +49,16 @@ def _of_spread(site: Site, value: Value) -> bool:
 
 
 def split(site: Site, node: ast.expr) -> bool:
-    """Return whether it is surely split over the devices of all processes: by an axis of a mesh of all of them."""
+    """Return whether the array is surely sharded over the devices of all processes: by an axis of a mesh of all of
+    them.
+    """
     found = options(site.value(node))
     return bool(found) and all(_splits(site, one) for one in found)
 
 
 def split_over_a_given_mesh(site: Site, node: ast.expr) -> bool:
-    """Return whether it is surely split by an axis of a mesh that is a parameter, as that of a whole program is handed
-    on.
+    """Return whether the array is surely sharded by an axis of a mesh that is a parameter, such as the mesh of a whole
+    program.
     """
     if any(isinstance(one, Parameter) for one in options(site.value(node))):
         return False  # that is asked of the calls

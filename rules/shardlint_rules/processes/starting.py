@@ -44,7 +44,7 @@ def at(place: Place, file: FileFacts, node: ast.expr) -> str:
 
 
 def caught(site: Site) -> bool:
-    """Return whether what jax raises is caught around the place."""
+    """Return whether jax's exception is caught around the place."""
     kinds = caught_around(site.file, site.syntax)
     texts = [site.text(kind) if kind is not None else "Exception" for kind in kinds]
     return any(name in text for text in texts for name in _CATCHING)

@@ -119,7 +119,7 @@ def _of(value: Value, *names: str) -> bool:
 
 
 def _several_elements(site: Site, iterated: ast.expr) -> bool:
-    """Return whether what is iterated is a list of devices, or a number of them."""
+    """Return whether the iterable is a list of devices, or a number of them."""
     node = iterated
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) == 1:
         number = options(site.value(node.args[0]))

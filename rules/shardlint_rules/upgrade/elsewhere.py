@@ -9,7 +9,7 @@ from shardlint.rules_api.site import Site
 
 
 def taken_elsewhere(site: Site, name: str) -> bool:
-    """Return whether another file of the project may use this file's name, called the old way."""
+    """Return whether another file of the project may use a name of this file."""
     evaluator = site.program.evaluator
     for file in site.program.project.importing(site.file.path, name, every=True):
         if file is None:

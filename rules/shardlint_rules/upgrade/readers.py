@@ -63,7 +63,7 @@ def renamed(file: FileFacts) -> list[ast.alias]:
 
 
 def sets_a_mesh(program: Program, file: FileFacts) -> bool:
-    """Return whether a file sets a mesh the new way."""
+    """Return whether a file sets a mesh by `set_mesh` or `use_mesh`."""
     return any(
         isinstance(node, ast.Name | ast.Attribute)
         and any(
@@ -96,7 +96,7 @@ def by_hand(program: Program, file: FileFacts) -> Iterator[ast.expr]:
 
 
 def _may_be_a_mesh(program: Program, file: FileFacts, node: ast.expr, depth: int = 0) -> bool:
-    """Return whether an expression is a mesh on some way: `mesh if spread else nullcontext()`."""
+    """Return whether an expression is a mesh on some path: `mesh if spread else nullcontext()`."""
     found = program.contexts.manager(Place(file, node))
     if found is not None and found.kind == "with mesh":
         return True

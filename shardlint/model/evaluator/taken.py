@@ -90,7 +90,7 @@ def _operand(evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environ
 
 
 def asks_for_shape(evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None) -> bool:
-    """Return whether a test asks for the rank or a dimension of an array whose shape is known."""
+    """Return whether a test reads the rank or a dimension of an array whose shape is known."""
     parts = (part for part in walk(test) if isinstance(part, ast.expr))
     return any(_shape_fact(evaluator, file, part, env) is not None for part in parts)
 

@@ -24,7 +24,7 @@ def surely(
     depth: int,
     mapped: bool = False,
 ) -> bool:
-    """Return whether every way through a function reads the data of what a call gives it at `node`.
+    """Return whether every path through a function reads the data of the call's argument at `node`.
 
     `reads` tells it of one place. With `mapped` the call is of `jax.tree.map`, whose trees fill its positions.
     """

@@ -38,7 +38,7 @@ class SaidMeshes:
         self.evaluator = evaluator
 
     def a_mesh(self, place: Place, depth: int = 0) -> bool:
-        """Return whether an expression is a mesh, made in the text or annotated as one, on every way to it."""
+        """Return whether an expression is a mesh, made in the text or annotated as one, on every path to it."""
         found = [one for one in options(self.evaluator.value(place)) if one != _NONE]
         if found and all(
             (isinstance(one, CallResult) and one.api in MESH_MAKERS)

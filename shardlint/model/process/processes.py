@@ -405,5 +405,5 @@ def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.s
 
 
 def leaves(block: list[ast.stmt]) -> bool:
-    """Return whether a block ends by leaving what is around it."""
+    """Return whether a block ends by leaving the enclosing code."""
     return isinstance(block[-1], ast.Return | ast.Continue | ast.Break)

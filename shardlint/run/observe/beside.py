@@ -191,7 +191,7 @@ class _Fits:
         return self.get(number)
 
     def comparable(self, number: int) -> bool:
-        """Return whether its parts have shapes that make up the whole's."""
+        """Return whether the shapes of its parts make up those of the global arrays."""
         return number not in self._other_shapes
 
     def _load(self, number: int) -> None:

@@ -59,7 +59,7 @@ class Fits(Protocol):
     def __getitem__(self, number: int) -> str | None: ...
 
     def comparable(self, number: int) -> bool:
-        """Return whether its parts have shapes that make up the whole's."""
+        """Return whether the shapes of its parts make up those of the global arrays."""
 
 
 @dataclass

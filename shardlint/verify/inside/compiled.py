@@ -77,7 +77,7 @@ def can_lower(function: Any) -> bool:
 
 
 def is_equinox(jitted: Any) -> bool:
-    """Return whether a jit, or what it compiled, is `equinox.filter_jit`'s."""
+    """Return whether a jit, or its compiled program, is that of `equinox.filter_jit`."""
     return type(jitted).__module__.startswith("equinox")
 
 

@@ -224,7 +224,7 @@ class Flow:
         )
 
     def _changes(self, name: str, element: int | None, computation: Computation) -> bool:
-        """Return whether an element of a loop's tuple, seen from inside or after it, is changed by the loop."""
+        """Return whether a loop changes an element of its tuple."""
         one = self.find(name, computation)
         if one is None or element is None:
             return False
