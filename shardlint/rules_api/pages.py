@@ -32,8 +32,8 @@ _FIX = {
 }
 _CERTAINTY = "[certainty](../rules.md)"
 _CONDITIONAL = (
-    f"- `{CONDITIONAL}` (likely): any form above that occurs on only one branch. Or it occurs only if a function "
-    "parameter or command-line flag keeps its default."
+    f"- `{CONDITIONAL}` (likely): any form above, if it depends on a branch, or on the default of a function "
+    "parameter or command-line flag."
 )
 # All bullets up to the end of the last one.
 _BULLETS = regex(r"\A.*^- .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)

@@ -21,10 +21,11 @@ class BadExpression(Rule):
     - proven: an ellipsis on only one side, or two ellipses on one side.
     - proven: an ellipsis in `make_sharding` without `n_dims`.
     - proven: a name on the left side that is missing on the right side, or that occurs twice on the left side.
-    - proven: more or fewer names than dimensions, or a count that does not divide its dimension.
-    - proven: an expression without any count or star, on more than one device.
-    - possible: three or more stars. einshard computes their size as a floating-point root of the device count. The root
-      is exact for 8 and 27 devices, but not for 64.
+    - proven: more or fewer names than dimensions.
+    - proven: a number of shards (the 2 of `embed2`) that does not divide the size of the dimension.
+    - proven: an expression without a number and without `*`, on more than one device.
+    - possible: three or more `*`. einshard computes the number of shards for each `*` as a floating-point root of the
+      device count. The root is exact for 8 and 27 devices, but not for 64.
     """
 
     code = "SL651"

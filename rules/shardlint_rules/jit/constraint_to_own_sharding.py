@@ -21,15 +21,16 @@ class ConstraintToOwnSharding(Rule):
     """Traced code reads `.sharding` of a tracer. Tracers have no sharding.
 
     In traced code `x.sharding` raises `AttributeError`. `hasattr(x, "sharding")` returns False, and
-    `getattr(x, "sharding", None)` returns None. A constraint behind such a test never runs.
+    `getattr(x, "sharding", None)` returns None. Behind such a test a constraint never runs. Without a test the program
+    raises.
 
     ## Reports
     - `known-calls-traced` (likely): `with_sharding_constraint(y, x.sharding)`, `hasattr(x, "sharding")` or
-      `getattr(x, "sharding", None)` in traced code. In every call in the project `x` is a tracer: an argument, part of
-      an argument, or a parameter of a helper.
+      `getattr(x, "sharding", None)` in traced code. Reported only if `x` is a tracer in every call in the project.
 
     ## Write instead
-    Read the sharding outside of the traced function and pass it as an argument.
+    Read the sharding outside of the traced function. Use it in the function as a variable of the enclosing scope, or
+    pass it as a static argument.
 
     ## Limits
     Not reported: arrays from a closure or `self` (they are constants with a sharding), static arguments, arguments of
@@ -65,7 +66,7 @@ class ConstraintToOwnSharding(Rule):
         yield site.finding(
             site.call if guard else site.argument(PLACING[site.api]) or site.call,
             f"This is always {always}: {tracer}" if guard else f"This raises AttributeError: {tracer}",
-            help="read the sharding outside of the traced function and pass it as an argument",
+            help="read the sharding outside of the traced function, and use it there as a variable of the enclosing scope",
             harm=Harm.SILENT if guard else Harm.CRASH,
             certainty=Certainty.POSSIBLE,
             form="known-calls-traced",

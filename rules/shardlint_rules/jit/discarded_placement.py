@@ -61,7 +61,8 @@ class DiscardedPlacement(Rule):
 
     ## Reports
     - proven: `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` or `einshard` as a
-      statement. Also if its result is assigned to a name, or put into a tree, that nothing reads.
+      statement.
+    - proven: such a call whose result is assigned to a name or put into a tree, if nothing reads the name or tree.
     - proven: a mesh context manager called as a statement (`use_mesh(mesh)`): no mesh is set.
     - proven: a collective (`jax.lax.pmean(grads, "batch")`), `replicate`, `unreplicate`,
       `jax.make_array_from_process_local_data` or `optax.apply_updates` as a statement.
@@ -74,7 +75,7 @@ class DiscardedPlacement(Rule):
     Assign the result to the name that the following code reads.
 
     ## Fix
-    Assigns the result to the placed variable, if the code below reads the variable. Unsafe: the array is now sharded,
+    Assigns the result to the variable that was passed, if the code below reads this variable. Unsafe: the array is now sharded,
     so memory and communication change.
 
     ## Limits

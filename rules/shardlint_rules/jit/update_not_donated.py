@@ -55,8 +55,8 @@ class UpdateNotDonated(Rule):
       an argument.
 
     ## Write instead
-    Pass `donate_argnums` with the arguments to which the call assigns its result. A donated array is deleted: no other
-    variable may read it.
+    Set `donate_argnums` to the positions of the arguments that the result replaces. The call deletes a donated array.
+    Do not use this array through another variable after the call.
 
     ## Limits
     Not reported: arguments that another variable still references (`best = state`), `nnx.jit`, and `eqx.filter_jit`
