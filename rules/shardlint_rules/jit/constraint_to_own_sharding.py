@@ -66,7 +66,7 @@ class ConstraintToOwnSharding(Rule):
         yield site.finding(
             site.call if guard else site.argument(PLACING[site.api]) or site.call,
             f"This is always {always}: {tracer}" if guard else f"This raises AttributeError: {tracer}",
-            help="read the sharding outside of the traced function, and use it there as a variable of the enclosing scope",
+            help="read the sharding outside of the traced function, and use the variable of the enclosing scope",
             harm=Harm.SILENT if guard else Harm.CRASH,
             certainty=Certainty.POSSIBLE,
             form="known-calls-traced",

@@ -75,8 +75,8 @@ class DiscardedPlacement(Rule):
     Assign the result to the name that the following code reads.
 
     ## Fix
-    Assigns the result to the variable that was passed, if the code below reads this variable. Unsafe: the array is now sharded,
-    so memory and communication change.
+    Assigns the result to the variable that was passed, if the code below reads this variable. Unsafe: the array is now
+    sharded, so memory and communication change.
 
     ## Limits
     Not reported:

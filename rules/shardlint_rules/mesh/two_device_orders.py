@@ -71,7 +71,7 @@ class TwoDeviceOrders(Rule):
         names = ", ".join(f'"{name}"' for name in mesh.axis_names)
         yield site.finding(
             site.call,
-            f"A jitted call with arrays on this mesh and on the mesh at {where} raises ValueError: device orders differ.",
+            f"A jitted call with arrays on this mesh and the mesh at {where} raises ValueError: device orders differ.",
             label="reordered devices",
             help="make the mesh once and use it everywhere",
             certainty=Certainty.POSSIBLE,
