@@ -32,7 +32,7 @@ _FIX = {
 }
 _CERTAINTY = "[certainty](../rules.md)"
 _CONDITIONAL = (
-    f"- `{CONDITIONAL}` (likely): any form above, if it depends on a branch, or on the default of a function "
+    f"- `{CONDITIONAL}` (likely): any form above, if it depends on an `if` statement, or on the default of a "
     "parameter or command-line flag."
 )
 # All bullets up to the end of the last one.

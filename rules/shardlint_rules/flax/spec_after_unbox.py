@@ -22,7 +22,7 @@ _DEPTH = 4
 
 
 class SpecAfterUnbox(Rule):
-    """The specs of linen variables are read after `unbox` removed them.
+    """Code reads the specs of linen variables after `unbox` has removed the specs.
 
     `nn.with_partitioning` wraps a variable in an `nn.Partitioned` box that holds its axis names, and `unbox` returns
     the bare array. Every spec is then `P()`, so all weights are replicated. Nothing is raised.
@@ -30,13 +30,13 @@ class SpecAfterUnbox(Rule):
     ## Reports
     - proven: `nn.get_partition_spec` or `nn.get_sharding` of a result of `nn.unbox`, also through `jax.eval_shape` or
       `TrainState.create(params=nn.unbox(...))`. If the function passed to `jax.eval_shape` calls `unbox`, the finding
-      is at this call.
+      is at the `unbox` call.
 
     ## Write instead
     Read the specs of the boxed variables, then unbox.
 
     ## Fix
-    Reads the boxed variables if they have a name. Unsafe: the weights are then sharded.
+    Passes the boxed variables instead, if the code assigns them to a variable. Unsafe: the weights are then sharded.
     """
 
     code = "SL509"

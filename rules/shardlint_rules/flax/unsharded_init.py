@@ -49,7 +49,7 @@ class UnshardedInit(Rule):
         where = f"line {said['line']}" if said["file"] == site.file.path.name else f"{said['file']}:{said['line']}"
         yield site.report_violation(
             f"On {site.release('flax')} `{site.shown(made.func)}` raises ValueError here: {missing}.",
-            help="create the module under `with jax.set_mesh(mesh):`",
+            help="put this call under `with jax.set_mesh(mesh):`",
             why=f"the annotated variable made at {where} needs a mesh in context",
             fix=_fix(site, made),
         )

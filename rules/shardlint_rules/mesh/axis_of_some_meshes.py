@@ -20,21 +20,22 @@ _NEAR = r"(?:sharding|spec)\s*(?::[^=\n]*)?=\s*\(|\.shape\[[\"']"
 class AxisOfSomeMeshes(Rule):
     """Code names a mesh axis that only some of the project's meshes have.
 
-    With the smaller mesh `mesh.shape["expert"]` raises `KeyError`, and a sharding that names the axis raises
+    With a mesh that lacks the axis `mesh.shape["expert"]` raises `KeyError`, and a sharding that names the axis raises
     `ValueError: Resource axis: expert is not found in mesh`.
 
     ## Reports
-    - `shape` (likely): `mesh.shape["expert"]` without a test for the axis. One file of the project makes two meshes,
-      only one of them with this axis.
+    - `shape` (likely): `mesh.shape["expert"]` without a test for the axis, if one file of the project makes two
+      meshes and only one of them has this axis.
     - `named` (likely): an axis that some meshes lack, in a tuple for a keyword or field whose name ends in `sharding`
       or `spec`: `kernel_sharding=("expert", None)`.
 
     ## Write instead
-    Write `mesh.shape.get("expert", 1)`, and take axis names from the code that knows which mesh is in use.
+    Write `mesh.shape.get("expert", 1)`. In a spec, name the axis only if the mesh has it:
+    `"expert" if "expert" in mesh.axis_names else None`.
 
     ## Limits
-    Not reported: functions that test for the axis or have it in their name, axis names from constants, and meshes of
-    tests.
+    Not reported: functions that test for the axis, functions whose name contains the axis name, axis names from
+    constants, and meshes of tests.
     """
 
     code = "SL316"

@@ -34,14 +34,15 @@ class OneProcessCollective(Rule):
     follows them through functions of the project.
 
     - proven: a collective call under `if jax.process_index() == 0:` or after `if jax.process_index() != 0: return`.
-      Also under a flag, property, function or decorator that asks this, such as `is_main_process()`.
-    - `branch` (likely): such a call, if another condition around it may skip the call.
-    - `global-array` (likely): a jitted or `jax.numpy` function that only one process runs on a global array, if it
-      communicates: a sum over all of it, `x[0]`, or code that shardlint cannot read.
+      Also under a flag, property, function or decorator that tests the process index, such as `is_main_process()`.
+    - `branch` (likely): such a call that also depends on a second condition, which may skip the call.
+    - `global-array` (likely): only one process runs a jitted or `jax.numpy` function on a global array, and the
+      function communicates: a sum over all dimensions, `x[0]`, or code that shardlint cannot read.
     - `global-array-by-layout` (possible): such a function that communicates only for some shardings: `x @ w`, a sum
       over one dimension, `reshape`.
-    - `uncertain`, `by-name`, `global-array-by-name` (possible): such a call where only a name or a type hint shows that
-      one process runs the code, or that the call waits.
+    - `by-name` (possible): such a call, if only a name such as `is_main` shows that one process runs the code.
+    - `global-array-by-name` (possible): as `global-array`, if only a name shows that one process runs the code.
+    - `uncertain` (possible): such a call, if only a name or type hint shows that all processes must make the call.
 
     ## Write instead
     Make the call on all processes, and let one of them use the result.

@@ -9,11 +9,11 @@ from shardlint.rules_api.site import Site
 
 
 class CollectiveInDivergentBranch(Rule):
-    """A collective runs in a branch or loop that devices take differently, and deadlocks.
+    """A collective deadlocks: only some devices take its branch, or they leave its loop at different times.
 
     A collective waits for all devices along its axis. Devices that take another branch, or leave the loop earlier,
     never join. The program hangs, or ends after a timeout, without naming the line. The program works on one device,
-    and as long as all devices take the same branch.
+    and on several devices that all take the same branch.
 
     ## Reports
     - proven: a collective in a branch of `jax.lax.cond` or `jax.lax.switch`, or in the body or condition of

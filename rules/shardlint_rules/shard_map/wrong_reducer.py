@@ -13,7 +13,7 @@ from shardlint.syntax import last_name
 from shardlint_rules.jit.how_many import settled_expression
 
 _LONGEST_SHOWN = 30
-_SUM_BOTH = "sum both over the devices: `psum(sum) / psum(count)`"
+_SUM_BOTH = "sum the numerator and the count over the devices, then divide: `psum(sum) / psum(count)`"
 # What is averaged, the form, why that is not the one of all data, and what to write.
 _AVERAGED = {
     "spread": (
@@ -28,7 +28,7 @@ _AVERAGED = {
     "curved": (
         "nonlinear functions of means", "nonlinear",
         "roots, logarithms, exponentials and quotients are not linear",
-        "average the mean first, then apply the function: `jnp.exp(jax.lax.pmean(loss, axis))`",
+        "apply `pmean` to the mean and the function to the result: `jnp.exp(jax.lax.pmean(loss, axis))`",
     ),
 }  # fmt: skip
 
@@ -105,7 +105,10 @@ class WrongReducer(Rule):
             return
         axes = site.violation.quoted_axes
         yield site.report_violation(
-            f"`pmean` of {what} along {axes} is not the global value.", help=instead, form=form, why=why
+            f"`pmean` of {what} along {axes} differs from {what} of the data of all devices.",
+            help=instead,
+            form=form,
+            why=why,
         )
 
     def _report_sum(self, site: Site, gradients: bool) -> Finding:
