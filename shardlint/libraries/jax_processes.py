@@ -61,11 +61,13 @@ def _whole_shape(array: Layout, target: Value) -> Shape | None:
 
 @function("jax.make_array_from_process_local_data")
 def from_process(call: Call) -> Value:
-    """An array to which each process adds a part."""
-    target, array = call.get(0, "sharding"), as_array(call.get(1, "local_data"))
-    whole = call.get(2, "global_shape", None)
-    shape = _whole_shape(array, target) if whole is None else sizes_of(whole)
-    return _made(call, shape, None, target, 0)
+    """A tree of arrays to which each process adds a part."""
+    target, tree, whole = call.get(0, "sharding"), call.get(1, "local_data"), call.get(2, "global_shape", None)
+    if whole is not None:
+        return _made(call, sizes_of(whole), None, target, 0)
+    if isinstance(tree, Unknown):
+        return AnyTree(_made(call, None, None, target, 0))
+    return map_tree(lambda leaf: _made(call, _whole_shape(as_array(leaf), target), None, target, 0), tree)
 
 
 @function(f"{_UTILITIES} host_local_array_to_global_array")

@@ -23,6 +23,10 @@ PROGRAMS = [
     "pairs, same = jax.tree_util.tree_flatten_with_path(tree)\na = {jax.tree_util.keystr(path): leaf for path, leaf in pairs}\n",
     'flat = flatten_dict({"p": {"q": tree["w"]}, "r": tree["w"]})\na = flat[("p", "q")]\nb = unflatten_dict({k: v * 2 for k, v in flat.items()})\n',
     'flat = flatten_dict({"p": {"q": tree["w"]}, "r": tree["w"]}, sep="/")\na = unflatten_dict(flat, sep="/")\n',
+    "spread = jax.NamedSharding(jax.make_mesh((8,), ('d',)), jax.P())\n"
+    "made = jax.make_array_from_process_local_data(spread, {'x': tree['w'], 'y': tree['b']['y']})\na = made['x']\n",
+    "spread = jax.NamedSharding(jax.make_mesh((8,), ('d',)), jax.P())\n"
+    "made = jax.make_array_from_process_local_data(spread, jax.tree.map(jnp.sort, eval('tree')))\na = made['w']\n",
     'def name(path, x):\n    return x * 2 if path[0].key == "w" else x[None]\n\na = jax.tree_util.tree_map_with_path(name, tree)\n',
 ]
 
