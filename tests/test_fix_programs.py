@@ -876,7 +876,7 @@ def test_a_fixed_program_has_the_shardings_asked_for(
                     batch = {"x": jnp.ones((32, 16), np.float32)}
                     compiled(batch["x"])
             """,
-            "in_shardings refuses it: `batch[\"x\"]`", id="compiled ahead",
+            "the call with in_shardings would reject it", id="compiled ahead",
         ),
     ],
 )  # fmt: skip

@@ -209,7 +209,7 @@ def _jit(call: Call, given: Value) -> Value:
             check_built(again, arrays)
             check_alone(again, [*numbered.values()], found)
         results = _results(again, found, placing, used, place_of(call, -1, "out_shardings"), changing)
-        maybe = [] if changing else _used(numbered, found, -1)
+        maybe = [] if changing else [one for one in _used(numbered, found, -1) if one not in used]
         if placing is None and any(one.mesh != other.mesh for one in maybe for other in (*maybe, *used)):
             results = map_tree(_placed_anywhere, results)
         check_carried(again, results)
