@@ -445,7 +445,7 @@ def test_jax_is_never_imported_and_nothing_but_messages_is_written(write: Write)
     import sys
 
     probe = (
-        "import sys, json; import shardlint.server.serve as serve; serve.server().worker.end(); "
+        "import sys, json; import shardlint.server.serve as serve; serve.make_server().worker.end(); "
         "print(json.dumps([name for name in sys.modules if name.split('.')[0] in ('jax', 'jaxlib', 'numpy')]))"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
@@ -481,12 +481,12 @@ def test_many_edits_at_once_end_with_the_last(write: Write) -> None:
 
 def test_the_disk_is_looked_at_when_nobody_types(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     from shardlint.server import kept
-    from shardlint.server.serve import server
+    from shardlint.server.serve import make_server
     from shardlint.server.session import Shown
 
     monkeypatch.setattr(kept, "_LOOK", 0.0)
     root = write({"mesh.py": MESH, "train.py": TRAIN})
-    made, shown = server(), queue.Queue[Shown]()
+    made, shown = make_server(), queue.Queue[Shown]()
     made.session._show = shown.put
     try:
         item = lsp.TextDocumentItem((root / "train.py").as_uri(), "python", 1, TRAIN)

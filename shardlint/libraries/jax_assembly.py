@@ -19,7 +19,7 @@ from shardlint.libraries.jax_numpy import (
     sizes_of,
     swap,
 )
-from shardlint.libraries.jax_slices import dimension_of, sized
+from shardlint.libraries.jax_slices import compute_resized, dimension_of
 from shardlint.libraries.meeting import (
     NEWEST_CHANGE,
     NO_AXES,
@@ -31,6 +31,7 @@ from shardlint.libraries.meeting import (
     is_recent,
     meet,
     refuses_outside,
+    searches_whole,
 )
 from shardlint.libraries.registry import function
 
@@ -125,7 +126,7 @@ def changed_size(call: Call) -> Value:
     count = size + (1 if inserts else -1) if one and isinstance(size, int) else None
     shape = _with_size(array, place, count)
     if not inserts and isinstance(chosen, int):
-        return of_module(call, sized(call, array, shape, array.dtype))
+        return of_module(call, compute_resized(call, array, shape, array.dtype))
     whole = inserts and refuses_outside(call)
     return of_module(call, computed(call, [array], shape, array.dtype, whole))
 
@@ -166,7 +167,7 @@ def divided(call: Call) -> Value:
 def two_parts(call: Call) -> Value:
     """Two numbers for each entry."""
     array = as_array(call.get(0, "x"))
-    each = of_module(call, sized(call, array, array.shape))
+    each = of_module(call, compute_resized(call, array, array.shape))
     return (each, each)
 
 
@@ -209,7 +210,7 @@ def diff(call: Call) -> Value:
         return of_module(call, computed(call, [array], None))
     size = array.shape[place]
     shape = _with_size(array, place, max(size - count, 0) if isinstance(size, int) else None)
-    return of_module(call, sized(call, array, shape, array.dtype if "float" in (array.dtype or "") else None))
+    return of_module(call, compute_resized(call, array, shape, array.dtype if "float" in (array.dtype or "") else None))
 
 
 @function(*(f"{module} convolve correlate" for module in _BOTH), "jax.scipy.signal convolve correlate")
@@ -247,7 +248,7 @@ def cumulative(call: Call) -> Value:
         check_whole_along(call, array, axis % array.rank)
     dtype = array.dtype if "float" in (array.dtype or "") else None
     known = array if recent is not None else replace(array, spec=None)
-    return of_module(call, sized(call, known, shape, dtype))
+    return of_module(call, compute_resized(call, known, shape, dtype))
 
 
 @function(*(f"{module} partition argpartition" for module in _BOTH))
@@ -257,7 +258,7 @@ def partition(call: Call) -> Value:
     axis = call.get(2, "axis", -1)
     if array.rank and isinstance(axis, int) and is_recent(call):
         check_whole_along(call, array, axis % array.rank)
-    whole = counts and is_recent(call, NEWEST_CHANGE) is not None
+    whole = counts and searches_whole(call)
     return of_module(call, computed(call, [array], array.shape, None if counts else array.dtype, whole))
 
 
@@ -284,7 +285,7 @@ def turned(call: Call) -> Value:
             shape = None
         elif isinstance(odd, int) and odd % 2:
             return swap(replace(call, name=f"{home}.swapaxes", args=(array, 0, 1), keywords={}))
-    return of_module(call, sized(call, array, shape, array.dtype))
+    return of_module(call, compute_resized(call, array, shape, array.dtype))
 
 
 @function(*(f"{module} broadcast_arrays" for module in _BOTH))

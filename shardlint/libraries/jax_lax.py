@@ -7,7 +7,7 @@ from dataclasses import replace
 from shardlint.layouts.layout import Layout, Shape, Size, count_entries
 from shardlint.layouts.values import AnyTree, Call, ListValue, Unknown, Value, known_items, map_tree
 from shardlint.libraries.jax_numpy import check_whole_along, dtype_of, make_array, reshape, size_of, sizes_of
-from shardlint.libraries.jax_slices import sized
+from shardlint.libraries.jax_slices import compute_resized
 from shardlint.libraries.meeting import as_array, common, computed, is_recent, refuses_outside, typed_like
 from shardlint.libraries.registry import function
 
@@ -32,7 +32,7 @@ def sliced(call: Call) -> Value:
     shape: Shape | None = None
     if parts[0] is not None and parts[1] is not None and steps is not None and 0 not in steps:
         shape = tuple(len(range(*one)) for one in zip(parts[0], parts[1], steps, strict=False))
-    return sized(call, array, shape, array.dtype)
+    return compute_resized(call, array, shape, array.dtype)
 
 
 @function("jax.lax pad")
@@ -46,7 +46,7 @@ def pad(call: Call) -> Value:
             sizes.append(size + row[0] + row[1] + max(size - 1, 0) * row[2])
         else:
             sizes.append(None)
-    return sized(call, array, tuple(sizes) if array.rank == len(rows) else None, array.dtype)
+    return compute_resized(call, array, tuple(sizes) if array.rank == len(rows) else None, array.dtype)
 
 
 @function("jax.lax collapse")
@@ -96,7 +96,7 @@ def greatest(call: Call) -> Value:
 def reversed_(call: Call) -> Value:
     """An array with dimensions turned round."""
     array = as_array(call.get(0, "operand"))
-    return sized(call, array, array.shape, array.dtype)
+    return compute_resized(call, array, array.shape, array.dtype)
 
 
 @function("jax.lax split")
@@ -107,7 +107,7 @@ def split(call: Call) -> Value:
         return ListValue([computed(call, [array], None, array.dtype)], True)
     place = axis % len(array.shape)
     shapes = [(*array.shape[:place], size_of(one), *array.shape[place + 1 :]) for one in sizes]
-    return tuple(sized(call, array, shape, array.dtype) for shape in shapes)
+    return tuple(compute_resized(call, array, shape, array.dtype) for shape in shapes)
 
 
 @function("jax.lax sort_key_val")
@@ -137,7 +137,7 @@ def associative_scan(call: Call) -> Value:
         array = as_array(leaf)
         if array.rank and isinstance(axis, int):  # it takes every second entry, again and again
             check_whole_along(call, array, axis % array.rank)
-        return sized(call, array, array.shape)
+        return compute_resized(call, array, array.shape)
 
     return map_tree(scan_one, tree)
 

@@ -8,7 +8,7 @@ from shardlint.layouts.layout import Layout, Shape, Size, multiply_size
 from shardlint.layouts.values import Call, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import add_sizes, of_module, size_of
 from shardlint.libraries.jax_products import check_matrix
-from shardlint.libraries.jax_slices import gather, sized
+from shardlint.libraries.jax_slices import compute_resized, gather
 from shardlint.libraries.meeting import NEWEST_CHANGE, as_array, computed, is_recent, spec_entry
 from shardlint.libraries.registry import function
 
@@ -193,7 +193,7 @@ def _spectrum(call: Call) -> Value:
     elif kind in ("irfft", "hfft") and not sizes:
         doubled = multiply_size(2, length)
         shape[last] = doubled - 2 if isinstance(doubled, int) else None
-    return of_module(call, sized(call, array, tuple(shape), dtype))
+    return of_module(call, compute_resized(call, array, tuple(shape), dtype))
 
 
 for _home in _FOURIER:

@@ -51,6 +51,7 @@ from shardlint.libraries.meeting import (
     is_recent,
     is_whole,
     meet,
+    report_split,
     spec_entry,
 )
 from shardlint.libraries.registry import function
@@ -260,8 +261,7 @@ def check_whole_along(call: Call, array: Layout, place: int) -> None:
     """Record an array that is split over Explicit axes along a dimension that must be whole."""
     axes = spec_entry(array, place) if array.explicit else NO_AXES
     if axes:
-        axis, name = "/".join(axes), call.function_name
-        call.interpreter.violate("along.split", call.place, array=str(array), axes=axis, operation=name)
+        report_split(call, "along.split", array, axes)
 
 
 @function(

@@ -11,13 +11,12 @@ from shardlint.layouts.layout import Layout, Size, count_entries
 from shardlint.layouts.values import Call, ListValue, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import check_sorted, elementwise, make_array, of_module, ravel, size_of
 from shardlint.libraries.meeting import (
-    NEWEST_CHANGE,
     NO_AXES,
     as_array,
     broadcast_shapes,
     computed,
-    is_recent,
     is_whole,
+    searches_whole,
     spec_entry,
     typed_like,
 )
@@ -31,11 +30,6 @@ def counting_dtype(call: Call) -> str:
     return "int64" if call.name.startswith("numpy.") else "int32"
 
 
-# What searches all entries refuses split arrays over Explicit axes; in between that was not tried.
-def _searches_whole(call: Call) -> bool:
-    return is_recent(call, NEWEST_CHANGE) is not None
-
-
 def _found(call: Call) -> Size:
     """How many entries are found."""
     return size_of(call.keywords.get("size"))
@@ -44,7 +38,7 @@ def _found(call: Call) -> Size:
 def nonzero(call: Call) -> Value:
     """A row of numbers for each dimension: where the entries are that are not zero."""
     array = as_array(call.get(0, "a"))
-    each = of_module(call, computed(call, [array], (_found(call),), counting_dtype(call), _searches_whole(call)))
+    each = of_module(call, computed(call, [array], (_found(call),), counting_dtype(call), searches_whole(call)))
     return (each,) * max(array.rank, 1) if array.rank is not None else ListValue([each], True)
 
 
@@ -67,7 +61,7 @@ def argwhere(call: Call) -> Value:
     array = as_array(call.get(0, "a"))
     flat = call.function_name == "flatnonzero"
     shape = (_found(call),) if flat else (_found(call), array.rank)
-    return of_module(call, computed(call, [array], shape, counting_dtype(call), _searches_whole(call)))
+    return of_module(call, computed(call, [array], shape, counting_dtype(call), searches_whole(call)))
 
 
 @function(*(f"{module} unique" for module in _BOTH))
@@ -75,7 +69,7 @@ def unique(call: Call) -> Value:
     """The entries of an array without those that repeat, and what else is asked for."""
     array, axis = as_array(call.get(0, "ar")), call.get(4, "axis", None)
     shape = (_found(call),) if axis is None else None
-    values = of_module(call, computed(call, [array], shape, array.dtype, axis is None and _searches_whole(call)))
+    values = of_module(call, computed(call, [array], shape, array.dtype, axis is None and searches_whole(call)))
     asked = [call.get(place, f"return_{name}", False) for place, name in enumerate(("index", "inverse", "counts"), 1)]
     if not all(isinstance(one, bool) for one in asked):
         return Unknown("entries, and maybe where they are")
@@ -99,7 +93,7 @@ def searchsorted(call: Call) -> Value:
     ordered, numbers = as_array(call.get(0, "a")), as_array(call.get(1, "v"))
     if call.function_name == "digitize":
         ordered, numbers = as_array(call.get(1, "bins")), as_array(call.get(0, "x"))
-    split = _searches_whole(call) and is_whole(ordered)
+    split = searches_whole(call) and is_whole(ordered)
     return of_module(call, computed(call, [ordered, numbers], numbers.shape, counting_dtype(call), split))
 
 
@@ -121,7 +115,7 @@ def histogram(call: Call) -> Value:
     if count is None and as_array(bins).rank == 1:
         size = as_array(bins).shape or (None,)
         count = size[0] - 1 if isinstance(size[0], int) else None
-    whole = _searches_whole(call)
+    whole = searches_whole(call)
     ends = of_module(call, computed(call, [array], (count + 1 if count is not None else None,), None, whole))
     counts = of_module(call, computed(call, [array], (count,)))
     return ends if call.function_name == "histogram_bin_edges" else (counts, ends)
@@ -181,7 +175,7 @@ def indices(call: Call) -> Value:
 def interp(call: Call) -> Value:
     """Values between those at known points."""
     arrays = [as_array(call.get(place, name)) for place, name in enumerate(("x", "xp", "fp"))]
-    whole = _searches_whole(call) and all(map(is_whole, arrays[1:]))
+    whole = searches_whole(call) and all(map(is_whole, arrays[1:]))
     return of_module(call, computed(call, arrays, arrays[0].shape, None, whole))
 
 

@@ -24,6 +24,7 @@ from shardlint.libraries.meeting import (
     fresh,
     is_recent,
     meet,
+    report_split,
     spec_entry,
     typed_like,
 )
@@ -187,12 +188,11 @@ def resized_spec(call: Call, array: Layout, place: int, size: Size) -> Spec | No
     parts = array.mesh.size(axes) if array.mesh is not None and axes else None
     divides = size % parts == 0 if isinstance(parts, int) and isinstance(size, int) else None
     if divides is False:
-        said = {"array": str(array), "axes": "/".join(axes or ()), "operation": call.function_name}
-        call.interpreter.violate("size.split", call.place, **said)
+        report_split(call, "size.split", array, axes or ())
     return array.typed_spec if divides else None
 
 
-def sized(call: Call, array: Layout, shape: Shape | None, dtype: str | None = None) -> Layout:
+def compute_resized(call: Call, array: Layout, shape: Shape | None, dtype: str | None = None) -> Layout:
     """Return the result of an operation that may change the sizes of dimensions. Each keeps its axes if they divide
     the new size.
     """

@@ -454,17 +454,27 @@ def explicit_spec(array: Layout) -> Spec | None:
     return (NO_AXES,) * len(array.shape) if is_whole(array) else array.spec
 
 
+def report_split(call: Call, kind: str, array: Layout, axes: Iterable[str]) -> None:
+    """Record that an operation refuses an array which is split over axes."""
+    said = {"array": str(array), "axes": "/".join(axes), "operation": call.function_name}
+    call.interpreter.violate(kind, call.place, **said)
+
+
 def check_whole(call: Call, array: Layout) -> None:
     """Record an array that is split over Explicit axes, for a function that takes whole ones alone."""
     axes = [axis for entry in array.typed_spec or () for axis in entry or ()]
     if axes:
-        said = {"array": str(array), "axes": "/".join(axes), "operation": call.function_name}
-        call.interpreter.violate("whole.split", call.place, **said)
+        report_split(call, "whole.split", array, axes)
 
 
 def typed_like(found: Layout, array: Layout, spec: Spec | None) -> Layout:
     """A result with a spec over the Explicit axes of the array of which it is computed."""
     return replace(found, mesh=array.mesh, spec=spec) if array.explicit and spec is not None else found
+
+
+def searches_whole(call: Call) -> bool:
+    """Return whether a function that searches all entries refuses sharded arrays. In between, this was not tried."""
+    return is_recent(call, NEWEST_CHANGE) is not None
 
 
 def refuses_outside(call: Call) -> bool:

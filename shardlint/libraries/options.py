@@ -160,11 +160,14 @@ function("click command group")(decorator(_command))
 @function("hydra.main")
 def hydra_main(call: Call) -> Value:
     """A decorator whose function is called with a configuration that files tell."""
-    return Native(
-        call.name, lambda made: Native("command", lambda again: again.interpreter.call(
-            made.args[0], (Unknown("a configuration"),), {}, again.place
-        )),
-    )  # fmt: skip
+
+    def decorate(made: Call) -> Value:
+        def run_command(again: Call) -> Value:
+            return again.interpreter.call(made.args[0], (Unknown("a configuration"),), {}, again.place)
+
+        return Native("command", run_command)
+
+    return Native(call.name, decorate)
 
 
 @function("click option argument")

@@ -17,15 +17,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shardlint.config.certainty import Certainty
 from shardlint.rules_api.rule import Harm, Rule, Trigger
 from shardlint.source.lazy import dataclass
 from shardlint.source.packs import BrokenPack, describe_error, installed_packs
-
-if TYPE_CHECKING:
-    pass
 
 # The engine's own findings (see shardlint/rules_api/builtin.py); named here so that listing codes imports nothing.
 _OWN = {
@@ -38,7 +35,6 @@ _OWN = {
 
 class UnknownRule(Exception):
     """A selector that is no code, prefix, name or harm; the message suggests near ones."""
-
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,6 @@ def forget() -> None:
     _KEPT.clear()
     for remembered in (installed_packs, _found, rules, _known_of_imported, proof_folders):
         remembered.cache_clear()
-
 
 
 def entries() -> Mapping[str, Entry]:

@@ -14,14 +14,14 @@ def serve() -> None:
     """Serve an editor over standard input and output until it says that this is enough."""
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
     gc.disable()  # the worker collects when nobody types
-    made = server()
+    made = make_server()
     try:
         made.start_io()
     finally:
         made.worker.end()
 
 
-def server() -> Server:
+def make_server() -> Server:
     """A server with all it can do."""
     made = Server()
     for register in features.EACH:

@@ -178,12 +178,12 @@ class Runner:
 
     def _lose(self, zygote: subprocess.Popen[bytes], outcomes: dict[int, Outcome]) -> Iterator[Outcome]:
         """The outcomes of jobs that were running when the zygote ended; takes them out, and starts another one."""
-        from shardlint.verify.inside.exits import died
+        from shardlint.verify.inside.exits import describe_exit
 
         if self._answers.spoilt:
             children.kill(zygote)
         code = zygote.wait()
-        how = "sent an answer to no request" if self._answers.spoilt else died(code) or "ended"
+        how = "sent an answer to no request" if self._answers.spoilt else describe_exit(code) or "ended"
         why = (
             f"ended with the process that starts the programs, which {how}: perhaps because of a program "
             "that ran then"
@@ -205,7 +205,7 @@ class Runner:
         """One job in one fresh process."""
         from shardlint.verify.inside import stacks
         from shardlint.verify.inside.captured_stderr import leftover
-        from shardlint.verify.inside.exits import died
+        from shardlint.verify.inside.exits import describe_exit
 
         outcome = Outcome(job)
         began = time.monotonic()
@@ -250,7 +250,7 @@ class Runner:
         tail.extend(leftover(process.pid)[-32768:])
         output = tail.decode("utf-8", "replace").splitlines()
         # A process that had ended well before may have left its pipes to others.
-        stopped = reasons[0] if reasons and (code or attendant.spoilt) else died(code)
+        stopped = reasons[0] if reasons and (code or attendant.spoilt) else describe_exit(code)
         end = {"stopped": stopped, "distrust": attendant.end(stopped), "stack": stacks.read(stack)}
         os.close(stack)
         Path(path).unlink(missing_ok=True)

@@ -72,7 +72,7 @@ class DonatedModuleWeights(Rule):
         if mode in (None, "none"):
             return
         found = jitted(site)
-        problem = self._problem(site, found, str(mode)) if found is not None else None
+        problem = self._find_problem(site, found, str(mode)) if found is not None else None
         keyword = site.keyword("donate")
         if found is None or problem is None or keyword is None or expected(site, found):
             return
@@ -84,8 +84,8 @@ class DonatedModuleWeights(Rule):
             certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
         )
 
-    def _problem(self, site: Site, found: Jitted, mode: str) -> _Problem | None:
-        instance = _holding(site, found.fun, found.function)
+    def _find_problem(self, site: Site, found: Jitted, mode: str) -> _Problem | None:
+        instance = _find_compiled_module(site, found.fun, found.function)
         if instance is not None:
             if _returns_new_self(site, instance, found):
                 return None
@@ -108,13 +108,13 @@ class DonatedModuleWeights(Rule):
             function = found.fun.node
         if not isinstance(function, Definition | ast.Lambda):
             return None
-        if mode.endswith("except-first") and _no_first(function):
+        if mode.endswith("except-first") and _lacks_first_argument(function):
             message = "The next call raises if a result reuses an argument: `donate` donates all arguments."
             return _Problem(message, "the function has no positional argument to keep", True)
         return None
 
 
-def _holding(site: Site, value: Value, node: ast.AST) -> Instance | None:
+def _find_compiled_module(site: Site, value: Value, node: ast.AST) -> Instance | None:
     """The Module whose arrays are part of what is compiled."""
     modules = site.program.modules
     instance = modules.instance(value)
@@ -126,7 +126,7 @@ def _holding(site: Site, value: Value, node: ast.AST) -> Instance | None:
     if isinstance(value, Transformed) and value.call is not None:
         places = value.call.positional
         if value.api.name in _KEEPING and places and places[0].file is site.file:
-            return _holding(site, value.inner, places[0].node)
+            return _find_compiled_module(site, value.inner, places[0].node)
         if value.api.name == "equinox.Partial":
             given = (*places[1:], *value.call.keywords.values())
             held = (modules.instance(site.program.evaluator.value(place)) for place in given)
@@ -143,7 +143,7 @@ def _returns_new_self(site: Site, instance: Instance, found: Jitted) -> bool:
         file = owner.place.file
         for binding in file.bindings(file.scope(owner.node), name):
             if isinstance(binding.node, Definition):
-                return _renews(file.text(binding.node), owner.node.name)
+                return _returns_new_module(file.text(binding.node), owner.node.name)
     return True
 
 
@@ -153,11 +153,11 @@ def _called_once(site: Site, found: Jitted) -> bool:
     return isinstance(parent, ast.Call) and parent.func is found.made
 
 
-def _no_first(function: Definition | ast.Lambda) -> bool:
+def _lacks_first_argument(function: Definition | ast.Lambda) -> bool:
     args = function.args
     keywords = args.kwonlyargs or args.kwarg is not None
     return bool(keywords) and not positional(function) and args.vararg is None
 
 
-def _renews(text: str, cls: str) -> bool:
+def _returns_new_module(text: str, cls: str) -> bool:
     return f"{cls}(" in text or "return self" in text or any(word in text for word in _RENEWING)

@@ -53,14 +53,14 @@ class UpdateLostInJit(Rule):
         scope = site.scope.function()
         if scope is None or isinstance(scope.node, ast.Lambda):
             return
-        updates = [call for call in site.file.walked(scope).calls if _updates(site, call)]
+        updates = [call for call in site.file.walked(scope).calls if _is_update(site, call)]
         if not updates or not only_jax_jit(site, scope):
             return
         for call in updates:
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
             if not isinstance(owner, ast.Name):
                 continue
-            merged = _source(site, scope, owner)
+            merged = _is_merged(site, scope, owner)
             if merged is None:
                 continue
             changed = {owner.id, *(arg.id for arg in call.args[:-1] if isinstance(arg, ast.Name))}
@@ -68,18 +68,18 @@ class UpdateLostInJit(Rule):
                 continue
             yield site.finding(
                 call,
-                self._message(owner.id, merged),
+                self._format_message(owner.id, merged),
                 via=site.region,
                 help="trace the function with `nnx.jit`, "
                 "or return `nnx.state((model, optimizer))` and call `nnx.update` outside",
-                fix=None if merged else self._fix(site, scope),
+                fix=None if merged else self._write_nnx_jit(site, scope),
             )
 
-    def _message(self, name: str, merged: bool) -> str:
+    def _format_message(self, name: str, merged: bool) -> str:
         maker = "nnx.merge" if merged else "jax.jit"
         return f"Nothing trains: this updates a copy of `{name}` made by `{maker}`, discarded after the call."
 
-    def _fix(self, site: Site, scope: Scope) -> Fix | None:
+    def _write_nnx_jit(self, site: Site, scope: Scope) -> Fix | None:
         node = scope.node
         if not isinstance(node, ast.FunctionDef):
             return None
@@ -96,7 +96,7 @@ class UpdateLostInJit(Rule):
         return site.fix(Safety.UNSAFE, f"write @{name}", edits, "the program begins to train", drops=("jax",))
 
 
-def _updates(site: Site, call: ast.Call) -> bool:
+def _is_update(site: Site, call: ast.Call) -> bool:
     """Return whether a call is a statement `x.update(..., grads)` with gradients of NNX."""
     if not (isinstance(call.func, ast.Attribute) and call.func.attr == "update" and call.args):
         return False
@@ -140,7 +140,7 @@ def only_jax_jit(site: Site, scope: Scope) -> bool:
     return site.region.by in JITS and not any(name.startswith("flax.") for name in names)
 
 
-def _source(site: Site, scope: Scope, name: ast.Name) -> bool | None:
+def _is_merged(site: Site, scope: Scope, name: ast.Name) -> bool | None:
     """Return whether the object of a name was merged in the function (True) or is an argument of it (False)."""
     bindings, owner = lookup(site.file, name, name.id)
     if owner is not scope or len(bindings) != 1:

@@ -61,16 +61,16 @@ class ReplicaShardsCombined(Rule):
         node = site.syntax
         if not isinstance(node, ast.Attribute):
             return
-        joined = _joined(site.file, node, 0)
+        joined = _find_join(site.file, node, 0)
         if joined is None:
             return
         written = written_by_first(site, joined) if site.wants("first-process") else None
         if written is not None:
-            yield self._part(site, node, written)
+            yield self._report_first_process(site, node, written)
             return
         if _tells_copies(site, node):
             return
-        left = _left(site, node.value)
+        left = _replicated_axes(site, node.value)
         if not left:
             return
         adds = last_name(joined.func) in _ADDING
@@ -86,7 +86,7 @@ class ReplicaShardsCombined(Rule):
             why=f"the spec doesn't name {along}, and {name} at {site.where(Place(site.file, joined))} takes all shards",
         )
 
-    def _part(self, site: Site, node: ast.Attribute, written: Place) -> Finding:
+    def _report_first_process(self, site: Site, node: ast.Attribute, written: Place) -> Finding:
         what = site.text(node.value)
         return site.finding(
             node,
@@ -98,7 +98,7 @@ class ReplicaShardsCombined(Rule):
         )
 
 
-def _left(site: Site, node: ast.expr) -> tuple[str, ...] | None:
+def _replicated_axes(site: Site, node: ast.expr) -> tuple[str, ...] | None:
     """The axes of its mesh that an array is surely not split over; None where its sharding is not known."""
     found: list[tuple[str, ...]] = []
     for mesh_value, spec_value in shardings_of(site, node):
@@ -117,7 +117,7 @@ def _left(site: Site, node: ast.expr) -> tuple[str, ...] | None:
     return found[0] if all(found) else ()
 
 
-def _joined(file: FileFacts, node: ast.AST, depth: int) -> ast.Call | None:
+def _find_join(file: FileFacts, node: ast.AST, depth: int) -> ast.Call | None:
     """The call that puts the data of shards together: of an expression that gives the shards, or their data."""
     if depth > 6:
         return None
@@ -125,21 +125,21 @@ def _joined(file: FileFacts, node: ast.AST, depth: int) -> ast.Call | None:
     match parent:
         case ast.comprehension(iter=inner) if inner is node:
             made = file.parent(parent)
-            if isinstance(made, ast.ListComp | ast.GeneratorExp) and _data(made.elt, parent.target):
-                return _joined(file, made, depth + 1)
+            if isinstance(made, ast.ListComp | ast.GeneratorExp) and _is_shard_data(made.elt, parent.target):
+                return _find_join(file, made, depth + 1)
         case ast.Call(func=ast.Name(id="sorted" | "list" | "tuple" | "reversed")) if node in parent.args[:1]:
-            return _joined(file, parent, depth + 1)
+            return _find_join(file, parent, depth + 1)
         case ast.Call() if node in parent.args[:1] and last_name(parent.func) in (*_JOINING, *_ADDING):
             return parent if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.Name | ast.Call) else None
         case ast.Assign(targets=[ast.Name() as target]) if parent.value is node:
-            found = (_joined(file, use, depth + 1) for use, _ in readers(file, target))
+            found = (_find_join(file, use, depth + 1) for use, _ in readers(file, target))
             return next((one for one in found if one is not None), None)
         case ast.For(iter=inner) if inner is node:
-            return _appended(file, parent, depth)
+            return _find_join_of_appended(file, parent, depth)
     return None
 
 
-def _appended(file: FileFacts, loop: ast.For, depth: int) -> ast.Call | None:
+def _find_join_of_appended(file: FileFacts, loop: ast.For, depth: int) -> ast.Call | None:
     """The same of a list that a loop over the shards appends their data to."""
     for call in (one for statement in loop.body for one in walk(statement)):
         match call:
@@ -148,7 +148,7 @@ def _appended(file: FileFacts, loop: ast.For, depth: int) -> ast.Call | None:
                     continue
                 for use in file.mentions_in(file.home(to), to.id):
                     if isinstance(use, ast.Name) and use is not to and isinstance(use.ctx, ast.Load):
-                        found = _joined(file, use, depth + 1)
+                        found = _find_join(file, use, depth + 1)
                         if found is not None:
                             return found
     return None
@@ -156,14 +156,14 @@ def _appended(file: FileFacts, loop: ast.For, depth: int) -> ast.Call | None:
 
 def _holds_data(node: ast.expr, loop: ast.For) -> bool:
     """Return whether an expression is the data of a shard, also by a name that a turn of the loop gives it."""
-    if _data(node, loop.target):
+    if _is_shard_data(node, loop.target):
         return True
     names = {
         one.targets[0].id
         for one in loop.body
         if isinstance(one, ast.Assign)
         and isinstance(one.targets[0], ast.Name)
-        and _data(one.value, loop.target)
+        and _is_shard_data(one.value, loop.target)
     }
     words = list(walk(node))
     return any(isinstance(one, ast.Name) and one.id in names for one in words) and not any(
@@ -179,7 +179,7 @@ def _in_each_turn(file: FileFacts, call: ast.Call, loop: ast.For) -> bool:
     return outer is loop
 
 
-def _data(node: ast.expr, target: ast.expr) -> bool:
+def _is_shard_data(node: ast.expr, target: ast.expr) -> bool:
     """Return whether an expression is the data of a shard, or made of them: not their size or shape."""
     if not isinstance(target, ast.Name):
         return False

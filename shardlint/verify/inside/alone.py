@@ -16,6 +16,7 @@ import numpy as np
 
 from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
 from shardlint.verify.inside import compare, devices, load, place, tree
+from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.inside.invoke import call, in_float64
 
 Arrays = dict[str, tuple[str, Any]]
@@ -60,8 +61,6 @@ def run_alone(fixture: Fixture, sizes: Mapping[str, int], folder: Path) -> dict[
 
     Returns the rest of an `Alone`. Nothing the user's code raises gets out of here.
     """
-    from shardlint.verify.inside.failures import failure_of
-
     if (count := len(jax.devices())) != 1:
         return {"unmade": f"was not possible: the program sets {count} devices"}
     mesh = devices.mesh_of(dict.fromkeys(sizes, 1), fixture.axis_types == EXPLICIT)

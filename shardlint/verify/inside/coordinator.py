@@ -216,7 +216,7 @@ class _Conductor:
         found = [Failure("raised", f"process {index} {text}") for index, text in raised.items()]
         for one in self.processes:
             if one.ended is not None and "raised" not in one.told:
-                how = exits.died(one.ended) or "ended with exit code 0"
+                how = exits.describe_exit(one.ended) or "ended with exit code 0"
                 place = stacks.users_line(self._stack(one))
                 found.append(Failure("stopped", f"process {one.index} {how} while {one.stage}", place))
         if found:

@@ -9,7 +9,7 @@ import signal
 exit_now = os._exit
 
 
-def died(code: int) -> str:
+def describe_exit(code: int) -> str:
     """How a process ended, in words; empty for an ordinary exit with 0."""
     if code >= 0:
         return f"exited with code {code}" if code else ""

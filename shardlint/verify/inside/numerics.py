@@ -12,6 +12,7 @@ import numpy as np
 
 from shardlint.verify.inside import checks, compare, compiled, devices, place, tree
 from shardlint.verify.inside.alone import Alone, as_if_alone, given_to_one, with_numbers_of
+from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.inside.invoke import call, in_float64, keywords
 from shardlint.verify.report import Failure
 
@@ -143,8 +144,6 @@ def _here(
     function: Any, hosts: list[Any], made: list[place.HostArgument], mesh: Any, kind: str, wide: bool = True
 ) -> Alone:
     """The run on one device, in this process. Raises `_Stop` where it came to nothing."""
-    from shardlint.verify.inside.failures import failure_of
-
     one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1), devices.is_explicit(mesh))
 
     def run(given: list[Any]) -> Any:

@@ -97,8 +97,6 @@ def _kind_of(reference: Any) -> str:
 def _alone(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside import devices
     from shardlint.verify.inside.alone import run_alone
-    from shardlint.verify.inside.failures import failure_of
-
     devices.compile_quickly()
     try:
         fixture = _loaded(job, send)

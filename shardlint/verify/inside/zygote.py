@@ -21,7 +21,7 @@ from typing import Any
 from shardlint.verify import contain, messages
 from shardlint.verify.attend import Attendant
 from shardlint.verify.inside import captured_stderr, guard, stacks, tasks
-from shardlint.verify.inside.exits import died, exit_now
+from shardlint.verify.inside.exits import describe_exit, exit_now
 
 _TAIL = 32 * 1024
 _COUNT_SECONDS = 0.5
@@ -196,7 +196,7 @@ class Zygote:
             reason = reason or messages.SPOILT
         child.tail = (child.tail + captured_stderr.leftover(child.pid))[-_TAIL:]
         del self.children[child.pid]
-        stopped = reason or died(os.waitstatus_to_exitcode(status))
+        stopped = reason or describe_exit(os.waitstatus_to_exitcode(status))
         end = {
             "stopped": stopped,
             "distrust": child.attendant.end(stopped),
