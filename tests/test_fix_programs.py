@@ -876,7 +876,8 @@ def test_a_fixed_program_has_the_shardings_asked_for(
                     batch = {"x": jnp.ones((32, 16), np.float32)}
                     compiled(batch["x"])
             """,
-            "the call with in_shardings would reject it", id="compiled ahead",
+            "under jax.set_mesh `batch[\"x\"]` (main.py:28) would be replicated, and the call with in_shardings would reject it",
+            id="compiled ahead",
         ),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from shardlint.config.targets import PACKAGES
 from shardlint.engine.results import Options, Report
 from shardlint.engine.run import check
 from shardlint.output import json_, text
+from shardlint.rules_api.rule import NO_FIX, TOGETHER
 from tests.schemas import jsonschema
 
 Write = Callable[..., Path]
@@ -235,6 +236,15 @@ def test_why_nothing_is_rewritten_stands_on_a_line_of_its_own(write: Write) -> N
         "   Did you mean x?",
         "   Not rewritten: the author decides",
     ]
+
+
+def test_reasons_of_a_whole_project_do_not_tell_findings_apart(write: Write) -> None:
+    made = report(write, "import jax\n" + "jax.device_put(1)\n" * 5)
+    made.reports = [
+        file.of([replace(one, help=f"move it; {NO_FIX}{TOGETHER}: a.py:{line}: traced") for line, one in enumerate(file.findings)])
+        for file in made.reports
+    ]  # fmt: skip
+    assert "The same in 4 other places" in "\n".join(text.full(made))
 
 
 @pytest.mark.parametrize(

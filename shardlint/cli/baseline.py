@@ -12,7 +12,7 @@ from shardlint.engine.adoption.known import all_rules, compare, differ, projects
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
-from shardlint.output.phrases import count
+from shardlint.output.phrases import format_count
 from shardlint.output.text import skipped
 
 
@@ -35,8 +35,8 @@ def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> 
         shown = os.path.relpath(project.file)
         if differ(entries, project.entries or []) or (first and entries):
             save(project.file, entries)
-        files = count(len({entry.path for entry in entries}), "file")
-        said = f"{shown}: {count(len(entries), 'known finding')} in {files}"
+        files = format_count(len({entry.path for entry in entries}), "file")
+        said = f"{shown}: {format_count(len(entries), 'known finding')} in {files}"
         changes = [
             f"{number} {word}"
             for number, word in ((0 if first else len(taken), "added"), (len(matched.gone), "gone"))
@@ -49,6 +49,6 @@ def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> 
         if left:
             new += left
             lines.append(
-                f"{count(left, 'finding')} not in it; `shardlint check` shows them, --add adds them."
+                f"{format_count(left, 'finding')} not in it; `shardlint check` shows them, --add adds them."
             )
     return lines, new, report.undone

@@ -174,7 +174,7 @@ def _check_reason(reason: str) -> None:
 
 def _silenced(report: Report, options: Options, reason: str) -> int:
     """Write the comments; how many files could not be changed."""
-    from shardlint.output.phrases import count
+    from shardlint.output.phrases import format_count
     from shardlint.output.printable import printable
     from shardlint.rewrite.silence import silence
 
@@ -182,7 +182,7 @@ def _silenced(report: Report, options: Options, reason: str) -> int:
     for path, problem in done.problems:
         click.echo(printable(f"{path}: not suppressed: {problem}"), err=True)
     click.echo(
-        f"Suppressed {count(done.findings, 'finding')} in {count(done.files, 'file')}; `shardlint check` "
+        f"Suppressed {format_count(done.findings, 'finding')} in {format_count(done.files, 'file')}; `shardlint check` "
         "reports comments that are no longer needed.",
         err=True,
     )

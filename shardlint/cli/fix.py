@@ -12,7 +12,7 @@ import click
 
 from shardlint.cli.options import FAILED, PATHS, STDIN, Given, named_alone, options_of, shared, standard_input
 from shardlint.output import by_project
-from shardlint.output.phrases import count
+from shardlint.output.phrases import format_count
 from shardlint.output.printable import printable
 from shardlint.output.text import frames
 from shardlint.rewrite.asking import Asking
@@ -161,7 +161,7 @@ def _said_left(
     hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
     verb = verb or ("would fix" if show_diff else "fixed")
     known = f" In the baseline: {report.known}." if report.known else ""
-    click.echo(f"{verb} {fixed}, left {left} in {count(report.files, 'file')}.{known}{hint}", err=show_diff)
+    click.echo(f"{verb} {fixed}, left {left} in {format_count(report.files, 'file')}.{known}{hint}", err=show_diff)
     return fixed, left
 
 

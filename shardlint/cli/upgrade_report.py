@@ -11,10 +11,10 @@ from shardlint.config.folders import shown_folder
 from shardlint.config.pins import read_pins
 from shardlint.config.versions import allows, parse, show
 from shardlint.output import by_project
-from shardlint.output.phrases import count
+from shardlint.output.phrases import format_count
 from shardlint.output.printable import printable, sentence
 from shardlint.rewrite.fix import FixedFile, FixReport, diff
-from shardlint.rules_api.rule import TOGETHER, Finding
+from shardlint.rules_api.rule import NO_FIX, TOGETHER, Finding
 from shardlint.source.text import Source
 
 _CODE = re.compile(r"(`[^`]*`)")
@@ -63,13 +63,14 @@ def _summary(
     unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in done)
     command = " ".join(f"--to {package}={version}" for package, version in targets.items())
     verb = "Fixed" if written else "Would fix"
-    text = f"`shardlint upgrade {command}` (shardlint {__version__}), {count(report.files, 'file')} read. "
+    text = f"`shardlint upgrade {command}` (shardlint {__version__}), {format_count(report.files, 'file')} read. "
     if not report.files and not report.skipped:
         text += f"Nothing to upgrade: {report.nothing}."
     elif not done and not left:
         text += "Nothing to do."
     else:
-        text += f"{verb} {count(len(done), 'place')} in {count(changed, 'file')}; {left} left to do by hand."
+        where = f"{format_count(len(done), 'place')} in {format_count(changed, 'file')}"
+        text += f"{verb} {where}; {left} left to do by hand."
     if unsafe:
         text += f" {unsafe} marked **review** may change numbers, memory or communication."
     yield f"{text}\n"
@@ -137,7 +138,7 @@ def _asked(finding: Finding, group: by_project.Group) -> str:
     head, together, reasons = advice.partition(f"{TOGETHER}: ")
     if not together or not _told(reasons, group):
         return ""
-    first = _ENTERED.sub("jax.set_mesh(...)", head.partition("; no automatic fix")[0])
+    first = _ENTERED.sub("jax.set_mesh(...)", head.partition(f"; {NO_FIX}")[0])
     return f"- {finding.rule.code}: {_prose(sentence(first))}"
 
 

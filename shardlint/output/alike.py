@@ -35,22 +35,22 @@ class Alike:
         """Under the first of many: where the others are."""
         if self._first.get(_words(finding)) is not finding:
             return ""
-        from shardlint.output.phrases import count, place
+        from shardlint.output.phrases import format_count, format_place
 
         others = self._places[_words(finding)][1:]
         files: dict[str, list[str]] = {}
         for file, other in others[:_NAMED]:
-            files.setdefault(str(file.path), []).append(place(file, other)[len(str(file.path)) + 1 :])
+            files.setdefault(str(file.path), []).append(format_place(file, other)[len(str(file.path)) + 1 :])
         places = "; ".join(f"{path}:{', '.join(spots)}" for path, spots in files.items())
-        said = f"The same in {count(len(others), 'other place')}: {places}"
+        said = f"The same in {format_count(len(others), 'other place')}: {places}"
         left = len(others) - _NAMED
         return f"{said}; and {left} more (--select {finding.rule.code} shows each)" if left > 0 else said
 
 
 def _words(finding: Finding) -> _Words:
-    from shardlint.rules_api.rule import TOGETHER  # late: most runs find nothing
+    from shardlint.rules_api.rule import NO_FIX, TOGETHER  # late: most runs find nothing
 
     fix = finding.fix
     said = (finding.rule.code, finding.certainty.value, finding.message, finding.why)
     # What moves with a whole project is kept by much the same everywhere: the first one names it.
-    return (*said, fix.message if fix is not None else finding.help.partition(f"; no automatic fix: {TOGETHER}")[0])
+    return (*said, fix.message if fix is not None else finding.help.partition(f"; {NO_FIX}{TOGETHER}")[0])

@@ -42,13 +42,13 @@ class Group:
         others.
         """
         from shardlint.config.folders import shown_folder
-        from shardlint.output.phrases import count, tags
+        from shardlint.output.phrases import format_count, format_tags
 
         first = self.found[0]
-        head = f"{shown_folder(self.root)}: {first.rule.code} {first.rule.name}  [{tags(first)}]"
+        head = f"{shown_folder(self.root)}: {first.rule.code} {first.rule.name}  [{format_tags(first)}]"
         moved = sum(finding.fix is not None for finding in self.found)
         told = "all" if moved == len(self.found) else str(moved) if moved else "none"
-        places = f"{len(self.found)} places in {count(self.files, 'file')}"
+        places = f"{len(self.found)} places in {format_count(self.files, 'file')}"
         obstacles = len(self.obstacles)
         unsafe = " --unsafe-fixes" if any(one.fix and one.fix.safety == "unsafe" for one in self.found) else ""
         return (

@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from shardlint.rules_api.rule import Finding
 
 
-def count(number: int, word: str) -> str:
+def format_count(number: int, word: str) -> str:
     """ "1 file", "2 files"."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def tags(finding: Finding) -> str:
+def format_tags(finding: Finding) -> str:
     """The harm, and how sure it is."""
     return f"{finding.harm.value}, {finding.certainty.value}"
 
 
-def place(file: FileReport, finding: Finding) -> str:
+def format_place(file: FileReport, finding: Finding) -> str:
     """Where a finding is: path, line and column, in a notebook with the cell."""
     cell, line, column = file.source.place(finding.start)
     return f"{file.path}:{line}:{column}" if cell is None else f"{file.path}:cell {cell}:{line}:{column}"

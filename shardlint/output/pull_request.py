@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from shardlint.output.phrases import count
+from shardlint.output.phrases import format_count
 from shardlint.output.printable import printable
 from shardlint.output.rows import Row, left_out, rows
 
@@ -21,8 +21,8 @@ _SHOWN = 300
 def markdown(report: Report) -> str:
     """A heading with the counts and a row for each finding, as many as a comment may hold."""
     found = list(rows(report))
-    files = count(report.checked, "file")
-    lines = [f"### shardlint: {count(len(found), 'finding') if found else 'no findings'} in {files}", ""]
+    files = format_count(report.checked, "file")
+    lines = [f"### shardlint: {format_count(len(found), 'finding') if found else 'no findings'} in {files}", ""]
     skipped = list(left_out(report))
     tail = [f"- {_said(path)}: {_said(reason)}" for path, reason in skipped[:20]]
     tail += [f"- and {len(skipped) - 20} more"] if len(skipped) > 20 else []
@@ -38,7 +38,7 @@ def markdown(report: Report) -> str:
         lines.append(line)
         shown += 1
     if shown < len(found):
-        lines += ["", f"{count(len(found) - shown, 'more finding')}: run `shardlint check` to see all."]
+        lines += ["", f"{format_count(len(found) - shown, 'more finding')}: run `shardlint check` to see all."]
     fixes = [row.finding.fix.safety for row in found if row.finding.fix is not None]
     if fixes:
         option = "" if all(safety == "safe" for safety in fixes) else " --unsafe-fixes"

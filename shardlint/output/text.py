@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.output import by_project
 from shardlint.output.look import PLAIN, Look
-from shardlint.output.phrases import count, place, tags
+from shardlint.output.phrases import format_count, format_place, format_tags
 from shardlint.output.printable import printable, sentence
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 _TAB = 4
 # Of more files that were left out for the same reason, one is named.
 _ALIKE = 3
-# Between what to write and why `fix` does not.
-_KEPT = "; no automatic fix: "
 
 
 def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
@@ -59,7 +57,7 @@ def concise(report: Report, look: Look = PLAIN) -> Iterator[str]:
     """One line for each finding, as editors and grep like it."""
     for file in report.reports:
         for finding in file.findings:
-            yield f"{look.place(file.path, place(file, finding))} {_line(finding, look)}"
+            yield f"{look.place(file.path, format_place(file, finding))} {_line(finding, look)}"
     yield from end(report)
 
 
@@ -67,7 +65,7 @@ def grouped(report: Report, look: Look = PLAIN) -> Iterator[str]:
     """The findings under the name of their file, a line each."""
     for file in report.reports:
         yield look.heading(file.path)
-        places = [place(file, finding).partition(":")[2] for finding in file.findings]
+        places = [format_place(file, finding).partition(":")[2] for finding in file.findings]
         width = max(map(len, places))
         for at, finding in zip(places, file.findings, strict=True):
             yield f"  {at:<{width}}  {_line(finding, look)}"
@@ -83,7 +81,7 @@ def end(report: Report) -> Iterator[str]:
 
 
 def _line(finding: Finding, look: Look) -> str:
-    return f"{look.rule(finding)} {look.faint(f'[{tags(finding)}]')} {printable(finding.message)}"
+    return f"{look.rule(finding)} {look.faint(f'[{format_tags(finding)}]')} {printable(finding.message)}"
 
 
 def assumed(report: Report) -> Iterator[str]:
@@ -123,12 +121,12 @@ def _assumed_for(report: Report) -> str:
 
 def _some(names: list[str]) -> str:
     shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {count(len(names) - 3, 'other folder')}"
+    return shown if len(names) <= 3 else f"{shown} and {format_count(len(names) - 3, 'other folder')}"
 
 
 def summary(report: Report) -> str:
     """The last line: how much was found in how many files, what was not checked, and what `fix` would do."""
-    files = count(report.checked, "file") + _left(report)
+    files = format_count(report.checked, "file") + _left(report)
     if not report.files and not report.skipped:
         if report.since is not None:
             return f"Nothing to check: no Python file changed since {printable(report.since)}."
@@ -141,7 +139,7 @@ def summary(report: Report) -> str:
     found = [finding for file in report.reports for finding in file.findings]
     safe = sum(finding.fix is not None and finding.fix.safety == "safe" for finding in found)
     unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in found)
-    text = f"{count(len(found), 'new finding' if report.known else 'finding')} in {files}."
+    text = f"{format_count(len(found), 'new finding' if report.known else 'finding')} in {files}."
     if report.elsewhere:
         text += (
             f" In other files because of what these say: {report.elsewhere} (--no-elsewhere leaves that out)."
@@ -212,7 +210,8 @@ def skipped(report: Report) -> Iterator[str]:
 def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     source = file.source
     line, column = source.position(finding.start)
-    yield f"{look.place(file.path, place(file, finding))} {look.rule(finding)}  {look.faint(f'[{tags(finding)}]')}"
+    where = look.place(file.path, format_place(file, finding))
+    yield f"{where} {look.rule(finding)}  {look.faint(f'[{format_tags(finding)}]')}"
     for text in finding.message.splitlines():
         yield from look.wrapped(printable(text))
     if source.text:
@@ -222,7 +221,9 @@ def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     if finding.fix is not None:
         yield from look.wrapped(printable(advice(finding.fix)), look.advice)
     elif finding.help:
-        told, _, kept = finding.help.partition(_KEPT)
+        from shardlint.rules_api.rule import NO_FIX  # late: most runs find nothing
+
+        told, _, kept = finding.help.partition(f"; {NO_FIX}")
         yield from look.wrapped(printable(sentence(told)), look.advice)
         if kept:
             yield from look.wrapped(f"Not rewritten: {printable(kept)}")

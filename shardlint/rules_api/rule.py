@@ -108,6 +108,8 @@ class Fix:
     needs: tuple[Needed, ...] = ()
 
 
+NO_FIX = "no automatic fix: "
+"""Between what to write and the reason why there is no fix, which ends the help of a finding."""
 TOGETHER = "the mesh contexts of a project change together"
 """What a finding says that a whole project moves with; what keeps it follows, or stands once for the project."""
 

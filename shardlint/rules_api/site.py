@@ -24,6 +24,7 @@ from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallArguments, Place, Value
 from shardlint.rules_api.rule import (
     CONDITIONAL,
+    NO_FIX,
     Certainty,
     Edit,
     Finding,
@@ -224,6 +225,7 @@ class Site:
         label: str = "",
         at: ast.AST | None = None,
         span: tuple[int, int] | None = None,
+        kept: str = "",
     ) -> Finding:
         """The finding of a broken contract: proven where its place surely runs, else of the form "conditional".
 
@@ -242,8 +244,9 @@ class Site:
         certain = Certainty.POSSIBLE if form else Certainty.PROVEN
         node = found.place.node if at is None else at
         return self.finding(
-            node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix, label=label, span=span
-        )
+            node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix, label=label,
+            span=span, kept=kept,
+        )  # fmt: skip
 
     def _inside(self, found: Violation) -> str:
         return f"inside, at {self.where(found.inside[-1])}" if found.inside else ""
@@ -333,12 +336,12 @@ class Site:
 
     @cached_property
     def region(self) -> Region:
-        """True if the place is traced, and why."""
+        """Return the traced region of the place, and what makes it one."""
         return self.program.region(self.file, self.syntax)
 
     @cached_property
     def region_in_sight(self) -> Region:
-        """True if the place is traced by the calls that can be seen, as if there were no others. Ask it last."""
+        """Return the traced region by the visible calls alone, as if there were no others. Ask it last."""
         return self.program.region_in_sight(self.file, self.syntax)
 
     @cached_property
@@ -417,9 +420,9 @@ class Site:
         """
         if via is not None:
             why = "; ".join(filter(None, (via.describe(self.file), why)))
-        if fix is None and (kept or (self.rule.by_hand and "no automatic fix" not in help)):
-            reason = f"no automatic fix: {kept or self.rule.by_hand}"
-            help = f"{help}; {reason}" if help else reason
+        kept = kept or self.rule.by_hand
+        if fix is None and kept:
+            help = f"{help}; {NO_FIX}{kept}" if help else f"{NO_FIX}{kept}"
         start, end = span if span is not None else self.file.span(node)
         said = certainty if certainty is not None else self.rule.certainty
         return Finding(

@@ -85,8 +85,9 @@ class FilterJitJitKeyword(Rule):
         yield site.finding(
             node,
             refusal(site, places),
-            help=f"{advice}; no automatic fix:  {reason}" if reason else advice,
+            help=advice,
             fix=fix,
+            kept=reason,
             certainty=Certainty.POSSIBLE if why else certainty,
             form="sometimes" if why else "",
             why=why,

@@ -95,8 +95,9 @@ class FilterJitShardings(Rule):
         yield site.finding(
             given.node,
             outcome.message,
-            help=f"{advice}; no automatic fix:  {reason}" if reason else advice,
+            help=advice,
             fix=fix,
+            kept=reason,
             harm=outcome.harm,
             certainty=Certainty.POSSIBLE if why else outcome.certainty,
             form="sometimes" if why else "",
@@ -123,9 +124,9 @@ class FilterJitShardings(Rule):
         proven = [name for name, one in found.items() if one.certainty is Certainty.PROVEN] or list(found)
         first = min(proven, key=lambda name: _HARMS.index(found[name].harm))
         worst = found[first]
-        others = [one.sentence(name) for name, one in found.items() if name != first]
+        others = [one.format_message(name) for name, one in found.items() if name != first]
         why = "; ".join(filter(None, (worst.why, *others, later)))
-        return Outcome(f"{on} {worst.sentence(first)}.", worst.harm, worst.certainty, why)
+        return Outcome(f"{on} {worst.format_message(first)}.", worst.harm, worst.certainty, why)
 
     def _fix(self, site: Site) -> tuple[Fix | None, str]:
         from shardlint_rules.equinox._shardings_inside.shardings_into_body import rewrite

@@ -171,8 +171,9 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
             given[0] if here else site.call.func,
             f"pmap does not donate {shown}: it donates only positional arguments.",
             why=f"without donation the old and the new arrays are in memory together{at}",
-            help=f"pass {shown} by position" + (f"; no automatic fix:  {kept}" if kept else ""),
+            help=f"pass {shown} by position",
             fix=_given_by_position(site, seen) if here and not kept else None,
+            kept=kept,
             harm=Harm.COST,
         )
 

@@ -60,8 +60,9 @@ class InShardingsCountsStatic(Rule):
             f"Every call of {named(functions[0])} raises ValueError: in_shardings has no entries for static arguments.",
             why=f"{len(dropped)} of {given} entries {'is' if len(dropped) == 1 else 'are'} for "
             f"{_static(functions[0], dropped)}",
-            help="remove the entries of static arguments" + (f"; no automatic fix:  {kept}" if kept else ""),
+            help="remove the entries of static arguments",
             fix=fix,
+            kept=kept,
         )
 
 

@@ -107,7 +107,7 @@ class SpecNeedsMesh(Rule):
         missing = _UNREAD if site.violation.said["context"] else _NO_CONTEXT
         error = _name_error(operation)
         fix, kept = self._fix(site, [node], ())
-        return site.report_violation(f"`{operation}` raises {error}: {missing}.", help=f"{_HELP}{kept}", fix=fix)
+        return site.report_violation(f"`{operation}` raises {error}: {missing}.", help=_HELP, fix=fix, kept=kept)
 
     def _report_unset(self, site: Site, nodes: list[ast.expr], context: Context) -> Iterator[Finding]:
         """A spec of which all call paths are known, and none has a mesh that the call reads."""
@@ -128,8 +128,9 @@ class SpecNeedsMesh(Rule):
             nodes[0],
             f"`{name}` raises {error}{later}: {missing}.",
             why=f"line {context.contexts[0].place.line} {why}" if why else "",
-            help=f"{help}{kept}",
+            help=help,
             fix=fix,
+            kept=kept,
         )
 
     def _outside_block(self, site: Site, nodes: list[ast.expr]) -> Finding | None:
@@ -189,14 +190,14 @@ class SpecNeedsMesh(Rule):
     def _fix(
         self, site: Site, nodes: list[ast.expr], contexts: tuple[MeshContext, ...]
     ) -> tuple[Fix | None, str]:
-        """The fix that writes the mesh in scope with each spec; or why there is none, as the help ends."""
+        """The fix that writes the mesh in scope with each spec; or why there is none."""
         specs = [site.spec_of(one) for node in nodes for one in options(site.value(node))]
         mesh = mesh_meant(site, [one for one in specs if one is not None], contexts)
         if mesh.name is None:
-            return None, f"; no automatic fix:  {mesh.why}" if mesh.why else ""
+            return None, mesh.why
         found = with_mesh(site, nodes, mesh.name)
         if found is None:
-            return None, "; no automatic fix:  the tree contains more than specs"
+            return None, "the tree contains more than specs"
         written, imports = found
         edits = [site.replace(node, text) for node, text in written.items()]
         why = "the context may have another mesh"

@@ -126,8 +126,9 @@ class LegacyMeshContext(Rule):
             entered,
             f"On {site.release('jax')} entering the mesh `{text}` warns: this context is deprecated.",
             label="deprecated",
-            help=f"{help}; no automatic fix:  {kept}" if kept else help,
+            help=help,
             fix=fix,
+            kept=kept,
         )
 
     def _finding(
@@ -136,9 +137,9 @@ class LegacyMeshContext(Rule):
         text = site.shown(item.context_expr)
         traced = site.program.region(site.file, item.context_expr).traced in ("always", "sometimes")
         fix: Fix | None = None
-        kept = ""
+        kept = obstacle = ""
         if traced:
-            kept = "this code is traced, and jax.set_mesh raises in traced code"
+            obstacle = "this code is traced, and jax.set_mesh raises in traced code"
             help = (
                 f"write `with jax.set_mesh({text}):` around the calls of the jitted function. "
                 "`set_mesh` raises inside jit"
@@ -147,11 +148,10 @@ class LegacyMeshContext(Rule):
             moved = self._moved(site, statement, item, context)
             fix = moved if isinstance(moved, Fix) else None
             help = f"write `with jax.set_mesh({text}):`. New arrays in it are replicated over the mesh"
-            kept = moved.removeprefix("no automatic fix:  ") if isinstance(moved, str) else ""
-            help += f"; {moved}" if isinstance(moved, str) else ""
+            kept = obstacle = moved if isinstance(moved, str) else ""
         line = set_already(site, statement, item)
         if line is not None and not traced:
-            fix, kept = None, f"jax.set_mesh at line {line} sets the mesh already"
+            fix, kept, obstacle = None, "", f"jax.set_mesh at line {line} sets the mesh already"
             help = (
                 f"remove `with {text}:`. `jax.set_mesh` at line {line} already sets this mesh. First rewrite code that "
                 "reads only the old context (`pjit`, `thread_resources`): use `jax.jit` and `get_abstract_mesh()`"
@@ -162,7 +162,8 @@ class LegacyMeshContext(Rule):
             label="deprecated",
             help=help,
             fix=fix,
-            obstacles=self._obstacles(site, item, kept),
+            kept=kept,
+            obstacles=self._obstacles(site, item, obstacle),
         )
 
     def _obstacles(self, site: Site, item: ast.withitem, kept: str) -> tuple[str, ...]:
@@ -182,7 +183,7 @@ class LegacyMeshContext(Rule):
         kept = [*libraries(site), stays(site, statement, item, context)]
         edits = to_set_mesh(site, context)
         if edits is None:
-            return f"no automatic fix:  {'; '.join(filter(None, kept)) or 'the mesh is not an expression of this file'}"
+            return "; ".join(filter(None, kept)) or "the mesh is not an expression of this file"
         why = "new arrays are then replicated over the mesh, and jax.jit rejects them if in_shardings differ"
         text = site.shown(item.context_expr)
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)

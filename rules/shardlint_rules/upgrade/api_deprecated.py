@@ -50,18 +50,18 @@ class ApiDeprecated(Rule):
             return
         assert use.entry.deprecated is not None
         name = use.dotted if use.entry.kind == "namespace" else use.entry.name
-        fix, help = renamed(site, use), use.entry.advice
+        fix, kept = renamed(site, use), ""
         if fix is None and use.entry.name in (pjit.NAME, *ambient.OLD):
             moved = joint.carried(site)
-            fix, help = (None, f"{help}; {moved}") if isinstance(moved, str) else (moved, help)
+            fix, kept = (None, moved) if isinstance(moved, str) else (moved, "")
         elif fix is None:
             kept = why_kept(site, use)
-            help += f"; no automatic fix:  {kept}" if kept else ""
         yield site.finding(
             use.node,
             f"`{name}` {_future(use.entry, show(use.entry.deprecated))}.",
-            help=help,
+            help=use.entry.advice,
             fix=fix,
+            kept=kept,
         )
 
 

@@ -66,16 +66,16 @@ class ApiRemoved(Rule):
         assert use.entry.removed is not None
         gone = f"jax {show(use.entry.removed)}"
         error = use.error(site.target("jax"))
-        fix, help = renamed(site, use), use.entry.advice
+        fix, kept = renamed(site, use), ""
         if fix is None:
-            fix, why = carried(site, use)
-            kept = why_kept(site, use) if fix is None and not why else ""
-            help += f"; {why}" if why else f"; no automatic fix:  {kept}" if kept else ""
+            fix, kept = carried(site, use)
+            kept = kept or why_kept(site, use) if fix is None else ""
         return site.finding(
             use.node,
             f"On {site.release('jax')} this raises {error}: {gone} removed `{use.entry.name}`.",
-            help=help,
+            help=use.entry.advice,
             fix=fix,
+            kept=kept,
             certainty=certainty(site, use),
         )
 
@@ -134,8 +134,7 @@ def carried(site: Site, use: Use) -> tuple[Fix | None, str]:
     elif name in _device_put.NAMES:
         made = _device_put.fix(site, name)
     elif name in ambient.OLD:
-        moved = joint.carried(site)
-        return (None, moved) if isinstance(moved, str) else (moved, "")
+        made = joint.carried(site)
     else:
         return None, ""
-    return (None, f"no automatic fix:  {made}") if isinstance(made, str) else (made, "")
+    return (None, made) if isinstance(made, str) else (made, "")

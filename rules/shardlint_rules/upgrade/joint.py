@@ -344,11 +344,11 @@ def _together(site: Site, found: Plan) -> Fix | str:
         *((node, ambient.as_new(_at(site, file, node), node)) for node in _reads(site.program, file)),
     ):
         if isinstance(new, str):
-            return f"no automatic fix:  {new}"
+            return new
         edits += new
         drops |= _dropped(node)
     if not edits:
-        return "no automatic fix:  a test of the jax release chooses it, or a test expects it to fail"
+        return "a test of the jax release chooses it, or a test expects it to fail"
     others = [path.name for path in found.files if path != file.path]
     why = "new arrays are then replicated over the mesh, and jax.jit rejects them if in_shardings differ"
     if others:
@@ -377,26 +377,26 @@ def _alone(site: Site) -> Fix | str:
         new = pjit.as_jit(at, node, False)
         root = _root(node)
         if isinstance(new, str):
-            return f"no automatic fix:  {Obstacle(site.file.path, node.lineno, new).shown(site.file.path)}"
+            return Obstacle(site.file.path, node.lineno, new).shown(site.file.path)
         if not pjit.needs_no_context(at, node):
-            return "no automatic fix:  nothing in the program enters a mesh, so its callers decide"
+            return "nothing in the program enters a mesh, so its callers decide"
         if root is not None and isinstance(node, ast.Name) and taken_elsewhere(at, root.id):
-            return f"no automatic fix:  {Obstacle(site.file.path, node.lineno, _TAKEN).shown(site.file.path)}"
+            return Obstacle(site.file.path, node.lineno, _TAKEN).shown(site.file.path)
         edits += new
         drops |= _dropped(node)
     if not edits:
-        return "no automatic fix:  nothing in the program enters a mesh, so its users decide"
+        return "nothing in the program enters a mesh, so its users decide"
     why = "the two differ under a `with mesh:` that other code enters"
     return site.fix(Safety.UNSAFE, "write jax.jit", _once(edits), why, sorted(drops))
 
 
 def _shown(site: Site, found: Plan) -> str:
     if not found.obstacles:
-        return "no automatic fix:  a test of the jax release chooses what reads the mesh, or a test expects it to fail"
+        return "a test of the jax release chooses what reads the mesh, or a test expects it to fail"
     first = sorted(found.obstacles, key=lambda one: one.path != site.file.path)
     shown = "; ".join(one.shown(site.file.path) for one in first[:_SHOWN_MOST])
     more = f"; and {len(first) - _SHOWN_MOST} more" if len(first) > _SHOWN_MOST else ""
-    return f"no automatic fix:  {TOGETHER}: {shown}{more}"
+    return f"{TOGETHER}: {shown}{more}"
 
 
 def _root(node: ast.expr) -> ast.Name | None:

@@ -66,38 +66,38 @@ class UnknownName(Rule):
         if not isinstance(site.syntax, ast.alias) or in_a_bridge(site) or guarded(site.file, site.syntax):
             return
         library = site.written.partition(".")[0]
-        if library not in libraries() or _is_here(site, library):
+        if library not in libraries() or _is_library_itself(site, library):
             return
         alias, statement = site.syntax, site.file.parent(site.syntax)
         taken = isinstance(statement, ast.ImportFrom)
         module = statement.module or "" if isinstance(statement, ast.ImportFrom) else alias.name
         missing, error = _missing_module(site, module), "ModuleNotFoundError"
         if missing is None and taken:
-            missing, error = _missing(site, module, alias.name), "ImportError"
+            missing, error = _find_missing(site, module, alias.name), "ImportError"
         if missing is not None:
             if not expected_to_fail(site.file, alias) and not _told_by_another_rule(missing):
-                yield self._finding(site, alias, missing, error)
+                yield self._report_missing(site, alias, missing, error)
         elif taken:
-            yield from self._attributes(site, alias.asname or alias.name, site.written)
+            yield from self._check_attributes(site, alias.asname or alias.name, site.written)
         elif alias.asname is not None:
-            yield from self._attributes(site, alias.asname, alias.name)
+            yield from self._check_attributes(site, alias.asname, alias.name)
         else:
-            yield from self._attributes(site, library, library)
+            yield from self._check_attributes(site, library, library)
 
-    def _attributes(self, site: Site, local: str, module: str) -> Iterator[Finding]:
-        if module not in _library(module).modules and not _is_function(site, module):
+    def _check_attributes(self, site: Site, local: str, module: str) -> Iterator[Finding]:
+        if module not in _library_of(module).modules and not _is_function(site, module):
             return
         chains = set(re.findall(rf"{local}(?<!\w{local})((?:\s*\.\s*\w+)+)", site.file.source.text))
-        if not any(_lacking(site, module, re.findall(r"\w+", chain)) for chain in chains):
+        if not any(_find_missing_attribute(site, module, re.findall(r"\w+", chain)) for chain in chains):
             return
         for node in site.file.mentions(local):
             if not isinstance(node, ast.Name) or not _is_module(site, node, module):
                 continue
             found = _first_missing(site, node, module)
             if found is not None and not _told_by_another_rule(found[1]):
-                yield self._finding(site, *found, "AttributeError")
+                yield self._report_missing(site, *found, "AttributeError")
 
-    def _finding(self, site: Site, node: ast.AST, missing: _Missing, error: str) -> Finding:
+    def _report_missing(self, site: Site, node: ast.AST, missing: _Missing, error: str) -> Finding:
         library = missing.module.partition(".")[0]
         on, dotted, why = site.release(library), f"{missing.module}.{missing.name}", list[str]()
         if missing.module not in missing.library.modules:
@@ -112,10 +112,12 @@ class UnknownName(Rule):
         sure = evaluated(site.file, node) if error == "AttributeError" else Certainty.PROVEN
         if sure is not Certainty.PROVEN:
             why.append("it raises only if the annotation is evaluated")
+        similar = _similar_names(missing, site)
         return site.finding(
             node,
             f"On {on} this raises {error}: {history}.",
-            help=_near(missing, site),
+            help=f"write {similar}" if similar else f"remove the use: `{missing.module}` has no similar name",
+            kept="" if similar else "no replacement is known",
             certainty=sure,
             form="" if sure is Certainty.PROVEN else "annotation",
             why="; ".join(why),
@@ -128,7 +130,7 @@ def _told_by_another_rule(missing: _Missing) -> bool:
     return f"{missing.module}.{missing.name}" in NAMES
 
 
-def _is_here(site: Site, library: str) -> bool:
+def _is_library_itself(site: Site, library: str) -> bool:
     """Return whether the project is the library, or bundles it."""
     return site.program.project.resolve(library, site.file.path) is not None
 
@@ -147,40 +149,40 @@ def _first_missing(site: Site, node: ast.Name, module: str) -> tuple[ast.AST, _M
     while isinstance(outer, ast.Attribute) and isinstance(outer.ctx, ast.Load):
         chain.append(outer)
         outer = site.file.parent(outer)
-    found = _lacking(site, module, [one.attr for one in chain])
+    found = _find_missing_attribute(site, module, [one.attr for one in chain])
     if found is None:
         return None
     at, missing = chain[found[0]], found[1]
     quiet = guarded(site.file, at) or expected_to_fail(site.file, at)
-    return None if quiet or _put_there(site, at.attr) else (at, missing)
+    return None if quiet or _is_set_by_file(site, at.attr) else (at, missing)
 
 
-def _lacking(site: Site, module: str, attributes: Sequence[str]) -> tuple[int, _Missing] | None:
+def _find_missing_attribute(site: Site, module: str, attributes: Sequence[str]) -> tuple[int, _Missing] | None:
     """Which of the attributes of a module, of that attribute and so on is the first that is missing."""
     for place, name in enumerate(attributes):
-        missing = _missing(site, module, name)
+        missing = _find_missing(site, module, name)
         if missing is not None:
             return place, missing
         module = f"{module}.{name}"
-        if module not in _library(module).modules and not _is_function(site, module):
+        if module not in _library_of(module).modules and not _is_function(site, module):
             return None
     return None
 
 
-def _library(dotted: str) -> Library:
+def _library_of(dotted: str) -> Library:
     return libraries()[dotted.partition(".")[0]]
 
 
 def _is_function(site: Site, dotted: str) -> bool:
     module, _, last = dotted.rpartition(".")
-    place = _place(_library(dotted), site.target(dotted.partition(".")[0]))
-    return place is not None and _library(dotted).function(module, last, place)
+    place = _release_index(_library_of(dotted), site.target(dotted.partition(".")[0]))
+    return place is not None and _library_of(dotted).function(module, last, place)
 
 
-def _missing(site: Site, module: str, name: str) -> _Missing | None:
+def _find_missing(site: Site, module: str, name: str) -> _Missing | None:
     """Return the missing part of a name, if the project's release surely does not have it."""
-    library = _library(module)
-    at = _place(library, site.target(module.partition(".")[0]))
+    library = _library_of(module)
+    at = _release_index(library, site.target(module.partition(".")[0]))
     on = library.on(module, name) if module in library.modules else frozenset()
     if at in on:  # as nearly always
         return None
@@ -200,16 +202,16 @@ def _missing_module(site: Site, dotted: str) -> _Missing | None:
     parts = dotted.split(".")
     for count in range(1, len(parts)):
         module = ".".join(parts[:count])
-        if module not in _library(dotted).modules and not _is_function(site, module):
+        if module not in _library_of(dotted).modules and not _is_function(site, module):
             return None
-        missing = _missing(site, module, parts[count])
+        missing = _find_missing(site, module, parts[count])
         if missing is not None:
             return missing
     return None
 
 
 @cache
-def _place(library: Library, release: Release) -> int | None:
+def _release_index(library: Library, release: Release) -> int | None:
     """The newest release looked at that is not newer; None where the project's is older than all, or newer."""
     width = 3
     known = [one[:width] for one in library.releases]
@@ -219,7 +221,7 @@ def _place(library: Library, release: Release) -> int | None:
     return older[-1] if older else None
 
 
-def _put_there(site: Site, name: str) -> bool:
+def _is_set_by_file(site: Site, name: str) -> bool:
     """Return whether the file sets an attribute of this name, or tests for it: `hasattr(jax, "name")`."""
     text = site.file.source.text
     if f'"{name}"' in text or f"'{name}'" in text:
@@ -230,10 +232,10 @@ def _put_there(site: Site, name: str) -> bool:
     )
 
 
-def _near(missing: _Missing, site: Site) -> str:
-    """Return the name that may be intended: the same name in another module, else a similar name in this one."""
+def _similar_names(missing: _Missing, site: Site) -> str:
+    """Return the names that may be intended: the same name in other modules, else similar ones in this module."""
     library = missing.library
-    at = _place(library, site.target(missing.module.partition(".")[0])) or 0
+    at = _release_index(library, site.target(missing.module.partition(".")[0])) or 0
     same = [
         f"{module}.{missing.name}"
         for module, (_, names) in library.modules.items()
@@ -241,10 +243,8 @@ def _near(missing: _Missing, site: Site) -> str:
         and (module.count(".") < 2 or module.startswith(f"{missing.module}."))
     ]
     if same:
-        return f"write {' or '.join(f'`{one}`' for one in sorted(same, key=len)[:_SPELLINGS])}"
+        return " or ".join(f"`{one}`" for one in sorted(same, key=len)[:_SPELLINGS])
     held = library.modules.get(missing.module, (frozenset(), {}))[1]
     now = [name.removesuffix("()") for name, on in held.items() if at in on]
     close = difflib.get_close_matches(missing.name, now, n=_SPELLINGS)
-    if not close:
-        return f"remove the use: `{missing.module}` has no similar name; not rewritten: no replacement is known"
-    return f"write {' or '.join(f'`{missing.module}.{one}`' for one in close)}"
+    return " or ".join(f"`{missing.module}.{one}`" for one in close)

@@ -27,7 +27,7 @@ class Outcome:
     certainty: Certainty = Certainty.PROVEN
     why: str = ""
 
-    def sentence(self, keyword: str) -> str:
+    def format_message(self, keyword: str) -> str:
         """The message about a keyword."""
         return self.message.replace("{keyword}", keyword)
 

@@ -42,7 +42,7 @@ from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten, besides, positional
 
 if TYPE_CHECKING:
-    from shardlint_rules.equinox._shardings_inside.given_shardings import Asked
+    from shardlint_rules.equinox._shardings_inside.given_shardings import RequestedShardings
     from shardlint_rules.equinox.call_text import Cut
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
@@ -53,7 +53,7 @@ _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
 
 
 def above(
-    site: Site, function: ast.expr | None, asked: Asked, rest: Cut, first: Sequence[str] = ()
+    site: Site, function: ast.expr | None, asked: RequestedShardings, rest: Cut, first: Sequence[str] = ()
 ) -> tuple[list[Edit], list[str]]:
     """The edits, the call's own too, and what they write. Without a `function` the call makes a decorator.
 
@@ -105,7 +105,7 @@ def above(
     return [*edits, *more, site.replace(site.call, written if bare else f"({written})")], lines
 
 
-def handed_over(site: Site, asked: Asked) -> tuple[Asked, dict[str, str]]:
+def handed_over(site: Site, asked: RequestedShardings) -> tuple[RequestedShardings, dict[str, str]]:
     """Return the requested shardings and new arguments by name. Shardings that only the call knows (of a
     comprehension, of a call) become arguments of the function.
 
@@ -168,7 +168,7 @@ def _called(site: Site, rest: Cut) -> tuple[str, str]:
     return called, inside.removeprefix(called).lstrip(" ,\n")
 
 
-def _kept(site: Site, asked: Asked) -> dict[str, str]:
+def _kept(site: Site, asked: RequestedShardings) -> dict[str, str]:
     """Names in the shardings that may change before the new function is traced, with how: it keeps them as defaults.
 
     Raises `NotRewritten` where a sharding means something else there.
@@ -240,7 +240,7 @@ def _base(site: Site, function: ast.expr | None) -> str:
     return f"sharded_{said}" if said else "sharded"
 
 
-def _names(site: Site, function: ast.expr | None, asked: Asked) -> list[str] | None:
+def _names(site: Site, function: ast.expr | None, asked: RequestedShardings) -> list[str] | None:
     """The positional parameters that are constrained, by name; None where it takes what it is given."""
     known = _known(site, function)
     if isinstance(function, ast.Lambda):
@@ -290,7 +290,7 @@ def _more(site: Site, function: ast.expr | None, names: list[str]) -> list[str]:
     return ["**kwargs"] if more else []
 
 
-def _signature(site: Site, function: ast.expr | None, asked: Asked, first: list[str]) -> str:
+def _signature(site: Site, function: ast.expr | None, asked: RequestedShardings, first: list[str]) -> str:
     if isinstance(function, ast.Lambda):
         head = site.file.span(function.body)[0] - site.file.span(function)[0]
         own = site.text(function)[len("lambda") : head].rpartition(":")[0].strip()
@@ -303,7 +303,7 @@ def _signature(site: Site, function: ast.expr | None, asked: Asked, first: list[
 
 
 def _lines(
-    site: Site, function: ast.expr | None, asked: Asked, inner: str, indent: str, statement: ast.stmt
+    site: Site, function: ast.expr | None, asked: RequestedShardings, inner: str, indent: str, statement: ast.stmt
 ) -> tuple[list[Edit], list[str]]:
     shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
     names = _names(site, function, asked)

@@ -400,7 +400,7 @@ def refuse_explicit(site: Site, value: Value) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedShardings:
     """Shardings requested by a call, and the comments next to them."""
 
     inputs: Given

@@ -21,11 +21,11 @@ from shardlint_rules.equinox.same_in_body import gives_the_same
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 if TYPE_CHECKING:
-    from shardlint_rules.equinox._shardings_inside.given_shardings import Asked
+    from shardlint_rules.equinox._shardings_inside.given_shardings import RequestedShardings
     from shardlint_rules.equinox.call_text import Cut
 
 
-def around_call(site: Site, target: WithoutBody, asked: Asked, rest: Cut) -> tuple[list[Edit], list[str]]:
+def around_call(site: Site, target: WithoutBody, asked: RequestedShardings, rest: Cut) -> tuple[list[Edit], list[str]]:
     """`step = filter_jit(transform(f), ...)` as a decorated `def step`."""
     statement = site.file.statement(target.by)
     name = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -47,7 +47,7 @@ def around_call(site: Site, target: WithoutBody, asked: Asked, rest: Cut) -> tup
 
 
 def of_lambda(
-    site: Site, function: ast.Lambda, asked: Asked, rest: Cut, names: list[str]
+    site: Site, function: ast.Lambda, asked: RequestedShardings, rest: Cut, names: list[str]
 ) -> tuple[list[Edit], list[str]]:
     """`step = filter_jit(lambda x: ...)` as a decorated `def step`."""
     statement = site.file.statement(function)
@@ -73,7 +73,7 @@ def of_lambda(
 
 
 def around_decorated(
-    site: Site, target: WithoutBody, asked: Asked, rest: Cut
+    site: Site, target: WithoutBody, asked: RequestedShardings, rest: Cut
 ) -> tuple[list[Edit], list[str]]:
     """The decorated definition under another name, and a jitted `def` that calls it below."""
     node = target.decorated
@@ -122,7 +122,7 @@ def _decorator(site: Site, rest: Cut, function: ast.expr) -> str:
     return f"{name}({left})" if left else name
 
 
-def _signature(site: Site, target: WithoutBody, asked: Asked) -> str:
+def _signature(site: Site, target: WithoutBody, asked: RequestedShardings) -> str:
     parameters = target.parameters
     if asked.inputs is None:
         return "*args, **kwargs"
@@ -135,7 +135,7 @@ def _signature(site: Site, target: WithoutBody, asked: Asked) -> str:
     return ", ".join(_given(target, asked))
 
 
-def _given(target: WithoutBody, asked: Asked) -> list[str]:
+def _given(target: WithoutBody, asked: RequestedShardings) -> list[str]:
     """The parameters that are given: of those with defaults as many as in_shardings has entries for."""
     names, required = list(target.parameters.positional), target.parameters.required
     if isinstance(asked.inputs, Each) and required <= len(asked.inputs.texts) <= len(names):
@@ -144,7 +144,7 @@ def _given(target: WithoutBody, asked: Asked) -> list[str]:
 
 
 def _body(
-    site: Site, target: WithoutBody, asked: Asked, function: str, indent: str, node: ast.stmt
+    site: Site, target: WithoutBody, asked: RequestedShardings, function: str, indent: str, node: ast.stmt
 ) -> tuple[list[Edit], str, list[str]]:
     """The imports it needs, the lines of the body, and what they write."""
     shard, imports = spell(site.program, site.file, node, "equinox.filter_shard")
@@ -181,7 +181,7 @@ def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
     return [f"return {shard}(\n{UNIT}{call},\n{UNIT}{text},\n)"]
 
 
-def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> None:
+def _check_names(site: Site, asked: RequestedShardings, names: list[str], node: ast.stmt) -> None:
     """The shardings must mean the same in the new function, which is made where they are given."""
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
         if (change := changed_later(site, source)) is not None:

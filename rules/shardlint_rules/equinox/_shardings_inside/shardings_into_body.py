@@ -25,7 +25,12 @@ from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox._shardings_inside.body import Body
 from shardlint_rules.equinox._shardings_inside.def_above import above
-from shardlint_rules.equinox._shardings_inside.given_shardings import Asked, given, imported, sources
+from shardlint_rules.equinox._shardings_inside.given_shardings import (
+    RequestedShardings,
+    given,
+    imported,
+    sources,
+)
 from shardlint_rules.equinox._shardings_inside.in_lambda import in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import around_call, around_decorated, of_lambda
@@ -77,11 +82,11 @@ def _written(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
         edits = [*rest.edits, *forgotten]
         return site.fix(Safety.SAFE, "remove the keyword: None has no effect", edits, drops=rest.drops)
     comments = {name: _comments(rest, keyword) for name, keyword in direct.items()}
-    asked = Asked(inputs, outputs, comments["in_shardings"], comments["out_shardings"])
+    asked = RequestedShardings(inputs, outputs, comments["in_shardings"], comments["out_shardings"])
     if inputs is None:
-        asked = Asked(inputs, outputs, [], [*comments["in_shardings"], *comments["out_shardings"]])
+        asked = RequestedShardings(inputs, outputs, [], [*comments["in_shardings"], *comments["out_shardings"]])
     elif outputs is None:
-        asked = Asked(inputs, outputs, [*comments["in_shardings"], *comments["out_shardings"]], [])
+        asked = RequestedShardings(inputs, outputs, [*comments["in_shardings"], *comments["out_shardings"]], [])
     if named:
         lines, asked = with_names(site, asked)
         return _below(site, lines, asked, rest, forgotten)
@@ -95,10 +100,10 @@ def _out_of_dict(site: Site) -> Fix:
     if comments:
         raise NotRewritten(f"a comment next to the shardings at line {site.call.lineno} would be lost")
     edits = imported(found.inputs, found.outputs)
-    return _below(site, found.lines, Asked(found.inputs, found.outputs, [], []), found.rest, edits)
+    return _below(site, found.lines, RequestedShardings(found.inputs, found.outputs, [], []), found.rest, edits)
 
 
-def _below(site: Site, lines: list[str], asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
+def _below(site: Site, lines: list[str], asked: RequestedShardings, rest: Cut, forgotten: list[Edit]) -> Fix:
     """The fix that names the shardings in statements above the function."""
     definition = site.decorated
     edits: Iterable[Edit]
@@ -152,7 +157,7 @@ def _moved(one: Hidden) -> bool:
     return not one.entries or bool(set(one.entries) & set(SHARDING_SETTINGS))
 
 
-def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
+def _constrained(site: Site, asked: RequestedShardings, rest: Cut, forgotten: list[Edit]) -> Fix:
     try:
         found = wrappings(site)
         if not found:
@@ -178,7 +183,7 @@ def _wrapped(site: Site) -> ast.expr | None:
     return applied.args[0] if isinstance(applied, ast.Call) and at_once else None
 
 
-def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
+def _in_place(site: Site, found: list[Wrapping], asked: RequestedShardings, rest: Cut, forgotten: list[Edit]) -> Fix:
     edits: list[Edit] = [*forgotten]
     shown: list[str] = []
     whole = False
@@ -199,7 +204,7 @@ def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgot
 
 
 def _one(
-    site: Site, target: Written | WithoutBody, asked: Asked, rest: Cut, count: int
+    site: Site, target: Written | WithoutBody, asked: RequestedShardings, rest: Cut, count: int
 ) -> tuple[list[Edit], list[str], bool]:
     """The edits for one function, what they write, and whether they hold the call itself too."""
     every = sources(asked.inputs) + sources(asked.outputs)

@@ -33,7 +33,7 @@ from shardlint_rules.equinox.filled import Entry, filled, is_none, open_to
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 if TYPE_CHECKING:
-    from shardlint_rules.equinox._shardings_inside.given_shardings import Asked
+    from shardlint_rules.equinox._shardings_inside.given_shardings import RequestedShardings
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _holds_none(entry: Entry) -> bool:
     return any(Constant(None) in leaves(tree) for tree in trees)
 
 
-def with_names(site: Site, asked: Asked) -> tuple[list[str], Asked]:
+def with_names(site: Site, asked: RequestedShardings) -> tuple[list[str], RequestedShardings]:
     """Statements that give the shardings names, and what is asked for in their terms. Raises `NotRewritten`."""
     check_place(site)
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
