@@ -141,9 +141,23 @@ def _plan(site: Site) -> Plan:
         if not spots & made
     )
     found.obstacles += (Obstacle(None, 0, why) for why in libraries(site, joined=True))
-    if found.contexts and not site.allows("jax", _WARNS):
-        found.obstacles.append(Obstacle(None, 0, f"on {site.release('jax')} `with mesh:` is not yet deprecated"))
+    if found.contexts:
+        found.obstacles += (Obstacle(None, 0, why) for why in _not_deprecated(site))
     return found
+
+
+def _not_deprecated(site: Site) -> list[str]:
+    return [] if site.allows("jax", _WARNS) else [f"on {site.release('jax')} `with mesh:` is not yet deprecated"]
+
+
+def _enters_mesh(site: Site) -> bool:
+    """Return whether a file of the project surely enters a mesh by `with mesh:`."""
+    return site.program.once(site.file, "enters a mesh", lambda: _find_entry(site), joined=True)
+
+
+def _find_entry(site: Site) -> bool:
+    files = site.program.project.holding(site.file.path, _WHERE, joined=True)
+    return any(file is not None and any(True for _ in _blocks(site, file)) for file in files)
 
 
 def _unseen(site: Site) -> Iterator[Obstacle]:
@@ -294,7 +308,13 @@ def _kept_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
 
 
 def carried(site: Site) -> Fix | str:
-    """All that moves in the site's file, where all of the project can move; or why nothing does."""
+    """All that moves in the site's file, where all of the project can move; or why nothing does.
+
+    A reason that holds for the whole project is the only one given: without it the others would not matter.
+    """
+    of_project = [*_not_deprecated(site), *libraries(site, joined=True)]
+    if of_project and _enters_mesh(site):
+        return f"{TOGETHER}: {'; '.join(of_project)}"
     kept = _kept_here(site)
     if kept is not None:
         return _shown(site, kept)
