@@ -13,7 +13,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shardlint.run import moves, stablehlo
@@ -25,6 +25,7 @@ from shardlint.verify.facts import Array, Product, Program, Warned
 from shardlint.verify.inside.hlo import Read, read
 from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
+from shardlint.verify.inside.hlo.products import multiplications
 from shardlint.verify.inside.hlo.shapes import Shape, arrays
 
 _NAME = regex(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
@@ -32,6 +33,8 @@ _MESH = regex(r"mesh\[((?:'[^']+'=\d+,?\s*)+)\]")
 _SDY_MESH = regex(r"sdy\.mesh\s*(?:@\w+ = )?<\[([^\]]*)\]")
 _AXIS = regex(r"[\"']([^\"']+)[\"']=(\d+)")
 _LARGEST = 512 * 2**20
+# The share of the products of a program that must be known for the others not to matter.
+_KNOWN = 0.8
 
 
 def wanted(name: str) -> bool:
@@ -41,6 +44,20 @@ def wanted(name: str) -> bool:
     return ".spmd-partitioner." in name or name.endswith(
         (".before_optimizations.txt", ".cpu_after_optimizations.txt", "module.mlir", ".jsonl")
     )
+
+
+@dataclass(frozen=True)
+class Work:
+    """The products of a forward pass: those of a gradient may be split for the state of an optimizer, where what it is
+    the gradient of is not.
+
+    `products` are those of which the axes are known, `is_known` says that these are nearly all. `repeated` is how many
+    times what is needed all devices multiply; 1 where that is not known.
+    """
+
+    products: tuple[Product, ...] = ()
+    is_known: bool = False
+    repeated: float = 1
 
 
 @dataclass(frozen=True)
@@ -62,12 +79,8 @@ class Compiled:
     program: Program
     unplaced: frozenset[str]
     digest: str
-    divided: frozenset[str] | None = None
-    """The mesh axes that split one of its products; None where that cannot be told."""
-    weights_only: bool = False
-    """Whether its products are split along weights, or what these have in common with the batch, and nowhere else."""
-    along_weights: frozenset[str] = frozenset()
-    """The mesh axes that split products of a forward pass along weights, or along what is summed over."""
+    work: Work = field(default_factory=Work)
+    """How its devices share the products of its forward pass."""
     size: int = 0
     """How many operations the compiler was given: what it took it to compile, on any machine and at any load."""
 
@@ -75,6 +88,24 @@ class Compiled:
     def devices(self) -> int:
         """How many devices it runs on."""
         return self.partitions * self.replicas
+
+    @property
+    def divided(self) -> frozenset[str] | None:
+        """The mesh axes that split one of its products."""
+        return frozenset(name for one in self.work.products for name in one.split) if self.work.is_known else None
+
+    @property
+    def weights_only(self) -> bool:
+        """True if its products are split along weights, or what these have in common with the batch, and nowhere else.
+        """
+        kinds = {one.parallelism for one in self.work.products} if self.work.is_known else set()
+        return "tensor" in kinds and not kinds & {"data", "hybrid"}
+
+    @property
+    def along_weights(self) -> frozenset[str]:
+        """The mesh axes that split products along weights, or along what is summed over."""
+        products = self.work.products if self.work.is_known else ()
+        return frozenset(name for one in products for name in one.weights)
 
     @property
     def arguments(self) -> list[Array]:
@@ -113,12 +144,12 @@ def _compiled(path: Path) -> Compiled | None:
     replicas = _count(module, "replica_count")
     mesh = _mesh(path, original if "sdy.mesh" in module.header else "", module)
     collectives, warned = [], []
-    local, divided, made = module, None, None
+    local, work, made = module, Work(), None
     if after is not None:
         axes = mesh or {"": module.partitions}
         text = before.read_text("utf-8", "replace") if before is not None else ""
         made = read(after.read_text("utf-8", "replace"), axes, before=text, original=original)
-        local, divided = made.module, _divided(made, text)
+        local, work = made.module, _work(made, text)
         # Without a mesh they run over an axis without a name.
         collectives = [
             replace(one, axes=tuple(name for name in one.axes if name)) for one in made.collectives
@@ -163,39 +194,27 @@ def _compiled(path: Path) -> Compiled | None:
         program,
         frozenset(unplaced if module.partitions > 1 else ()),
         hashlib.sha256(original.encode()).hexdigest()[:16],
-        divided,
-        divided is not None and _weights_only(made),
-        _along_weights(made) if divided is not None else frozenset(),
+        work,
         sum(len(each.instructions) for each in module.computations.values()),
     )
 
 
-def _divided(made: Read, before: str) -> frozenset[str] | None:
-    """The axes that split a product; None where one is not known, or a region divides the work itself."""
-    products = sum(
-        one.opcode in ("dot", "convolution") for each in made.module.computations.values() for one in each
-    )
-    if not products or products != len(made.products) or "SPMDFullToShardShape" in before:
-        return None
-    return frozenset(name for one in _forward(made) for name in (*one.free, *one.reduced, *one.batch))
+def _work(made: Read, before: str) -> Work:
+    """How the devices share the products of a program; nothing of what a region divides by itself."""
+    if "SPMDFullToShardShape" in before:
+        return Work()
+    local, whole = _forward_products(made.module), _forward_products(parse(before))
+    known = [one for one in made.products if not one.text.endswith(("(backward)", "(recomputed)"))]
+    if not local:
+        return Work(tuple(made.products), bool(made.products))
+    needed = sum(map(multiplications, whole)) if len(local) == len(whole) else 0
+    repeated = made.module.partitions * sum(map(multiplications, local)) / needed if needed else 1
+    return Work(tuple(known), bool(known) and len(known) >= _KNOWN * len(local), repeated)
 
 
-def _weights_only(made: Read | None) -> bool:
-    kinds = {one.parallelism for one in _forward(made)} if made is not None else set()
-    return "tensor" in kinds and not kinds & {"data", "hybrid"}
-
-
-def _along_weights(made: Read | None) -> frozenset[str]:
-    products = _forward(made) if made is not None else []
-    return frozenset(name for one in products for name in one.weights)
-
-
-def _forward(made: Read) -> list[Product]:
-    """Products that are not of a gradient: that may be split for the state of an optimizer, where what it is the
-    gradient of is not.
-    """
-    first = [one for one in made.products if not one.text.endswith(("(backward)", "(recomputed)"))]
-    return first or made.products
+def _forward_products(module: Module) -> list[Instruction]:
+    every = (one for each in module.computations.values() for one in each if one.opcode in ("dot", "convolution"))
+    return [one for one in every if "transpose(" not in one.op_name]
 
 
 def _parts(path: Path) -> tuple[Path | None, Path | None, Path | None]:

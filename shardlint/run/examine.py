@@ -239,7 +239,11 @@ def _all(
     whole = list(batches.batch_whole(events, compiled, large))
     kinds = ("replicated", "unused-axis", "one-device", "gathered")
     told = {one.function for one in (*found, *whole) if one.kind in kinds}
-    whole += idle(functions, run, events, told)
+    repeated = [*idle(functions, run, events, told)]
+    whole += repeated
+    # What moves in a function whose devices repeat work is the compiler's attempt to divide that.
+    repeating = {one.function for one in repeated}
+    found = [one for one in found if one.kind != "exchanged" or one.function not in repeating]
     whole += batches.last_batch_whole(events)
     told |= {one.function for one in whole}
     whole += carried.carried(functions, run, events, told)

@@ -17,11 +17,13 @@ from shardlint.run.observed.events import Events, array, first, line
 from shardlint.run.rules import different
 from shardlint.run.run import DATA, Run, is_state
 from shardlint.source.patterns import regex
-from shardlint.verify.facts import Array
+from shardlint.verify.facts import Array, Line
 
 _WORK = 2**16
 _PART = 8
 _LEAST = 256
+_REPEATED = 1.3
+"""How many times what is needed the devices multiply, for a word."""
 _COPIES = regex(r"(?i)(replica|data|dp|ddp|batch)(_|s?\b|\d)")
 """What an axis is called along which whole models are copied."""
 
@@ -68,27 +70,32 @@ def _in_products(
         if each[0].function.line.file != file or each[0].function.line.line != number:
             continue
         for compiled in different(each):
-            mesh, split = compiled.program.mesh, compiled.divided
-            if found := _along_weights(one, compiled, made):
+            found = _along_weights(one, compiled, made) or _repeated(one, compiled, made, used)
+            if found is not None:
                 return found
-            free = {name: size for name, size in mesh.items() if size > 1 and split is not None and name not in split}
-            if found := _copies_of_groups(one, compiled, made):
-                return found
-            copies = math.prod(free.values())
-            if any(DATA.match(name) for name in free) and (found := _over_another(one, compiled, free, made)):
-                return found
-            # An axis for another day, beside a larger one that does the work, is no mistake.
-            if not free or (copies**2 < compiled.partitions and not used[tuple(mesh.items())] & set(free)):
-                continue
-            whole = {leaf.where for leaf in compiled.arguments if _whole(leaf, compiled, copies)}
-            leaves = [leaf for leaf in one["taken"] if leaf["name"] in whole and array(leaf) not in made]
-            if leaves:
-                return _found(one, leaves, free, False)
     return None
 
 
-def _over_another(one: dict[str, Any], compiled: Compiled, free: Mapping[str, int], made: set[str]) -> Found | None:
-    """A training step whose batch is split over another axis than the idle one, which by its name is there for it.
+def _repeated(one: dict[str, Any], compiled: Compiled, made: set[str], used: Mapping[Any, set[str]]) -> Found | None:
+    """Products that several devices compute alike, as the inputs are not split over the axes that tell these apart."""
+    work, mesh = compiled.work, compiled.program.mesh
+    split = frozenset(name for each in work.products for name in each.split)
+    free = {name: size for name, size in mesh.items() if size > 1 and name not in split}
+    copies = math.prod(free.values())
+    for_rows = any(DATA.match(name) or _COPIES.match(name) for name in free)
+    if not free or not work.products or work.repeated < _REPEATED:
+        return None
+    # An axis for another day, beside a larger one that does the work, is no mistake.
+    if copies**2 < compiled.partitions and not used[tuple(mesh.items())] & set(free) and not for_rows:
+        return None
+    names = _rows_of_batch(compiled, free)
+    names = names or {leaf.where for leaf in compiled.arguments if _whole(leaf, compiled, copies)}
+    leaves = [leaf for leaf in one["taken"] if leaf["name"] in names and array(leaf) not in made]
+    return _found(one, leaves, free, False) if leaves else None
+
+
+def _rows_of_batch(compiled: Compiled, free: Mapping[str, int]) -> set[str]:
+    """The batch of a training step, if it is split, and could be split over the free axes too.
 
     A batch is what is no state and has as many rows everywhere: the weights of a decoder, which are no state, do not.
     """
@@ -98,59 +105,12 @@ def _over_another(one: dict[str, Any], compiled: Compiled, free: Mapping[str, in
     ]
     rows = {(leaf.shape[0], tuple((leaf.axes or ((),))[0])) for leaf in rest}
     if not state or len(rows) != 1:
-        return None
-    (count, axes), copies = rows.pop(), math.prod(free.values())
-    parts = math.prod(compiled.program.mesh.get(name, 1) for name in axes)
-    if parts < 2 or count % (parts * copies) or any(DATA.match(name) for name in axes):
-        return None
-    names = {leaf.where for leaf in rest}
-    leaves = [leaf for leaf in one["taken"] if leaf["name"] in names and array(leaf) not in made]
-    if not leaves:
-        return None
-    over, idle_axes = " and ".join(map(repr, axes)), " and ".join(map(repr, free))
-    return Found(
-        "replicated", one["name"], first(one["lines"]),
-        f"{copies} devices do the same work: no input of {one['name']} is sharded over {idle_axes}, and "
-        f"{leaves[0]['name']} {array(leaves[0])} is sharded over {over} instead",
-        tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
-        f"name {idle_axes} in the sharding of the batch", sum(leaf["bytes"] for leaf in leaves),
-        see=(("defined", line(one["defined"])),),
-    )  # fmt: skip
-
-
-def _copies_of_groups(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:
-    """A training step whose batch is split over the axis of the weights alone, beside an axis of copies by its name,
-    over which nothing is split or sent.
-    """
-    names = _axes_of(compiled)
-    free = {name: size for name, size in compiled.program.mesh.items() if size > 1 and name not in names}
-    copies = math.prod(free.values())
-    known = all(leaf.axes is not None for leaf in compiled.program.arrays)
-    if not free or not known or not all(_COPIES.match(name) for name in free):
-        return None
-    if not any(is_state(leaf, compiled) for leaf in compiled.arguments):
-        return None
-    rows = {
-        leaf.where: set(leaf.axes[0])
-        for leaf in compiled.arguments
-        if leaf.axes and leaf.axes[0] and not is_state(leaf, compiled) and leaf.bytes_whole >= _LEAST
-        and not leaf.shape[0] % (copies * math.prod(compiled.program.mesh.get(name, 1) for name in leaf.axes[0]))
-    }  # fmt: skip
-    leaves = [leaf for leaf in one["taken"] if leaf["name"] in rows and array(leaf) not in made]
-    if not leaves:
-        return None
-    over, axes = " and ".join(map(repr, sorted(rows[leaves[0]["name"]]))), " and ".join(map(repr, free))
-    decided = first(leaves[0]["decided"])
-    called = first(one["lines"])
-    return Found(
-        "replicated", one["name"], decided if decided.file else called,
-        f"{copies} groups of devices do the same work: {leaves[0]['name']} {array(leaves[0])} is sharded over "
-        f"{over} only, and no input of {one['name']} over {axes}",
-        tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
-        f"shard the batch over both: P({(*free, *sorted(rows[leaves[0]['name']]))})",
-        sum(leaf["bytes"] for leaf in leaves),
-        see=(("called", called), ("defined", line(one["defined"]))),
-    )  # fmt: skip
+        return set()
+    (count, axes), mesh = rows.pop(), compiled.program.mesh
+    parts = math.prod(mesh.get(name, 1) for name in axes)
+    if parts < 2 or set(axes) & set(free) or count % (parts * math.prod(free.values())):
+        return set()
+    return {leaf.where for leaf in rest}
 
 
 def _along_weights(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:
@@ -232,21 +192,27 @@ def _found(
     axes, copies = " and ".join(map(repr, free)), math.prod(free.values())
     name = repr(next(iter(free))) if len(free) == 1 else str(tuple(free))
     facts = one.get("idle") or {}
-    see = [("defined", line(one["defined"]))] if one["defined"] else []
+    split = not pmap and not facts and leaves[0]["held"] < leaves[0]["bytes"]
+    called, decided = first(one["lines"]), first(leaves[0]["decided"]) if split else Line()
+    see = [("called", called)] if decided.file else []
+    see += [("defined", line(one["defined"]))] if one["defined"] else []
     see += [("mapped", line(facts["made"]))] if facts.get("made") else []
     advice = (
         "give each device its own rows: x.reshape(devices, -1, *x.shape[1:])" if pmap else
         f"name {name} in the in_specs of the batch" if facts else
+        f"name {name} in the sharding of the batch too" if split else
         f"place the batch first: jax.device_put(x, NamedSharding(mesh, P({name})))"
     )  # fmt: skip
     message = (
         f"every device gets the whole batch: {leaves[0]['name']} {array(leaves[0])} is replicated, and "
         f"{one['name']} shards only its weights over {axes}" if batch else
+        f"{copies} groups of devices do the same work: {leaves[0]['name']} {array(leaves[0])} is sharded as "
+        f"{leaves[0]['spec']}, and no input of {one['name']} over {axes}" if split else
         f"{copies} devices do the same work: no input of {one['name']} is sharded over {axes}, and each device "
         f"gets {'the same' if pmap else 'all of'} {leaves[0]['name']} {array(leaves[0])}"
     )  # fmt: skip
     return Found(
-        "replicated", one["name"], first(one["lines"]), message,
+        "replicated", one["name"], decided if decided.file else called, message,
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves), advice,
         sum(leaf["bytes"] for leaf in leaves), see=tuple(see),
     )  # fmt: skip

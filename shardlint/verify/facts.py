@@ -106,6 +106,11 @@ class Product:
     weights: tuple[str, ...] = ()
     """The axes that split the weights' side, or what both have in common; none where the weights are not known."""
 
+    @property
+    def split(self) -> frozenset[str]:
+        """All axes that split it."""
+        return frozenset((*self.free, *self.reduced, *self.batch))
+
 
 @dataclass(frozen=True)
 class Warned:

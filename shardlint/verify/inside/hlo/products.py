@@ -87,6 +87,22 @@ def find(
     ]
 
 
+def multiplications(one: Instruction) -> int:
+    """How often a product or convolution multiplies, on one device; 0 where a shape is not known."""
+    out, left = _shape(one, None), _operand_shape(one, 0)
+    if out is None or left is None:
+        return 0
+    if one.opcode == "dot":
+        return math.prod(out.dims) * math.prod(left.dims[at] for at in one.integers("lhs_contracting_dims"))
+    labels = re.match(r"(\w+)_", one.attribute("dim_labels"))
+    return math.prod(out.dims) * (left.dims[labels[1].index("f")] if labels else 1) * _window(one)
+
+
+def _operand_shape(one: Instruction, place: int) -> shapes.Shape | None:
+    name, element = one.operands()[place]
+    return _shape(one.computation.instructions.get(name), element)
+
+
 def handed_on(module: Module) -> set[int]:
     """Parameters whose buffers an output may take: the state a step hands on, and no batch."""
     found: set[int] = set()
