@@ -305,10 +305,9 @@ def _along_rows(what: str, known: dict[str, Any], names: Any, args: Any, shardin
     """Arguments that are split along the dimension a scan goes through, or whose rows come in another order."""
     for at, where in known[what]:
         spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
-        first = spec[0] if spec is not None and len(spec) else None
-        names = axes_in(first)
-        sizes = dict(shardings[at].mesh.shape) if names else {}
-        axes = [name for name in names if sizes.get(name, 1) > 1]
+        split = axes_in(spec[0]) if spec is not None and len(spec) else ()
+        sizes = dict(shardings[at].mesh.shape) if split else {}
+        axes = [name for name in split if sizes.get(name, 1) > 1]
         if axes and nbytes(args[at]) >= _LEAST:
             facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
             write(what, name=known["name"], axes=axes, lines=where or lines, called=lines, leaf=facts)
