@@ -104,6 +104,7 @@ RULES = {
     "SL427": "shardlint_rules.shard_map.copies_saved:CopiesSaved",
     "SL429": "shardlint_rules.shard_map.collective_in_divergent_branch:CollectiveInDivergentBranch",
     "SL430": "shardlint_rules.shard_map.varying_type_differs:VaryingTypeDiffers",
+    "SL431": "shardlint_rules.shard_map.mispaired_shards:MispairedShards",
     "SL501": "shardlint_rules.flax.linen_constraint_ignored:LinenConstraintIgnored",
     "SL502": "shardlint_rules.flax.unsharded_init:UnshardedInit",
     "SL504": "shardlint_rules.flax.annotation_key_ignored:AnnotationKeyIgnored",

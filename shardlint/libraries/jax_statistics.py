@@ -27,7 +27,15 @@ from shardlint.libraries.jax_numpy import BINARY, LAX, NN, REDUCTIONS, UNARY
 from shardlint.libraries.jax_sharding import axis_names
 from shardlint.libraries.meeting import as_array
 from shardlint.libraries.registry import marking
-from shardlint.libraries.split_dimensions import check_met_again, contracted_axes, doubt_along, product_pieces
+from shardlint.libraries.split_dimensions import (
+    check_entries_paired,
+    check_met_again,
+    check_product_paired,
+    contracted_axes,
+    doubt_along,
+    exchanged_pieces,
+    product_pieces,
+)
 from shardlint.model.values import Place
 
 Axes = frozenset[str]
@@ -167,6 +175,7 @@ def mark_operation(call: Call, found: Value) -> Value:
         return found
     pieces = broadcast_pieces(operands)
     if pieces:
+        check_entries_paired(call, operands)
         found = replace(found, pieces=pieces)
     if all(one.statistic is None for one in operands):
         return found
@@ -387,6 +396,8 @@ def mark_moved(call: Call, found: Value) -> Value:
     over, last = frozenset(axes or ()), call.function_name
     place = call.get(2, "scatter_dimension", 0)
     pieces = (*((),) * place, axes) if isinstance(place, int) and place >= 0 and axes else NO_PIECES
+    if last == "all_to_all":
+        pieces = exchanged_pieces(call, axes or ())
 
     def moved(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
@@ -395,7 +406,7 @@ def mark_moved(call: Call, found: Value) -> Value:
             return replace(leaf, pieces=pieces, statistic=_made(call, "scattered", over))
         mark = leaf.statistic
         kept = mark is not None and mark.is_wrong and not (mark.kind == "own-sum" and mark.axes & over)
-        return replace(leaf, pieces=NO_PIECES, statistic=mark if kept else None)
+        return replace(leaf, pieces=pieces if last == "all_to_all" else NO_PIECES, statistic=mark if kept else None)
 
     return map_tree(moved, found)
 
@@ -428,6 +439,7 @@ def mark_product(call: Call, found: Value) -> Value:
     if not isinstance(found, Layout) or len(operands) != 2:
         return found
     left, right = operands
+    check_product_paired(call, left, right)
     terms = contracted_axes(call, left, right)
     mark = found.statistic
     if terms and (mark is None or mark.kind == "part"):

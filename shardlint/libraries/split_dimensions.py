@@ -72,6 +72,51 @@ def check_met_again(call: Call, operands: Sequence[Layout]) -> None:
             run.note_doubt("piece.along", found.place, found.along, *found.calls, **said)
 
 
+# entries of different shards
+
+
+def check_product_paired(call: Call, left: Layout, right: Layout) -> None:
+    """Record a product whose operands are split over different axes along a dimension that pairs their entries."""
+    letters = _letters(call, left, right) if call.function_name in ("matmul", "dot", "einsum") else None
+    if letters is None or len(set(letters[0])) < len(letters[0]) or len(set(letters[1])) < len(letters[1]):
+        return
+    others = dict(zip(letters[1], right.pieces, strict=False))
+    for place, (letter, axes) in enumerate(zip(letters[0], left.pieces, strict=False)):
+        _check_paired(call, axes, others.get(letter, ()), (place, letters[1].find(letter)))
+
+
+def check_entries_paired(call: Call, operands: Sequence[Layout]) -> None:
+    """Record an operation entry by entry on operands that are split over different axes along one dimension."""
+    arrays = [one for one in operands if one.pieces and one.shape is not None]
+    if len(arrays) != 2 or arrays[0].rank != arrays[1].rank:
+        return
+    one, two = arrays
+    for place, (axes, other) in enumerate(zip(one.pieces, two.pieces, strict=False)):
+        if one.shape is not None and two.shape is not None and one.shape[place] == two.shape[place] not in (1, None):
+            _check_paired(call, axes, other, (place, place))
+
+
+def _check_paired(call: Call, axes: Sequence[str], other: Sequence[str], places: tuple[int, int]) -> None:
+    if axes and other and not set(axes) & set(other):
+        call.interpreter.violate(
+            "piece.mispaired", call.place, operation=call.function_name, left=name_axes(frozenset(axes)),
+            right=name_axes(frozenset(other)), dimension=str(places[0]), other=str(places[1]),
+        )  # fmt: skip
+
+
+def exchanged_pieces(call: Call, axes: Sequence[str]) -> Pieces:
+    """The pieces of the result of a tiled `all_to_all`: of the dimension that it splits."""
+    split, joined = call.get(2, "split_axis"), call.get(3, "concat_axis")
+    plain = call.get(-1, "axis_index_groups", None) is None and call.get(-1, "tiled", False) is True
+    if not plain or not isinstance(split, int) or not isinstance(joined, int) or split < 0 or joined < 0:
+        return NO_PIECES
+    array = as_array(call.get(0, "x"))
+    found = [*array.pieces, *((),) * (max(split, joined) + 1 - len(array.pieces))]
+    found[joined] = tuple(axis for axis in found[joined] if axis not in axes)
+    found[split] = (*found[split], *axes)
+    return trim_pieces(found)
+
+
 # functions
 
 

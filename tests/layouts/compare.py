@@ -45,7 +45,8 @@ _SILENT = frozenset(
     carried.memory carried.whole pattern.anchored rows.first rows.summed made.apart collective.elsewhere
     random.repeated random.handed reducer.own-maximum stack.reshaped reducer.means reducer.gradients
     reducer.by-all reducer.by-local reducer.own-sum reducer.own-count mean.nonlinear piece.along piece.shifted
-    named.input mapping.axis mapping.outer mapping.none mapping.no-mesh piece.norm rows.again rows.taken rows.saved rows.shard variable.whole""".split()
+    named.input mapping.axis mapping.outer mapping.none mapping.no-mesh piece.norm rows.again rows.taken rows.saved rows.shard variable.whole
+    piece.mispaired""".split()
 )
 
 

@@ -60,10 +60,26 @@ def own_parts(body: Any, dimensions: Sequence[Sequence[Names]], region: Region) 
         seen.look(op)
         known.update(zip(op.gives, after(op, ops, known, region.sizes), strict=False))
     seen.results()
+    if not region.pmap:
+        _look_at_single_rows(ops, dimensions, region)
     averaged(ops, known, region)
     slots(ops, known, region)
     whole_first(ops, region)
     each_round(body, region)
+
+
+def _look_at_single_rows(ops: Flat, dimensions: Sequence[Sequence[Names]], region: Region) -> None:
+    """Find means over dimensions of which each device has a single row."""
+    known = {
+        number: Part(tuple(axes if size == 1 else NONE for axes, size in zip(dims, ops.shape(number), strict=False)))
+        for number, dims in zip(ops.arguments, dimensions, strict=False)
+    }
+    if not any(one.axes for one in known.values()):
+        return
+    seen = _Seen(ops, known, region)
+    for op in ops.ops:
+        seen.look_at_single_row(op)
+        known.update(zip(op.gives, after(op, ops, known, region.sizes), strict=False))
 
 
 class _Seen:
@@ -84,6 +100,8 @@ class _Seen:
             self._bent(op)
         elif op.name == "log":
             self._log(op)
+        elif op.name == "dot_general":
+            self._paired(op)
         elif op.name in ("div", "mul", "sub"):
             self._scaled(op)
             self._waves(op)
@@ -110,6 +128,31 @@ class _Seen:
         ):
             self._own(op, one, None)
 
+    def _paired(self, op: Op) -> None:
+        """Find a product of entries that do not belong together: each operand is split over another axis there."""
+        one, two = (self.part(number) for number in op.takes)
+        contracted, batch = op.params["dimension_numbers"]
+        if self.region.back or "transpose" in str(op.eqn.source_info.name_stack):
+            return
+        for left, right in (*zip(*contracted, strict=True), *zip(*batch, strict=True)):
+            axes = one.dims[left] if left < len(one.dims) else NONE, two.dims[right] if right < len(two.dims) else NONE
+            if all(axes) and not axes[0] & axes[1] and not self._came_by_ring(op):
+                self.tell("mispaired", op, axes[0], other=sorted(axes[1]), dim=left, other_dim=right)
+                return
+
+    def _came_by_ring(self, op: Op) -> bool:
+        """Return whether an operand was sent on by `ppermute`, or depends on the device's number."""
+        waiting, done = [one for one in op.takes if one is not None], set[int]()
+        while waiting and len(done) < 4000:
+            made = self.makers.get(waiting.pop())
+            if made is None or id(made) in done:
+                continue
+            done.add(id(made))
+            if made.name in ("ppermute", "axis_index"):
+                return True
+            waiting += [one for one in made.takes if one is not None]
+        return False
+
     def _scaled(self, op: Op) -> None:
         """Find a sharded array that is divided by a sum over its sharded dimension, or from which the sum is
         subtracted.
@@ -123,6 +166,19 @@ class _Seen:
             if op.name == "mul" and not self._bends_on_the_way(by, one.maker):
                 continue
             self._own(op, one, array)
+
+    def look_at_single_row(self, op: Op) -> None:
+        """Find an array less its own mean, where that is the mean of one row: it leaves zeros."""
+        if op.name != "sub" or self.region.back:
+            return
+        whole, mean = self.part(op.takes[0]), self.part(op.takes[1])
+        made = self.makers.get(mean.maker) if mean.maker is not None else None
+        axes = mean.total & whole.axes - mean.axes - whole.total
+        if made is None or not axes or mean.loose or whole.loose:
+            return
+        shape = self.ops.shape(made.takes[0])
+        if math.prod(shape[at] for at in made.params["axes"]) == 1:
+            self.tell("own-row", made, axes)
 
     def _own(self, op: Op, one: Part, array: int | None) -> None:
         made = self.makers[one.maker] if one.maker is not None else op

@@ -243,6 +243,18 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             f"{axes}",
             f"reduce it first: jax.lax.pmean(jnp.mean(x, ...), {axis}), or psum of a sum", "SL409",
         ),
+        "mispaired": (
+            "mispaired", f"this product multiplies entries that do not belong together: dimension {seen.get('dim')} of "
+            f"the left operand is sharded over {axes}, dimension {seen.get('other_dim')} of the right one over "
+            f"{' and '.join(map(repr, seen.get('other', ())))}",
+            "shard both over the same axis: in in_specs, or in the all_to_all or all_gather before it", "SL431",
+        ),
+        "own-row": (
+            "local-as-global", "an array less its own mean is zero: each device averages a single row, because the "
+            f"dimension is sharded over {axes} into rows of one",
+            "drop this dimension first, x[0], or reduce over all rows: jax.lax.pmean(..., "
+            f"{axis})", "SL409",
+        ),
         "own-place": (
             "local-as-global", f"{seen.get('name')} gives an index within the shard, and it is used as a global index: "
             f"the dimension is sharded over {axes}",
