@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.api import AXIS_AT
 from shardlint.model.values import Api, Constant, Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
@@ -50,34 +50,35 @@ class AxisNeverAveraged(Rule):
     assumptions: ClassVar[Mapping[str, str]] = {"other-axis": "The copies along the axis train one model."}
     behind = ("SL402", "SL403")
     triggers = (Calls(*_MAPS, file_says=("axis_name",)),)
-    forms = ("call", "partial")
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an axis of a file."""
+    @detector("call", "partial", finds="other-axis")
+    def report_axis(self, site: Site) -> Finding | None:
+        """The axis of a mapped function that trains a model."""
         axis = _axis(site)
         if axis is None or not site.file.says("grad"):
-            return
+            return None
         if _mentioned(site.file, axis):
-            return
+            return None
         started = _mapped(site)
         reached = _reached(site, started) if started is not None else None
         if reached is None:
-            return
+            return None
         calls = [(file, call) for file, node in reached for call in walk(node) if isinstance(call, ast.Call)]
         if any(_mentioned(file, axis) for file, _ in reached):
-            return
+            return None
         names = {last_name(call.func) for _, call in calls} | {
             last_name(call.args[0])
             for _, call in calls
             if call.args and isinstance(call.args[0], ast.Attribute)
         }
         if not names.intersection(_GRADS) or not names.intersection(_APPLIES):
-            return
+            return None
         others = _collectives(site, calls)
         if others and not any(_ELSEWHERE.search(name) for name in names - _JAX):
-            yield self._finding(site, axis, others)
+            return self._finding(site, axis, others)
+        return None
 
     def _finding(self, site: Site, axis: str, others: list[tuple[FileFacts, ast.Call, str]]) -> Finding:
         here = [other for other in others if other[0] is site.file and "grad" in site.text(other[1])]

@@ -147,7 +147,6 @@ class PerShardStatistics(Rule):
             label="per-device batch statistics",
             help=f"average them: `jax.lax.pmean({what}, axis)`, or pass "
             f"{'axis_name' if linen else 'cross_replica_axis'} to BatchNorm",
-            certainty=Certainty.POSSIBLE,
             form="batch-stats",
             why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -41,11 +41,12 @@ class PmapAxesArity(Rule):
     fixes = "none"
     by_hand = "the code does not show which axis belongs to which value"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of in_axes or out_axes."""
+    @detector("violation")
+    def report_axes(self, site: Site) -> Finding | None:
+        """The in_axes or out_axes that do not match."""
         said, arguments = site.violation.said, site.violation.kind == "axes.arguments"
         name, entry = ("in_axes", "argument") if arguments else ("out_axes", "result")
-        yield site.report_violation(
+        return site.report_violation(
             f"The call raises ValueError: `{name}` does not match, {said['mismatch']}.",
             help=f"write one entry for each {entry}, or a single number for all",
             why=f"{name} is a tree prefix of the {entry}s; arguments passed by position have one entry each"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import lookup, readers
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -70,7 +70,6 @@ class UntiledGather(Rule):
                 f"`psum_scatter` of `{site.shown(node)}` returns one dimension fewer: `tiled=True` is missing.",
                 label="not tiled",
                 help="write `tiled=True`, which keeps the dimension",
-                certainty=Certainty.POSSIBLE,
                 form="scatter",
                 why="without tiled=True, the scattered dimension must equal the size of the mesh axis",
             )
