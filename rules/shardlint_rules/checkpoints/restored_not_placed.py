@@ -10,7 +10,7 @@ from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.shardings import JITS, PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Function, Transformed, options
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
@@ -131,7 +131,6 @@ class RestoredNotPlaced(Rule):
             f"`{target.id}` stays on the host after the restore; a jitted function receives it replicated.",
             label="never placed",
             help=f"place the restored arrays: `{target.id} = jax.device_put({target.id}, {text})`",
-            certainty=Certainty.PROVEN if splits else Certainty.POSSIBLE,
             form=form,
             why="; ".join(
                 filter(None, (f"line {where.lineno} places the other value with `{text}`", _WHY.get(form, "")))
@@ -158,7 +157,6 @@ class RestoredNotPlaced(Rule):
                 f"`{written}` stays on the host after the restore; a jitted function receives it replicated.",
                 label="never placed",
                 help=f"place the array like line {where.lineno}",
-                certainty=Certainty.POSSIBLE,
                 form="derived",
                 why=f"{derived.why}, and line {where.lineno} places the other value of `{written}` with `{text}`",
             )
@@ -183,7 +181,6 @@ class RestoredNotPlaced(Rule):
                             f"`{name}` is returned as a host array; a jitted function receives it replicated.",
                             label="never placed",
                             help=f"place the array like line {other.lineno}",
-                            certainty=Certainty.POSSIBLE,
                             form="returned",
                             why=f"line {other.lineno} returns `{text}`, which has a sharding",
                         )

@@ -17,7 +17,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
@@ -62,29 +62,26 @@ class TargetWithoutShardings(Rule):
     likely = ("restored",)
     assumptions: ClassVar[Mapping[str, str]] = {"restored": "No other code adds shardings to the target."}
     triggers = (Calls(*_ABSTRACT, _STRUCT),)
-    forms = ("call",)
     project = "orbax"
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for what makes the target."""
-        if not site.wants("restored"):
-            return
+    @detector("call", finds="restored")
+    def report_target(self, site: Site) -> Finding | None:
+        """The call that makes the target of a restore."""
         if not site.anywhere("NamedSharding") or not any(map(site.anywhere, _SPREADS)):
-            return
+            return None
         if is_test(site.file, site.call):
-            return
+            return None
         spots = site.program.once(site.file, "SL703", lambda: dict(_restored(site)))
         spot = str(site.file.path), site.call.lineno, site.call.col_offset
         if spot not in spots:
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             site.call,
             f"The restore at {spots[spot]} ignores this program's mesh: its target has no shardings.",
             label="no shardings",
             help="pass the sharding of each leaf: `jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)`",
-            form="restored",
             why="orbax uses the saved sharding for a target leaf without one; the program shards its state and places "
             "nothing after the restore",
         )

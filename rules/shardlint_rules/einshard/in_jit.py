@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.libraries.einshard import Fault
 from shardlint.model.values import CallResult, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
@@ -39,18 +39,18 @@ class EinshardInJit(Rule):
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     triggers = (Calls(SHARD),)
-    forms = ("call",)
     where = "traced"
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call in traced code."""
+    @detector("call")
+    def report_call(self, site: Site) -> Finding | None:
+        """A call in traced code."""
         array = site.argument("arr")
         if array is None or _host(site, array):
-            return
+            return None
         sure = site.region.proven and _traced(site, array)
-        yield site.finding(
+        return site.finding(
             site.call.func,
             f"`einshard` raises UnexpectedTracerError here: it reads `{' '.join(site.text(array).split())}`, a tracer.",
             via=site.region,

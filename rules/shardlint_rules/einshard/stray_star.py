@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.libraries.einshard import Element, Expression
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.einshard.calls import MAKE, SHARD, Written, written
 
@@ -38,11 +38,11 @@ class StrayStar(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     triggers = (Calls(SHARD, MAKE),)
-    forms = ("call",)
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
+    @detector("call")
+    def find_stars(self, site: Site) -> Iterator[Finding]:
+        """The stars of an expression that do something else."""
         given = written(site)
         if given is None or not isinstance(given.parsed, Expression):
             return

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.libraries.einshard import Expression
 from shardlint.model.values import Api, options
 from shardlint.rules_api.imports import spell_short
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope, last_name
@@ -51,21 +51,21 @@ class EinshardToNamedSharding(Rule):
     default = False
     releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     triggers = (Calls(SHARD, MAKE),)
-    forms = ("call",)
     where = "host"
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call."""
+    @detector("call")
+    def report_call(self, site: Site) -> Finding | None:
+        """A call that makes a mesh of its own."""
         one = _call(site)
         if one is None:
-            return
+            return None
         calls = list(_calls(site))
         mesh = shared_mesh(call.parsed for call in calls)
         reason = "" if isinstance(mesh, SharedMesh) else mesh
         fix = self._fix(site, calls, mesh) if isinstance(mesh, SharedMesh) else None
         raises = site.allows("jax", ">=0.9.2")
-        yield site.finding(
+        return site.finding(
             site.call.func,
             "A jit that takes arrays of two "
             f"`{last_name(site.call.func)}` calls may raise: each call makes its own mesh.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Api, Parameter, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Harm, Methods, Rule, Safety, detector
+from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import (
     KEYS,
@@ -153,7 +153,6 @@ class AnnotationKeyIgnored(Rule):
             f"On {site.release('flax')} this misses the annotated axes and returns {instead}.",
             label=f"flax stores them as {kept}",
             fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
-            certainty=Certainty.POSSIBLE,
             form="getattr",
             why=why,
         )

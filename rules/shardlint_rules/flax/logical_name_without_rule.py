@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.logical import LogicalRules
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.logical_names import TAKERS, named_under_rules
 
@@ -51,12 +51,12 @@ class LogicalNameWithoutRule(Rule):
         "assumed-config": "The program runs with the rules of the only config file that the project has for them.",
     }
     triggers = (Calls(*TAKERS),)
-    forms = ("call",)
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each name without a rule."""
+    @detector("call")
+    def find_names(self, site: Site) -> Iterator[Finding]:
+        """Each name without a rule."""
         found = named_under_rules(site)
         if found is None:
             return

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Api, CallResult, Constant, Value, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.flax.annotations import VARIABLES, WITH_METADATA, WITH_PARTITIONING
@@ -46,31 +46,31 @@ class NnxParamCall(Rule):
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     triggers = (Calls(*VARIABLES), Calls(*_WITH, file_says=("shape",)))
-    forms = ("call",)
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call."""
-        finding = self._shape(site) if site.api in _WITH else self._variable(site)
-        if finding is not None:
-            yield finding
+    @detector("call", of=VARIABLES)
+    def report_second_argument(self, site: Site) -> Finding | None:
+        """A second positional argument of a variable."""
+        if site.arguments.open_positional or len(site.arguments.positional) < 2:
+            return None
+        kind = _kind_of(site)
+        return site.finding(
+            site.call.args[1],
+            f"On {site.release('flax')} a second positional argument of `{kind}` raises TypeError: "
+            "it takes only the array.",
+            help=f"write `{kind}(initializer(key, shape))`, and pass metadata by keyword",
+            fix=self._fix(site, site.call.args[1]),
+        )
 
-    def _variable(self, site: Site) -> Finding | None:
-        given, on = site.arguments, site.release("flax")
-        kind = f"nnx.{site.api.rpartition('.')[2]}"
-        if given.open_positional:
-            return None
-        if len(given.positional) > 1:
-            return site.finding(
-                site.call.args[1],
-                f"On {on} a second positional argument of `{kind}` raises TypeError: it takes only the array.",
-                help=f"write `{kind}(initializer(key, shape))`, and pass metadata by keyword",
-                fix=self._fix(site, site.call.args[1]),
-            )
+    @detector("call", of=VARIABLES)
+    def report_value(self, site: Site) -> Finding | None:
+        """A string or an initializer as the value of a variable."""
         argument = site.argument("value") or (site.call.args[0] if site.call.args else None)
-        if argument is None or not (site.api in _OF_ARRAYS or _is_computed_with(site)):
+        if site.arguments.open_positional or argument is None:
             return None
-        values = options(site.value(argument))
+        if site.api not in _OF_ARRAYS and not _is_computed_with(site):
+            return None
+        kind, values = _kind_of(site), options(site.value(argument))
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
             return site.finding(
                 argument,
@@ -83,13 +83,14 @@ class NnxParamCall(Rule):
                 argument,
                 f"`{kind}` stores the initializer as its value; the first computation with it raises TypeError.",
                 label="not called",
-                help=f"write `{kind}({' '.join(site.text(argument).split())}(key, shape))`",
+                help=f"write `{kind}({site.shown(argument)}(key, shape))`",
                 fix=self._fix(site, argument),
             )
         return None
 
-    def _shape(self, site: Site) -> Finding | None:
-        """`with_metadata(initializer, shape=...)(key)`."""
+    @detector("call", of=_WITH)
+    def report_shape(self, site: Site) -> Finding | None:
+        """A shape as metadata: `with_metadata(initializer, shape=...)(key)`."""
         keyword = site.keyword("shape")
         call = site.file.parent(site.call)
         if keyword is None or not isinstance(call, ast.Call) or call.func is not site.call:
@@ -149,6 +150,10 @@ class NnxParamCall(Rule):
         return site.fix(
             Safety.UNSAFE, f"write {text}", [site.replace(site.call, text)], "it draws one more key from rngs"
         )
+
+
+def _kind_of(site: Site) -> str:
+    return f"nnx.{site.api.rpartition('.')[2]}"
 
 
 def _is_computed_with(site: Site) -> bool:

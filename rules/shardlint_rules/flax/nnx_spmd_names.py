@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
@@ -92,14 +92,15 @@ class NnxSpmdNames(Rule):
     in_version_checks = False
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a use of a name that is not there."""
+    @detector("name", "import")
+    def report_use(self, site: Site) -> Finding | None:
+        """A use of a name that is not there."""
         entry = NAMES.get(site.written)
         node = site.syntax
         if entry is None or not isinstance(node, ast.alias | ast.Attribute):
-            return
+            return None
         if not site.allows("flax", entry.without) or _is_flax(site) or _patched(site):
-            return
+            return None
         certainty = Certainty.POSSIBLE if _unread(site.file, node) else Certainty.PROVEN
         on = site.release("flax")
         if entry.came:
@@ -111,7 +112,7 @@ class NnxSpmdNames(Rule):
         if entry.alias and not _made_the_old_way(site, node):
             name, new = site.written.removeprefix("flax."), entry.instead.removeprefix("flax.")
             message = f"On {on} `{name}` warns: it is a deprecated alias of `{new}`."
-        yield site.finding(
+        return site.finding(
             node,
             message,
             help=entry.advice,

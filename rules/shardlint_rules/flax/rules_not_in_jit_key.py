@@ -10,7 +10,7 @@ from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.mesh.logical import LogicalRules, rules_of
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Transformed, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import children
 from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
@@ -38,10 +38,10 @@ class RulesNotInJitKey(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     triggers = (Calls(*_CONTEXTS),)
-    forms = ("call",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at the calls that came too late for their rules."""
+    @detector("call")
+    def find_calls(self, site: Site) -> Iterator[Finding]:
+        """The calls that came too late for their rules."""
         block = _block(site, site.call)
         own = _rules(site, site.call)
         if block is None or own is None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from shardlint.model.reach import assigned_once
 from shardlint.model.values import Api, Constant, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety, Violates
+from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -59,14 +59,43 @@ class AxisMappingKey(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for an entry of a mapping."""
-        if site.form == "violation":
-            yield self._report_entry(site)
-            return
-        if site.form == "line":
-            yield from self._field(site)
-            return
+    @detector("violation", of="mapping.axis")
+    def report_axis(self, site: Site) -> Finding:
+        """An entry with an axis that the mesh does not have."""
+        said = site.violation.said
+        return site.report_violation(
+            f"The first array with the axis `{said['axis']}` raises ValueError: the mesh has no axis "
+            f"`{said['missing']}`.",
+            why=f"the mesh ({said['mesh']}) is made at line {said['line']}; checked for {site.release('haliax')}",
+            help="write the name of a mesh axis",
+            harm=Harm.CRASH,
+        )
+
+    @detector("violation", of="mapping.twice")
+    def report_collision(self, site: Site) -> Finding:
+        """Two entries with one mesh axis, of axes of one array."""
+        said = site.violation.said
+        return site.report_violation(
+            f"This raises an error: the axes `{said['first']}` and `{said['second']}` of one array are both "
+            f"sharded over `{said['axis']}`.",
+            why=f"the array is `{said['array']}`, and a mesh axis can shard only one of its dimensions",
+            help="map one of the two axes to another mesh axis, or remove its entry",
+            harm=Harm.CRASH,
+        )
+
+    @detector("violation", of="mapping.outer")
+    def report_override(self, site: Site) -> Finding:
+        """An entry that an outer mapping overrides."""
+        said = site.violation.said
+        return site.report_violation(
+            f"The entry `{said['axis']}` has no effect: with merge=True haliax uses the outer mapping.",
+            why=f"the mapping written at line {said['line']} maps `{said['axis']}` to another mesh axis",
+            help="enter one mapping with all entries, without `merge=True`",
+        )
+
+    @detector("call", "partial")
+    def find_keys(self, site: Site) -> Iterator[Finding]:
+        """The keys of a mapping that is passed."""
         for name in _RESOURCES if site.api == _JIT else ("mapping",):
             argument = site.argument(name)
             for key, node in _keys(site, argument).items() if argument is not None else ():
@@ -74,33 +103,9 @@ class AxisMappingKey(Rule):
                 if found is not None:
                     yield found
 
-    def _report_entry(self, site: Site) -> Finding:
-        """The finding of an entry that the mesh, the array or an outer mapping does not allow."""
-        said = site.violation.said
-        if site.violation.kind == "mapping.axis":
-            return site.report_violation(
-                f"The first array with the axis `{said['axis']}` raises ValueError: the mesh has no axis "
-                f"`{said['missing']}`.",
-                why=f"the mesh ({said['mesh']}) is made at line {said['line']}; checked for {site.release('haliax')}",
-                help="write the name of a mesh axis",
-                harm=Harm.CRASH,
-            )
-        if site.violation.kind == "mapping.twice":
-            return site.report_violation(
-                f"This raises an error: the axes `{said['first']}` and `{said['second']}` of one array are both "
-                f"sharded over `{said['axis']}`.",
-                why=f"the array is `{said['array']}`, and a mesh axis can shard only one of its dimensions",
-                help="map one of the two axes to another mesh axis, or remove its entry",
-                harm=Harm.CRASH,
-            )
-        return site.report_violation(
-            f"The entry `{said['axis']}` has no effect: with merge=True haliax uses the outer mapping.",
-            why=f"the mapping written at line {said['line']} maps `{said['axis']}` to another mesh axis",
-            help="enter one mapping with all entries, without `merge=True`",
-        )
-
-    def _field(self, site: Site) -> Iterator[Finding]:
-        """A mapping that a class keeps by default."""
+    @detector("line")
+    def find_keys_of_field(self, site: Site) -> Iterator[Finding]:
+        """The keys of a mapping that a class keeps by default."""
         statement = site.syntax
         if not isinstance(statement, ast.AnnAssign) or statement.value is None or site.scope.kind != "class":
             return

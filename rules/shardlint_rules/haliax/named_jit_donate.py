@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Constant, Function, Items, Value, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 
 _JIT = "haliax.named_jit"
@@ -45,8 +45,9 @@ class NamedJitDonate(Rule):
     in_version_checks = False
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each keyword."""
+    @detector("call", "partial")
+    def find_keywords(self, site: Site) -> Iterator[Finding]:
+        """Each keyword that is not taken, or donates the wrong arguments."""
         for keyword in site.call.keywords:
             if keyword.arg == "donate_args":
                 yield from self._flags(site, keyword)
