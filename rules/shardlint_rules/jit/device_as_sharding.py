@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model import api
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS
 from shardlint.model.values import Constant, Function, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.devices import is_device
 
@@ -64,11 +64,11 @@ class DeviceAsSharding(Rule):
         Calls("jax.make_array_from_callback"),
         Calls("jax.device_put", "jax.sharding.NamedSharding", "jax.set_mesh"),
     )
-    forms = ("call", "partial")
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each device or function."""
+    @detector("call", "partial")
+    def find_leaves(self, site: Site) -> Iterator[Finding]:
+        """Each device, function or string that stands for a sharding."""
         for name in _TAKING[site.api]:
             place = site.arguments.get(name, api.SIGNATURES.get(site.api, ()))
             if place is None or place.file is not site.file:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, Constant, Place, Value
 from shardlint.rewrite.edits import Layer
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint_rules.jit import _memories
@@ -92,14 +92,15 @@ class DevicePutInJit(Rule):
     }
     behind = ("SL214",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a placement call in traced code, or for one that a `tree.map` makes of each leaf."""
+    @detector("call", "partial")
+    def report_placement(self, site: Site) -> Finding | None:
+        """A placement in traced code, or one that a `tree.map` makes of each leaf."""
         put = placement(site)
         if put is None or site.result_use[0] == "dropped":  # SL203 tells of dropped results
-            return
+            return None
         form = self._form(site, put.target)
         if form is None:
-            return
+            return None
         region = site.region if form != "known-calls-traced" else site.region_in_sight
         if form == "spec" and region.traced == "unknown":
             region = site.region_in_sight
@@ -116,7 +117,7 @@ class DevicePutInJit(Rule):
             # Outside traced code a constraint to a sharding spreads an array too, where its mesh is.
             left = also if form or not _computed(site) else ""
             fix, kept = (None, left) if left else self._fix(site, put)
-        yield site.finding(
+        return site.finding(
             put.function,
             message,
             via=region,
@@ -124,7 +125,6 @@ class DevicePutInJit(Rule):
             fix=fix,
             kept=kept,
             harm=harm,
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=self._why(site, put.target, form),
         )

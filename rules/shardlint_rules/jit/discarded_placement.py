@@ -12,7 +12,6 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
 from shardlint.rules_api.rule import (
     Calls,
-    Certainty,
     Edit,
     Finding,
     Fix,
@@ -220,7 +219,6 @@ class DiscardedPlacement(Rule):
             label="result dropped",
             help=f"assign the result: {value} = ...",
             kept=_AS_IT_WAS,
-            certainty=Certainty.POSSIBLE,
             form="computed",
             why="arrays are immutable, and no call in it has a known side effect",
         )
@@ -266,7 +264,6 @@ class DiscardedPlacement(Rule):
             f"The result of this call is lost: nothing reads `{name}` after the call.",
             why=f"the function ends or reassigns `{name}` before any read",
             help="call the function on the array that the code below reads, and use the result",
-            certainty=Certainty.POSSIBLE,
             form="synced",
         )
 

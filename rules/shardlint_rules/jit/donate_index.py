@@ -18,7 +18,7 @@ from shardlint.model.signatures import (
     positions,
     wrappings,
 )
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._donated_shifted import shifted
@@ -67,8 +67,9 @@ class DonateIndex(Rule):
         "counts-bound-arguments": "You want to donate the argument that the call reassigns."
     }
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a keyword with which wrapping raises."""
+    @detector("call", "partial")
+    def find_keywords(self, site: Site) -> Iterator[Finding]:
+        """The donations with which wrapping raises, or the wrong arguments are donated."""
         functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
         for name in DONATE_SETTINGS:
             keyword = site.keyword(name)
@@ -194,7 +195,6 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
         f"`{found.donated}`.",
         help=f"write `donate_argnums={found.position}`",
         harm=Harm.COST,
-        certainty=Certainty.POSSIBLE,
         form="counts-bound-arguments",
         why=f"{where} assigns its result to `{found.meant}`, not to `{found.donated}`",
     )

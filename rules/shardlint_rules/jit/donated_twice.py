@@ -128,7 +128,6 @@ class DonatedTwice(Rule):
                 help=f"copy the array: `jax.tree.map(jnp.copy, {kept.name})`"
                 if params
                 else f"copy the array: `jnp.copy({kept.name})`",
-                certainty=Certainty.POSSIBLE,
                 form="aliased-in-init",
                 why=f"the state contains `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
             )

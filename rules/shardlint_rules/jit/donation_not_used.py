@@ -10,7 +10,7 @@ from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
 from shardlint.model.values import Function, Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._donated_named import WEIGHTS, Named, by_wrapper, named
 from shardlint_rules.jit.donated import donation_of
@@ -101,7 +101,6 @@ class DonationNotUsed(Rule):
             keyword,
             f"Donating {shown} frees no memory: no result can reuse the buffer.",
             help="do not donate the argument. Write `del` after the last use in the caller.",
-            certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "weights" if weights is not None else "shape",
             why=f"{lost[0][1]}"
             + (f"; the name `{weights}` suggests that the caller uses it again" if weights and not proven else ""),
@@ -118,7 +117,6 @@ class DonationNotUsed(Rule):
             f"Donating {shown} frees no memory: no result reuses the buffer.",
             label=whats,
             help="donate arguments whose update the function returns: the parameters, the optimizer state",
-            certainty=Certainty.POSSIBLE,
             form="by-name",
             why=f"the function returns no new {shown}",
         )
@@ -142,7 +140,6 @@ class DonationNotUsed(Rule):
             donation_of(keyword, rest[-1], _place(function, rest[-1])),
             f"More buffers are donated than the results can reuse: {shown}.",
             help="donate at most one argument for each result of the same shape",
-            certainty=Certainty.POSSIBLE,
             form="more-than-results",
             why=f"{len(donated)} arguments are donated, and the function returns {' and '.join(results) or 'no array'}",
         )

@@ -188,7 +188,6 @@ class InShardingsArity(Rule):
             label=f"{found.what}, not a tuple",
             help="put the sharding in a tuple: `in_shardings=(...,)`",
             fix=self._wrapped(site, keyword, found.surely) if one else None,
-            certainty=Certainty.PROVEN if found.surely else Certainty.POSSIBLE,
             form="" if found.surely else "tree",
             why=f"{called} takes one argument"
             if one

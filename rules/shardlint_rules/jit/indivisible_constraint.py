@@ -12,7 +12,7 @@ from shardlint.model.mesh.meshes import Mesh, Spec
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Environment, Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, divided_already
@@ -132,7 +132,6 @@ class IndivisibleConstraint(Rule):
                 f"The array is too small: `{site.text(size)}` is the size of one shard, and the spec shards it again "
                 f"over {site.text(axis)}.",
                 help=f"pass the global size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
-                certainty=Certainty.POSSIBLE,
                 form="shard-size",
                 why=f"line {division.lineno} divides: {site.text(division)}; an array has its global shape",
             )

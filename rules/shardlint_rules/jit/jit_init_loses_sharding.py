@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import (
     Calls,
-    Certainty,
     Finding,
     Fix,
     Harm,
@@ -133,7 +132,6 @@ class JitInitLosesSharding(Rule):
             help="call the function outside jit: there `zeros_like` keeps the sharding. "
             "Or pass `out_shardings` to jit.",
             fix=self._fix(site, known[0]),
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
         )
 

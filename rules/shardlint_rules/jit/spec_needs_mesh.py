@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
 from shardlint.model.values import options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import caught
@@ -153,7 +153,6 @@ class SpecNeedsMesh(Rule):
             "enters its mesh",
             help="move the call into the `with`, or use a NamedSharding in the called function",
             fix=self._fix(site, nodes, site.context.contexts)[0],
-            certainty=Certainty.POSSIBLE,
             form="outside-mesh-context",
         )
 
@@ -182,7 +181,6 @@ class SpecNeedsMesh(Rule):
             f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains none.",
             help=_HELP,
             fix=self._fix(site, nodes, site.context.contexts)[0],
-            certainty=Certainty.POSSIBLE,
             form="local-mesh",
             why=f"{why}, and the function makes its mesh at line {made.lineno}",
         )

@@ -13,7 +13,7 @@ from shardlint.model.lifetime.donation import DONATING
 from shardlint.model.lifetime.reads import Reading, read_object
 from shardlint.model.signatures import jitted
 from shardlint.model.values import options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts
 from shardlint.syntax.nodes import walk
@@ -77,8 +77,9 @@ class UseAfterDonate(Rule):
     }
     triggers = (Calls(*DONATING, file_says=("donate",)),)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at the reads in this file; at the wrapper for those in other files."""
+    @detector("call", "partial")
+    def find_reads(self, site: Site) -> Iterator[Finding]:
+        """The reads in this file; at the wrapper those in other files."""
         for file, story in stories(site):
             uses = [use for use in story.uses if use.death.call.by.node is site.call]
             for use, certainty in _most_certain(site, file, uses):
@@ -117,7 +118,6 @@ class UseAfterDonate(Rule):
             _message(site.file, use, certainty, f"line {use.death.call.call.lineno}"),
             why=why,
             help=help,
-            certainty=certainty,
             form=form,
         )
 
@@ -129,7 +129,6 @@ class UseAfterDonate(Rule):
             _message(file, use, certainty, place(site, file, use.death.call.call)),
             why=_why(form, name) if use.again else f"{read} reads `{name}`",
             help=_advice(name, use),
-            certainty=certainty,
             form=form,
         )
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
 
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.rules_api.rule import (
+    Calls,
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Harm,
+    Methods,
+    Rule,
+    Safety,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
@@ -70,22 +80,22 @@ class WholeOnOneDevice(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("joined",)
     triggers = (Calls(_PUT, f"jax.lax.{_CONSTRAINT}", file_says=_NEAR), Methods(_CONSTRAINT, file_says=_NEAR))
-    forms = ("call", "method")
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for what is placed."""
+    @detector("call", "method")
+    def report_array(self, site: Site) -> Finding | None:
+        """An array that is created whole and then sharded."""
         if len(site.call.args) < 2 or site.program.project.is_test(site.file.path):
-            return
+            return None
         array, sharding = site.call.args[:2]
         source = _source(site, site.file, array)
         if source is None or site.region.traced == "always":
-            return
+            return None
         if not _splits(site, sharding):
-            return
+            return None
         maker = source.file.text(source.call.func)
         shown = f"`{array.id}`" if isinstance(array, ast.Name) else "the array"
-        yield site.finding(
+        return site.finding(
             array,
             f"`{maker}` creates {shown} unsharded on the first device before it is sharded.",
             help=_help(source.form, maker),
