@@ -189,7 +189,7 @@ def _body(
     test: str = "i in numbers",
 ) -> list[str]:
     """The jitted function and the one that calls it."""
-    func = site.text(site.call.args[0] if site.form == "partial" else site.call.func)
+    func = site.text(site.callee)
     jit = f"@{func}({', '.join(settings)})"
     if first is not None:
         return [

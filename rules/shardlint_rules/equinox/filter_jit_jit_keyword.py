@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Constant, Items, Place, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.filled import Entry, filled
 from shardlint_rules.equinox.wrapped import NotRewritten, besides, has_another_way, refusal
@@ -55,8 +55,9 @@ class FilterJitJitKeyword(Rule):
     in_version_checks = False
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call, however many of the keywords it has."""
+    @detector("call", "partial")
+    def report_keyword(self, site: Site) -> Finding | None:
+        """A filter_jit with a keyword of jit, however many it has."""
         places = {name: site.arguments.keywords[name] for name in _NAMES if name in site.arguments.keywords}
         node: ast.AST | None = next(
             (keyword for keyword in site.call.keywords if keyword.arg in places), None
@@ -77,12 +78,12 @@ class FilterJitJitKeyword(Rule):
             else besides(site)
         )
         if node is None or certainty is None or (why and not site.wants("sometimes")):
-            return
+            return None
         if has_another_way(site):
-            return
+            return None
         fix, reason = self._fix(site)
         advice = 'write `donate="all"` or `donate="all-except-first"`; non-array arguments are static already'
-        yield site.finding(
+        return site.finding(
             node,
             refusal(site, places),
             help=advice,

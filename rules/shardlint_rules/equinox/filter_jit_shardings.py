@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
@@ -80,19 +80,20 @@ class FilterJitShardings(Rule):
     in_version_checks = False
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call, however many of the keywords it has."""
+    @detector("call", "partial")
+    def report_keyword(self, site: Site) -> Finding | None:
+        """A filter_jit with shardings, however many it has."""
         given = _given(site)
         if given is None or has_another_way(site):
-            return
+            return None
         where = given.where(site)
         why = f"{where} puts {next(iter(given.sometimes))} into the dict" if where else besides(site)
         if why and not site.wants("sometimes"):
-            return
+            return None
         outcome = self._outcome(site, given)
         fix, reason = self._fix(site)
         advice = "call `eqx.filter_shard` in the body of the function"
-        yield site.finding(
+        return site.finding(
             given.node,
             outcome.message,
             help=advice,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.config.versions import show
 from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Needed, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Needed, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.places import is_the_library
 from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for, mapped_axes
@@ -60,8 +60,9 @@ class KeywordRenamed(Rule):
     in_version_checks = False
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each keyword that is not taken."""
+    @detector("call", "partial")
+    def find_keywords(self, site: Site) -> Iterator[Finding]:
+        """The keywords and positions that the release does not accept."""
         function = _function(site)
         if function is None or is_the_library(site.program.project.root):
             return
@@ -131,7 +132,7 @@ def _needed(entry: Keyword) -> list[Needed]:
 
 def _function(site: Site) -> str | None:
     """The function of the table that is called; None where it may be one of several."""
-    node = site.call.args[0] if site.form == "partial" else site.call.func
+    node = site.callee
     found = [option.written for option in options(site.value(node)) if isinstance(option, Api)]
     if len(options(site.value(node))) != 1 or not found:
         return None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import is_sharding
 from shardlint.model.values import Api, CallResult, Parameter, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.upgrade.arrays import Shown, shown_as_array
@@ -55,11 +54,11 @@ class PropertyCalled(Rule):
         *(Methods(name, function_says=(f".{name}()",)) for name in _NAMES),
         Calls(*(f"{mesh}.{name}" for mesh in _IN_CONTEXT for name in _OF_MESHES), file_says=_CALLED),
     )
-    forms = ("method", "call")
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
+    @detector("method", "call")
+    def report_call(self, site: Site) -> Finding | None:
+        """A call of a property."""
         call = site.call
         if (
             not isinstance(call.func, ast.Attribute)
@@ -67,17 +66,16 @@ class PropertyCalled(Rule):
             or call.keywords
             or _asks_first(site, call.func)
         ):
-            return
+            return None
         shown = _shown(site, call.func)
         if shown is None:
-            return
+            return None
         text = site.text(call.func)
-        yield site.finding(
+        return site.finding(
             call,
             f"`{text}()` raises TypeError: `{call.func.attr}` is a property.",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(call, text)]),
-            certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
             form=shown.form,
             why=shown.why,
         )
