@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import ClassVar
 
 from shardlint.model.mesh.table import NamedMesh, named_meshes
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
@@ -47,8 +47,9 @@ class AxisOfSomeMeshes(Rule):
     triggers = (Lines(r"(?:import|from)\s+\w+", file_says=_NEAR, saying=("import",)),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each place in a file: asked once, at its first import."""
+    @detector("line")
+    def find_axes(self, site: Site) -> Iterator[Finding]:
+        """The axes of all specs of a file: asked once, at its first import."""
         imports = (one for one in site.file.tree.body if isinstance(one, ast.Import | ast.ImportFrom))
         if site.syntax is not next(imports, None):
             return
@@ -71,7 +72,6 @@ class AxisOfSomeMeshes(Rule):
             help=f'write `mesh.shape.get("{axis}", 1)`'
             if form == "shape"
             else "take the axis name from the mesh in use",
-            certainty=Certainty.POSSIBLE,
             form=form,
             why=f"the mesh at {large.path.name}:{large.line} has the axis, the other mesh has only "
             f"{', '.join(small.axes)}",

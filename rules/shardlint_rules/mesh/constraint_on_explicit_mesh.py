@@ -8,7 +8,6 @@ from typing import ClassVar
 from shardlint.model.mesh.contexts import BRING_A_MESH, SET_KINDS
 from shardlint.rules_api.rule import (
     Calls,
-    Certainty,
     Edit,
     Finding,
     Fix,
@@ -108,7 +107,6 @@ class ConstraintOnExplicitMesh(Rule):
             label="Explicit axes",
             help=_TO_RESHARD,
             fix=self._to_reshard(site),
-            certainty=Certainty.POSSIBLE,
             form="project-mesh",
             why=f"see {where}; {_ASSERTS.format(site.release('jax'))}",
         )

@@ -11,7 +11,7 @@ from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
 from shardlint.model.mesh.table import named_meshes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.given import WAKES, Given, given, named, where
 
@@ -94,7 +94,6 @@ class DuplicateAxis(Rule):
             f'`{site.shown(before)}` and `{site.shown(one)}` are both "{axis}".',
             label=f'"{axis}" again',
             help="use another axis, or None, for one of them",
-            certainty=Certainty.POSSIBLE,
             form="by-name",
             why=f'both have the value "{axis}" {"in one variant of their class" if several else "by default"}, and a '
             "mesh axis shards one dimension only",
@@ -113,7 +112,6 @@ class DuplicateAxis(Rule):
             f'A sharding with this spec raises DuplicateSpecError: mesh axis "{again[0]}" shards two dimensions.',
             label=f'"{again[0]}" twice',
             help=f'keep "{again[0]}" for one dimension, and write None or another axis for the rest',
-            certainty=Certainty.POSSIBLE,
             form="unknown-callee",
             why="a mesh axis shards one dimension only, and nothing marks these names as logical",
         )

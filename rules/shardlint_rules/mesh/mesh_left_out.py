@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.values import ClassValue, Function, options
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -58,20 +58,19 @@ class MeshLeftOut(Rule):
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a statement that replaces None."""
+    @detector("line", finds="before-default")
+    def report_use(self, site: Site) -> Finding | None:
+        """The use of an argument before its default."""
         found = _find_use_before_default(site)
         if found is None or not isinstance(site.syntax, ast.stmt):
-            return
+            return None
         node, name, call = found
         line = site.syntax.lineno
-        yield site.finding(
+        return site.finding(
             node,
             f"`{last_name(call.func)}` gets None if a caller omits `{name}`: line {line} sets the default too late.",
             label="may still be None",
             help=f"move the default of `{name}` above this call",
-            certainty=Certainty.POSSIBLE,
-            form="before-default",
             why=f"`{name}` is None by default, and only line {line} replaces None",
         )
 

@@ -123,7 +123,6 @@ class NoneLeaf(Rule):
             f"Mapping over the arrays and the specs from {where} raises ValueError: None is not a leaf.",
             label="None, not a leaf",
             help="write `PartitionSpec()` for replicated",
-            certainty=Certainty.POSSIBLE,
             form=form,
             why=f"on {site.release('jax')} None is an empty subtree, and NamedSharding raises for None",
         )

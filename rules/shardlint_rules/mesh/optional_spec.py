@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.config.certainty import Certainty
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.guards import met_by_every_call
 from shardlint.model.mesh.meshes import leaves
@@ -23,7 +22,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -72,33 +71,32 @@ class OptionalSpec(Rule):
         "omitted-field": "The object without the field reaches this call."
     }
     triggers = (Calls(*_TAKING),)
-    forms = ("call",)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call whose spec may be None."""
+    @detector("call")
+    def report_spec(self, site: Site) -> Finding | None:
+        """The spec of a call that may be None."""
         node = self._spec(site)
         last = node.values[-1] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else node
         if node is None or last is None or asked_about(site.file, last, besides=node):
-            return
+            return None
         if part_of_spec(site, node):
-            return  # a tuple: SL305 and SL326 speak of it
+            return None  # a tuple: SL305 and SL326 speak of it
         constraint = site.api == "jax.lax.with_sharding_constraint"
         if constraint and site.context.contexts:
-            return  # there None means PartitionSpec()
+            return None  # there None means PartitionSpec()
         form, why = "", self._why(site, node)
         if why is None:
             form, why = "omitted-field", self._left_out(site, last)
         if why is None:
-            return
+            return None
         kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
         where = ", and gathers the array under jax.set_mesh" if constraint else ""
-        yield site.finding(
+        return site.finding(
             node,
             f"On {site.release('jax')} `{site.api.rpartition('.')[2]}` raises {kind} for a spec that is None{where}.",
             label="None here",
             help="write `PartitionSpec()` for replicated, or skip the call if there is no spec",
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=why,
         )

@@ -10,7 +10,6 @@ from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Api, Items, Parameter, options
 from shardlint.rules_api.rule import (
     Attributes,
-    Certainty,
     Edit,
     Finding,
     Fix,
@@ -109,7 +108,6 @@ class SpecIsNoTuple(Rule):
                 help=_help(site, seen),
                 fix=_fix(site, seen) if not listed or seen.kind == "isinstance" else None,
                 harm=Harm.CRASH if called or _asserted(site, seen) else Harm.SILENT,
-                certainty=Certainty.POSSIBLE if seen.why else Certainty.PROVEN,
                 form="annotated" if seen.why else "",
                 why="; ".join(filter(None, (why, seen.why))),
             )

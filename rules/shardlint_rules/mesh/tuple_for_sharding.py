@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.config.certainty import Certainty
 from shardlint.model.values import Constant, Function, Items, Value, options
 from shardlint.rules_api.rule import Attributes, Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
@@ -103,7 +102,6 @@ class TupleForSharding(Rule):
             f"On {site.release('jax')} this {raises}: `{_short(site, node)}` is a tuple of axis names, not a sharding.",
             label="a tuple, not a sharding",
             help=f"write `PartitionSpec({_arguments(site, node)})`",
-            certainty=Certainty.POSSIBLE if wrapper else Certainty.PROVEN,
             form="wrapper" if wrapper else "",
             why=wrapper,
         )

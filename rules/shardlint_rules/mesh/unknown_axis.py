@@ -91,7 +91,6 @@ class UnknownAxis(Rule):
                         self._message(site, axis, "no configuration of the mesh has an"),
                         label="not in a configuration",
                         help=f"write one of {', '.join(sorted(asked.axes))}",
-                        certainty=Certainty.POSSIBLE,
                         form="configured",
                         why=asked.said,
                     )
