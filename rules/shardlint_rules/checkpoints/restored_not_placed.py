@@ -10,7 +10,7 @@ from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.shardings import JITS, PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Function, Transformed, options
-from shardlint.rules_api.rule import Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
@@ -101,8 +101,9 @@ class RestoredNotPlaced(Rule):
     )
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a name that is restored."""
+    @detector("line")
+    def find_restored(self, site: Site) -> Iterator[Finding]:
+        """The names and attributes of a restored tree that are not placed."""
         statement, scope = site.syntax, site.scope.function()
         if scope is None or not isinstance(statement, ast.Assign) or is_test(site.file, statement):
             return

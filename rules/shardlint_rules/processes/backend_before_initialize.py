@@ -98,7 +98,6 @@ class BackendBeforeInitialize(Rule):
             f"`jax.distributed.initialize` raises RuntimeError: it calls `{node.name}`, which starts the backend.",
             label="starts the backend",
             help="read an environment variable of the cluster instead, or return None to let jax choose",
-            certainty=Certainty.POSSIBLE,
             form="cluster",
             why=f"`{cls.name}` is a `{site.text(clusters[0])}`, which jax calls before it starts the backend",
         )
