@@ -50,60 +50,53 @@ class TupleForSharding(Rule):
     )
     fixes = "none"
 
-    @detector("call")
-    def find_tuple(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a constraint, and one for each part of a spec that `jit` is given."""
-        if site.api in _JITS:
-            yield from self.find_parts_in_jit(site)
-            return
+    @detector("call", of=tuple(_TAKING))
+    def report_tuple(self, site: Site) -> Finding | None:
+        """A tuple in the place of the sharding of a constraint."""
         node = site.argument(_TAKING[site.api])
         if node is None:
-            return
+            return None
         if part_of_spec(site, node):
-            yield self._finding(site, node)
-            return
+            return self._report(site, node)
         found = options(site.value(node))
-        if found and all(_names(one) for one in found):
-            # An empty tuple may be the sharding of an empty tuple of arrays.
-            if any(isinstance(one, Items) and one.items for one in found):
-                yield self._finding(site, node)
+        # An empty tuple may be the sharding of an empty tuple of arrays.
+        is_tuple = all(_names(one) for one in found) and any(isinstance(one, Items) and one.items for one in found)
+        return self._report(site, node) if is_tuple else None
 
-    @detector("attribute")
-    def find_part_for_wrapper(self, site: Site) -> Iterator[Finding]:
+    @detector("attribute", finds="wrapper")
+    def report_part_for_wrapper(self, site: Site) -> Finding | None:
         """A part of a spec that a function of the project hands to jax's constraint."""
         part = site.file.parent(site.syntax)
         part = site.file.parent(part) if isinstance(part, ast.Starred) else part
         call = site.file.parent(part) if part is not None else None
         if not isinstance(part, ast.expr) or not isinstance(call, ast.Call) or part not in call.args[1:2]:
-            return
-        if not site.wants("wrapper") or not part_of_spec(site, part):
-            return
-        for option in options(site.value(call.func)):
-            if not isinstance(option, Function) or not _hands_on(option):
-                return
-        if last_name(call.func) in _NAMED_SO:
-            yield self._finding(site, part, f"`{last_name(call.func)}` passes the tuple to jax's constraint")
+            return None
+        name = last_name(call.func)
+        if name not in _NAMED_SO or not part_of_spec(site, part):
+            return None
+        if not all(isinstance(one, Function) and _hands_on(one) for one in options(site.value(call.func))):
+            return None
+        return self._report(site, part, f"`{name}` passes the tuple to jax's constraint")
 
-    @detector("partial")
+    @detector("call", "partial", of=_JITS)
     def find_parts_in_jit(self, site: Site) -> Iterator[Finding]:
         """Each part of a spec with an axis among the shardings of `jit`."""
-        for name in _OF_JIT if site.api in _JITS else ():
+        for name in _OF_JIT:
             keyword = site.keyword(name)
             if keyword is None:
                 continue
             for node in _parts(site, keyword.value):
                 if all(_says_axis(one) for one in options(site.value(node))):
-                    yield self._finding(site, node)
+                    yield self._report(site, node)
 
-    def _finding(self, site: Site, node: ast.expr, wrapper: str = "") -> Finding:
+    def _report(self, site: Site, node: ast.expr, why: str = "") -> Finding:
         raises = "raises TypeError" if site.api in _RAISING_TYPE else "raises"
         return site.finding(
             node,
             f"On {site.release('jax')} this {raises}: `{_short(site, node)}` is a tuple of axis names, not a sharding.",
             label="a tuple, not a sharding",
             help=f"write `PartitionSpec({_arguments(site, node)})`",
-            form="wrapper" if wrapper else "",
-            why=wrapper,
+            why=why,
         )
 
 

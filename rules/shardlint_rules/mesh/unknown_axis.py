@@ -56,12 +56,9 @@ class UnknownAxis(Rule):
         specs = [one for one in given(site) if any(True for _ in named(one.spec))]
         if not specs:
             return
-        known = self._meshes(site)
-        if not known:
-            yield from self._against_configurations(site, specs)
-            return
+        known = self._meshes(site) or []
         axes = _axes(known)
-        for one in specs:
+        for one in specs if known else ():
             for entry, axis in named(one.spec):
                 # SL306 reports strings that are not a name.
                 if axis not in axes and axis.isidentifier():
@@ -77,10 +74,11 @@ class UnknownAxis(Rule):
             why=f"flax shards the Variable when it creates it, and the mesh is made at line {said['line']}",
         )
 
-    def _against_configurations(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
+    @detector("call", "partial", of="jax.sharding.NamedSharding", finds="configured")
+    def compare_with_configurations(self, site: Site) -> Iterator[Finding]:
         """Axes that no configuration of the project gives the mesh."""
-        mesh = site.argument("mesh") if site.api == "jax.sharding.NamedSharding" else None
-        if mesh is None or not site.wants("configured"):
+        specs, mesh = list(given(site)), site.argument("mesh")
+        if mesh is None or not any(True for one in specs for _ in named(one.spec)) or self._meshes(site):
             return
         asked = configured(site, mesh)
         for one in specs if asked is not None else ():
@@ -91,7 +89,6 @@ class UnknownAxis(Rule):
                         self._message(site, axis, "no configuration of the mesh has an"),
                         label="not in a configuration",
                         help=f"write one of {', '.join(sorted(asked.axes))}",
-                        form="configured",
                         why=asked.said,
                     )
 
