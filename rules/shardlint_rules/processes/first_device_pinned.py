@@ -134,19 +134,16 @@ class FirstDevicePinned(Rule):
             f"{basis.why}",
         )
 
-    @detector("method")
+    @detector("method", finds="mesh")
     def report_memory(self, site: Site) -> Finding | None:
         """Memory that is asked of each device of a mesh, or of a list that callers give."""
-        if not site.wants("mesh") or caught(site.file, site.call):
-            return None
-        whose = of_all(site)
+        whose = of_all(site) if not caught(site.file, site.call) else ""
         if not whose or not _speaks_of_processes(site) or self._of_one(site, site.call):
             return None
         return site.finding(
             site.call,
             f"`{site.shown(site.call)}` raises with several processes: the loop includes devices of other processes.",
             help="skip devices whose `process_index` is not `jax.process_index()`",
-            form="mesh",
             why=whose,
         )
 

@@ -122,7 +122,7 @@ def _find_setting(site: Site) -> Setting | None:
 
 
 def _sums(found: Setting) -> list[tuple[ast.expr | None, ast.expr]]:
-    """What is added to which text; None if it is added to the environment itself."""
+    """The texts that are added, each after the text before it; None if that is the environment itself."""
     if found.added:
         return [(None, found.value)]
     return [
