@@ -112,10 +112,10 @@ class DonatedTwice(Rule):
                     certainty=certainty,
                 )
 
-    @detector("line")
+    @detector("line", finds="aliased-in-init")
     def find_kept_by_init(self, site: Site) -> Iterator[Finding]:
         """The state of an optimizer that holds an array of somebody else."""
-        for kept in kept_by_init(site) if site.wants("aliased-in-init") else ():
+        for kept in kept_by_init(site):
             params = kept.of == "the caller"
             raises = (
                 f"A step that donates the parameters and this state raises: both contain `{kept.name}`."
@@ -128,7 +128,6 @@ class DonatedTwice(Rule):
                 help=f"copy the array: `jax.tree.map(jnp.copy, {kept.name})`"
                 if params
                 else f"copy the array: `jnp.copy({kept.name})`",
-                form="aliased-in-init",
                 why=f"the state contains `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
             )
 

@@ -67,12 +67,9 @@ class IndivisibleConstraint(Rule):
         Violates("spec.indivisible", "spec.padded", "spec.odd"),
     )
 
-    @detector("call")
+    @detector("call", of=_WAKING)
     def find_undivided(self, site: Site) -> Iterator[Finding]:
-        """The first dimension of a placed array, or of the results of a jit, that is not divided."""
-        if site.api in _JITS:
-            yield from self.find_undivided_result(site)
-            return
+        """The first dimension of a placed array that is not divided."""
         target, array = site.argument(PLACING[site.api]), site.argument("x")
         if target is None or array is None or caught(site.file, site.syntax):
             return
@@ -121,10 +118,10 @@ class IndivisibleConstraint(Rule):
             form="odd-size" if odd else "",
         )
 
-    @detector("keyword")
+    @detector("keyword", finds="shard-size")
     def find_divided_already(self, site: Site) -> Iterator[Finding]:
         """A size that was divided by the devices, in an array that is split over them."""
-        if not site.wants("shard-size") or site.assuming or site.program.project.is_test(site.file.path):
+        if site.assuming or site.program.project.is_test(site.file.path):
             return
         for size, axis, division in divided_already(site):
             yield site.finding(
@@ -132,15 +129,12 @@ class IndivisibleConstraint(Rule):
                 f"The array is too small: `{site.text(size)}` is the size of one shard, and the spec shards it again "
                 f"over {site.text(axis)}.",
                 help=f"pass the global size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
-                form="shard-size",
                 why=f"line {division.lineno} divides: {site.text(division)}; an array has its global shape",
             )
 
-    @detector("partial")
+    @detector("call", "partial", of=_JITS)
     def find_undivided_result(self, site: Site) -> Iterator[Finding]:
         """A result of a jitted function that its `out_shardings` do not divide."""
-        if site.api not in _JITS:
-            return
         shardings, function = site.argument("out_shardings"), site.argument("fun")
         jitted = site.value(function) if function is not None else None
         if isinstance(site.decorated, ast.FunctionDef):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
@@ -83,19 +83,6 @@ class SpecNeedsMesh(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    @detector("call", "partial")
-    def find_bare_spec(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call, at its first bare spec."""
-        nodes = [one.node for one in given(site) if one.certain] if not _asks_first(site) else []
-        if not nodes or (site.form == "partial" and site.decorated is None):
-            return
-        context = _context(site)
-        if not context.complete or context.contexts:
-            found = self._outside_block(site, nodes) or self._mesh_made(site, nodes, context)
-            yield from [found] if found is not None else []
-        if context.complete:
-            yield from self._report_unset(site, nodes, context)
-
     @detector("violation")
     def report_missing(self, site: Site) -> Finding | None:
         """A constraint or placement on a call path without a mesh."""
@@ -109,13 +96,18 @@ class SpecNeedsMesh(Rule):
         fix, kept = self._fix(site, [node], ())
         return site.report_violation(f"`{operation}` raises {error}: {missing}.", help=_HELP, fix=fix, kept=kept)
 
-    def _report_unset(self, site: Site, nodes: list[ast.expr], context: Context) -> Iterator[Finding]:
+    @detector("call", "partial")
+    def report_unset(self, site: Site) -> Finding | None:
         """A spec of which all call paths are known, and none has a mesh that the call reads."""
+        nodes = _find_bare_specs(site)
+        context = _context(site) if nodes else None
+        if context is None or not context.complete:
+            return None
         why, help = "", _HELP
         if not context.contexts:
             missing = _NO_CONTEXT
         elif not all(one.kind in _NO_USE.get(site.api, ()) and _is_surely_mesh(one) for one in context.contexts):
-            return
+            return None
         elif site.api == _PJIT:
             missing, why = "pjit reads only the mesh of `with mesh:`", "sets the mesh in another context"
             help = "pass a `NamedSharding`, or use `jax.jit`: it reads the mesh of `jax.set_mesh`"
@@ -124,7 +116,7 @@ class SpecNeedsMesh(Rule):
         name, error = site.api.rpartition(".")[2], _name_error(site.api)
         later = " when it is called" if site.api in (_JIT, _PJIT) else ""
         fix, kept = self._fix(site, nodes, context.contexts)
-        yield site.finding(
+        return site.finding(
             nodes[0],
             f"`{name}` raises {error}{later}: {missing}.",
             why=f"line {context.contexts[0].place.line} {why}" if why else "",
@@ -133,11 +125,11 @@ class SpecNeedsMesh(Rule):
             kept=kept,
         )
 
-    def _outside_block(self, site: Site, nodes: list[ast.expr]) -> Finding | None:
+    @detector("call", "partial", of=(_PUT, *CONSTRAINTS), finds="outside-mesh-context")
+    def report_outside_block(self, site: Site) -> Finding | None:
         """A call on a path to the spec that its function makes outside of the `with` of its mesh."""
-        if not site.wants("outside-mesh-context") or site.api in (_JIT, _PJIT):
-            return None
-        if site.program.project.is_test(site.file.path):
+        nodes = _find_bare_specs(site)
+        if not nodes or not _may_have_mesh(_context(site)) or site.program.project.is_test(site.file.path):
             return None
         found = beside_block(site, _NO_USE.get(site.api, ()))
         if found is None:
@@ -153,12 +145,14 @@ class SpecNeedsMesh(Rule):
             "enters its mesh",
             help="move the call into the `with`, or use a NamedSharding in the called function",
             fix=self._fix(site, nodes, site.context.contexts)[0],
-            form="outside-mesh-context",
         )
 
-    def _mesh_made(self, site: Site, nodes: list[ast.expr], context: Context) -> Finding | None:
+    @detector("call", "partial", finds="local-mesh")
+    def report_own_mesh(self, site: Site) -> Finding | None:
         """A spec on unknown call paths, if no code that runs with it sets a mesh and the function makes its own."""
-        if not site.wants("local-mesh") or site.program.project.is_test(site.file.path):
+        nodes = _find_bare_specs(site)
+        context = _context(site) if nodes else None
+        if context is None or not _may_have_mesh(context) or site.program.project.is_test(site.file.path):
             return None
         if any(site.anywhere(word) for word in _SERVING):
             return None
@@ -181,7 +175,6 @@ class SpecNeedsMesh(Rule):
             f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains none.",
             help=_HELP,
             fix=self._fix(site, nodes, site.context.contexts)[0],
-            form="local-mesh",
             why=f"{why}, and the function makes its mesh at line {made.lineno}",
         )
 
@@ -200,6 +193,17 @@ class SpecNeedsMesh(Rule):
         edits = [site.replace(node, text) for node, text in written.items()]
         why = "the context may have another mesh"
         return site.fix(Safety.UNSAFE, f"write {written[nodes[0]]}", [*edits, *imports], why), ""
+
+
+def _find_bare_specs(site: Site) -> list[ast.expr]:
+    """The specs of a call, if it does not ask for a mesh first."""
+    if _asks_first(site) or (site.form == "partial" and site.decorated is None):
+        return []
+    return [one.node for one in given(site) if one.certain]
+
+
+def _may_have_mesh(context: Context) -> bool:
+    return not context.complete or bool(context.contexts)
 
 
 def _name_error(operation: str) -> str:
