@@ -36,7 +36,12 @@ class BadExpression(Rule):
     assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     triggers = (Violates("einshard.expression", "einshard.root"),)
 
-    @detector("violation")
+    @detector("violation", of="einshard.root", finds="root")
+    def report_root(self, site: Site) -> Finding | None:
+        """An expression whose roots may not be integers."""
+        return self.report_expression(site)
+
+    @detector("violation", of="einshard.expression")
     def report_expression(self, site: Site) -> Finding | None:
         """The first fault of a call's expression."""
         said = site.violation.said
@@ -52,5 +57,4 @@ class BadExpression(Rule):
             help="write only names left of `->`. Right of `->` write each name with its count: `x y -> x y*`.",
             at=node,
             span=None if body is None else (body + start, body + min(end, len(said["text"]))),
-            form="root" if site.violation.kind == "einshard.root" else "",
         )

@@ -89,7 +89,7 @@ class FilterJitJitKeyword(Rule):
             help=advice,
             fix=fix,
             kept=reason,
-            certainty=Certainty.POSSIBLE if why else certainty,
+            certainty=certainty,
             form="sometimes" if why else "",
             why=why,
         )

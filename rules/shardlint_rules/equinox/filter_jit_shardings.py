@@ -100,7 +100,7 @@ class FilterJitShardings(Rule):
             fix=fix,
             kept=reason,
             harm=outcome.harm,
-            certainty=Certainty.POSSIBLE if why else outcome.certainty,
+            certainty=outcome.certainty,
             form="sometimes" if why else "",
             why="; ".join(filter(None, (why, outcome.why))),
         )

@@ -69,9 +69,9 @@ class LogicalNameWithoutRule(Rule):
             return
         for node, name in names:
             if name not in every:
-                yield self._finding(site, node, name, every, forgotten, assumed)
+                yield self._report_name(site, node, name, every, forgotten, assumed)
 
-    def _finding(
+    def _report_name(
         self, site: Site, node: ast.expr, name: str, every: frozenset[str], forgotten: bool, assumed: bool
     ) -> Finding:
         near = sorted(one for one in every if _misspelt(name, one))
@@ -86,7 +86,7 @@ class LogicalNameWithoutRule(Rule):
             f"The dimension `{name}` is replicated: no logical axis rule has this name.",
             help=f"add a rule for {name!r}, or write a name that has one: {known}",
             fix=fix,
-            certainty=Certainty.PROVEN if told and not assumed else Certainty.POSSIBLE,
+            certainty=Certainty.PROVEN if told else Certainty.POSSIBLE,
             form="assumed-config" if told and assumed else "",
             why="; ".join(
                 filter(

@@ -18,6 +18,7 @@ from shardlint.model.signatures import (
     positions,
     wrappings,
 )
+from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
@@ -79,7 +80,6 @@ class DonateIndex(Rule):
             if found == {None}:
                 yield from _from_behind(site, keyword, functions)
                 yield from _by_keyword(site, functions)
-                yield from _counts_bound(site, keyword, functions)
             elif len(found) == 1 and (wrong := found.pop()) is not None:
                 problem, advice, static = wrong
                 yield site.finding(
@@ -88,6 +88,27 @@ class DonateIndex(Rule):
                     help=advice,
                     fix=_fix(site, keyword, functions[0], static) if static else None,
                 )
+
+    @detector("call", "partial", finds="counts-bound-arguments")
+    def report_bound(self, site: Site) -> Finding | None:
+        """Positions that count what a partial or a method has bound."""
+        keyword = site.keyword("donate_argnums")
+        functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
+        if keyword is None or len(functions) != 1:
+            return None
+        given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
+        found = shifted(site, given or ())
+        if found is None:
+            return None
+        return site.finding(
+            keyword,
+            f"`{found.meant}` is not donated: {found.bound} binds arguments, so position {found.number} is "
+            f"`{found.donated}`.",
+            help=f"write `donate_argnums={found.position}`",
+            harm=Harm.COST,
+            why=f"{site.where(Place(found.seen.file, found.seen.call))} assigns its result to `{found.meant}`, "
+            f"not to `{found.donated}`",
+        )
 
 
 _Wrong = tuple[str, str, frozenset[int | str]]
@@ -177,27 +198,6 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
             kept=kept,
             harm=Harm.COST,
         )
-
-
-def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:
-    """Positions that count what a partial or a method has bound."""
-    given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
-    if keyword.arg != "donate_argnums" or len(functions) != 1 or not site.wants("counts-bound-arguments"):
-        return
-    found = shifted(site, given or ())
-    if found is None:
-        return
-    line = found.seen.call.lineno
-    where = f"line {line}" if found.seen.file is site.file else f"{found.seen.file.path.name}:{line}"
-    yield site.finding(
-        keyword,
-        f"`{found.meant}` is not donated: {found.bound} binds arguments, so position {found.number} is "
-        f"`{found.donated}`.",
-        help=f"write `donate_argnums={found.position}`",
-        harm=Harm.COST,
-        form="counts-bound-arguments",
-        why=f"{where} assigns its result to `{found.meant}`, not to `{found.donated}`",
-    )
 
 
 def _undonated(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:

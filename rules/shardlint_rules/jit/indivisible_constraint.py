@@ -100,23 +100,23 @@ class IndivisibleConstraint(Rule):
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
 
-    @detector("violation")
+    @detector("violation", of="spec.indivisible")
     def report_indivisible(self, site: Site) -> Finding:
         """An array that its spec does not divide, in the program as it runs."""
-        said = site.violation.said
-        raises = site.violation.kind == "spec.indivisible" or bool(said.get("raises"))
-        array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
-        odd = site.violation.kind == "spec.odd"
-        suffix = "sharded over all devices" if odd else f"not divisible by {said['parts']}"
-        effect = "This raises ValueError" if raises else "The array is padded or replicated"
-        count = "the number of devices" if odd else said["parts"]
-        return site.report_violation(
-            f"{effect}: dimension {said['dimension']} of {array} has size {said['size']}, {suffix} (`{said['axes']}`).",
-            help=f"pad the dimension to a multiple of {count}, or shard another dimension",
-            why=f"on {site.release('jax')}, the array is `{said['shape']}`",
-            harm=Harm.CRASH if raises else Harm.SILENT,
-            form="odd-size" if odd else "",
-        )
+        parts = site.violation.said["parts"]
+        return _report_size(site, f"not divisible by {parts}", parts, raises=True)
+
+    @detector("violation", of="spec.padded")
+    def report_padded(self, site: Site) -> Finding:
+        """The same of an array that a compiled program shards."""
+        parts = site.violation.said["parts"]
+        return _report_size(site, f"not divisible by {parts}", parts, bool(site.violation.said.get("raises")))
+
+    @detector("violation", of="spec.odd", finds="odd-size")
+    def report_odd(self, site: Site) -> Finding:
+        """An array of an odd size that is sharded over an unknown number of devices."""
+        raises = bool(site.violation.said.get("raises"))
+        return _report_size(site, "sharded over all devices", "the number of devices", raises)
 
     @detector("keyword", finds="shard-size")
     def find_divided_already(self, site: Site) -> Iterator[Finding]:
@@ -183,6 +183,19 @@ class IndivisibleConstraint(Rule):
         """The effect where the code is not traced, if it may run there too."""
         sure = site.api == _PUT or site.region.proven or site.region.traced == "never"
         return "" if sure else "; outside jit this raises ValueError"
+
+
+def _report_size(site: Site, suffix: str, count: str, raises: bool) -> Finding:
+    """The finding of a size that does not fit the number of devices."""
+    said = site.violation.said
+    array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
+    effect = "This raises ValueError" if raises else "The array is padded or replicated"
+    return site.report_violation(
+        f"{effect}: dimension {said['dimension']} of {array} has size {said['size']}, {suffix} (`{said['axes']}`).",
+        help=f"pad the dimension to a multiple of {count}, or shard another dimension",
+        why=f"on {site.release('jax')}, the array is `{said['shape']}`",
+        harm=Harm.CRASH if raises else Harm.SILENT,
+    )
 
 
 def _not_divisible(axis: int, size: int, split: int, names: str) -> str:
