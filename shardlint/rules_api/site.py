@@ -282,6 +282,11 @@ class Site:
         return next((keyword for keyword in self.call.keywords if keyword.arg == name), None)
 
     @property
+    def short_name(self) -> str:
+        """The last part of the canonical name: "device_put"."""
+        return self.api.rpartition(".")[2]
+
+    @property
     def callee(self) -> ast.expr:
         """The expression that names the called function: of a partial it is the first argument."""
         return self.call.args[0] if self.form == "partial" else self.call.func
@@ -387,6 +392,11 @@ class Site:
         """Return whether the project itself pins an exact release in a range, whatever release it is checked for."""
         pinned = self.targets.found[package].pinned
         return pinned is not None and allows(specifier, pinned)
+
+    def is_pinned_exactly(self, package: str) -> bool:
+        """Return whether the project's own folder names one release. A range proves no older one."""
+        source = self.targets.found[package].source
+        return source.startswith(("pinned in", "--target", "targets in")) and "/" not in source
 
     def release(self, package: str) -> str:
         """The package with its release, for messages: "jax 0.12"."""

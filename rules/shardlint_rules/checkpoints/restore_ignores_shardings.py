@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.repeated import is_test
 from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.repeated import is_test
 
 _ARGS = "orbax.checkpoint.args.PyTreeRestore"
 _HANDLER = "orbax.checkpoint.PyTreeCheckpointHandler"

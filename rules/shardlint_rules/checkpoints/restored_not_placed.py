@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.repeated import is_test
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.shardings import JITS, PLACING
 from shardlint.model.reach import lookup
@@ -16,7 +17,6 @@ from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.checkpoints._derived import derived_from, holder, made_for
 from shardlint_rules.jit.placed import placed_by_callers
-from shardlint_rules.jit.repeated import is_test
 
 _LOADING = r"(?:load|restore|from_bytes|from_state_dict|read|deserialise_leaves)"
 # They give arrays of numpy, whatever they are given.

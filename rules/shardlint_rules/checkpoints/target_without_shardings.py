@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.origins import origins
+from shardlint.facts.repeated import is_test
 from shardlint.model.values import (
     CallResult,
     Constant,
@@ -22,8 +24,6 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.leaf import origins
-from shardlint_rules.jit.repeated import is_test
 
 _ABSTRACT = ("jax.eval_shape", "equinox.filter_eval_shape")
 _STRUCT = "jax.ShapeDtypeStruct"

@@ -68,7 +68,7 @@ class LinenConstraintIgnored(Rule):
             return None
         return site.finding(
             site.call,
-            f"`{site.api.rpartition('.')[2]}` does nothing: no code of the project enters a mesh.",
+            f"`{site.short_name}` does nothing: no code of the project enters a mesh.",
             why="the logical axis rules name axes of a mesh, which the constraint reads from its context",
             help="call the function under `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
         )
@@ -83,7 +83,7 @@ class LinenConstraintIgnored(Rule):
             return None
         return site.finding(
             site.call,
-            f"On {site.release('flax')} `{site.api.rpartition('.')[2]}` does nothing: "
+            f"On {site.release('flax')} `{site.short_name}` does nothing: "
             "it reads only the mesh of `jax.set_mesh`.",
             why=f"line {site.context.contexts[0].place.line} enters the mesh by `with mesh:`",
             help="enter the mesh by `jax.set_mesh(mesh)`, or add `mesh=mesh` here",

@@ -53,7 +53,7 @@ class NnxParamCall(Rule):
         """A second positional argument of a variable."""
         if site.arguments.open_positional or len(site.arguments.positional) < 2:
             return None
-        kind = _kind_of(site)
+        kind = f"nnx.{site.short_name}"
         return site.finding(
             site.call.args[1],
             f"On {site.release('flax')} a second positional argument of `{kind}` raises TypeError: "
@@ -70,7 +70,7 @@ class NnxParamCall(Rule):
             return None
         if site.api not in _OF_ARRAYS and not _is_computed_with(site):
             return None
-        kind, values = _kind_of(site), options(site.value(argument))
+        kind, values = f"nnx.{site.short_name}", options(site.value(argument))
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
             return site.finding(
                 argument,
@@ -99,7 +99,7 @@ class NnxParamCall(Rule):
             return None
         given = site.argument("initializer") or (site.call.args[0] if site.call.args else None)
         value = site.value(given) if given is not None else None
-        name = site.api.rpartition(".")[2]
+        name = site.short_name
         why = f"nnx.{name} stores shape= as metadata"
         edits = self._moved(site, keyword, call)
         help = "pass the shape after the key: `(key, shape)`"
@@ -150,10 +150,6 @@ class NnxParamCall(Rule):
         return site.fix(
             Safety.UNSAFE, f"write {text}", [site.replace(site.call, text)], "it draws one more key from rngs"
         )
-
-
-def _kind_of(site: Site) -> str:
-    return f"nnx.{site.api.rpartition('.')[2]}"
 
 
 def _is_computed_with(site: Site) -> bool:

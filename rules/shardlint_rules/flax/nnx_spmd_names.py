@@ -10,7 +10,6 @@ from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint_rules.upgrade.places import exact
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class NnxSpmdNames(Rule):
         on = site.release("flax")
         if entry.came:
             source = site.targets.found["flax"].source
-            if not exact(site, "flax"):
+            if not site.is_pinned_exactly("flax"):
                 certainty = Certainty.POSSIBLE
             on = f"{on} ({source})"
         message = _raises(site, node, entry, on)

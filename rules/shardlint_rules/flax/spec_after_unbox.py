@@ -58,7 +58,7 @@ class SpecAfterUnbox(Rule):
         first = found[0]
         assert first is not None
         at = f"line {first.place.line}" if first.place.file is site.file else first.place.file.path.name
-        name = site.api.rpartition(".")[2]
+        name = site.short_name
         inside = first.place.file is site.file and _of_a_function(site, argument)
         message = f"`{name}` returns `P()` for every unboxed array, so all weights are replicated."
         if inside:

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.facts.origins import given_in_sight
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.leaf import given_in_sight
 
 _CONVERSIONS = ("jax.numpy.asarray", "jax.numpy.array")
 _CREATIONS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "full", "empty"))

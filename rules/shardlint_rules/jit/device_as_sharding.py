@@ -83,7 +83,7 @@ class DeviceAsSharding(Rule):
 
     def _not_called(self, site: Site, node: ast.expr) -> Finding:
         text = site.shown(node)
-        name = site.api.rpartition(".")[2]
+        name = site.short_name
         return site.finding(
             node,
             f"`{name}` raises: `{text}` is a function. Its call is missing.",
@@ -103,7 +103,7 @@ class DeviceAsSharding(Rule):
         text = site.shown(node)
         return site.finding(
             node,
-            f"`{site.api.rpartition('.')[2]}` raises {error}: `{text}` is a device, not a sharding.",
+            f"`{site.short_name}` raises {error}: `{text}` is a device, not a sharding.",
             help=f"write `SingleDeviceSharding({text})`, or use `jax.device_put` outside of jit",
             fix=self._fix(site, node),
         )

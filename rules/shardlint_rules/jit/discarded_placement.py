@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.repeated import is_test
 from shardlint.model.lifetime.effects import called, only_returns
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
@@ -31,7 +32,6 @@ from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit._pure_dropped import MAPPED, UPDATES, map_dropped, mapped_line, update_dropped
 from shardlint_rules.jit._synced_unread import SYNCED, lost
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
-from shardlint_rules.jit.repeated import is_test
 
 _MAP = "jax.tree.map"
 # Beside these a map over trees is looked at for placements too.

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.values import Api, Function, Transformed, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector, on_lines
-from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint.syntax import FileFacts, Scope
-from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.reads import name_of, reads
-from shardlint_rules.jit.repeated import (
+from shardlint.facts.repeated import (
     Loop,
     bound_in,
     called_in_a_loop,
@@ -21,6 +14,13 @@ from shardlint_rules.jit.repeated import (
     meant_once,
     once_only,
 )
+from shardlint.model.values import Api, Function, Transformed, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector, on_lines
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
+from shardlint_rules.jit.reads import name_of, reads
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")

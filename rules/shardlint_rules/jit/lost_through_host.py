@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.origins import origins
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -20,7 +21,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.jit.leaf import array_values, leaves_of, origins, seems_spread
+from shardlint_rules.jit.leaf import array_values, leaves_of, seems_spread
 from shardlint_rules.jit.placed import placed_around, placed_by_callers, placed_later
 
 _BACK = ("jax.numpy.asarray", "jax.numpy.array", "jax.device_put")

@@ -50,7 +50,7 @@ class PmapHelperForJit(Rule):
             return None  # a library of helpers: its callers are unknown
         if site.program.project.holds(site.file.path, *_ONE_DEVICE_EACH):
             return None
-        name = site.api.rpartition(".")[2]
+        name = site.short_name
         state = site.api in _REPLICATES
         return site.finding(
             site.call,

@@ -69,7 +69,7 @@ class ShardingLostByShape(Rule):
         return _report(site, array, None, f"the sharding of `{site.shown(array)}` may shard it")
 
     def _fix(self, site: Site, array: str) -> Fix | None:
-        maker = site.api.rpartition(".")[2]
+        maker = site.short_name
         names = ("shape", "fill_value", "dtype") if maker == "full" else ("shape", "dtype")
         dtype = site.arguments.get("dtype", names)
         parts = [array]
@@ -99,7 +99,7 @@ def _report(site: Site, array: ast.expr, fix: Fix | None, why: str = "") -> Find
     return site.finding(
         site.call,
         f"The new array is on one device, while `{text}` is sharded: a shape has no sharding.",
-        help=f"write {site.api.rpartition('.')[2]}_like({text}): it keeps the sharding",
+        help=f"write {site.short_name}_like({text}): it keeps the sharding",
         fix=fix,
         why=why,
     )

@@ -113,7 +113,7 @@ class SpecNeedsMesh(Rule):
             help = "pass a `NamedSharding`, or use `jax.jit`: it reads the mesh of `jax.set_mesh`"
         else:
             missing, why = _UNREAD, "enters the mesh"
-        name, error = site.api.rpartition(".")[2], _name_error(site.api)
+        name, error = site.short_name, _name_error(site.api)
         later = " when it is called" if site.api in (_JIT, _PJIT) else ""
         fix, kept = self._fix(site, nodes, context.contexts)
         return site.finding(
@@ -169,7 +169,7 @@ class SpecNeedsMesh(Rule):
         made = mesh_made(site)
         if made is None:
             return None
-        name, error = site.api.rpartition(".")[2], _name_error(site.api)
+        name, error = site.short_name, _name_error(site.api)
         return site.finding(
             nodes[0],
             f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains none.",

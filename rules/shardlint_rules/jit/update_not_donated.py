@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.repeated import is_test, loop_around
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, jitted
 from shardlint.model.values import Constant, Function, Items, Place, options
@@ -15,7 +16,6 @@ from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.repeated import is_test, loop_around
 
 _JITS = (*JITS, PMAP)
 _FILTER_JIT = "equinox.filter_jit"

@@ -120,7 +120,7 @@ class ConstraintOnExplicitMesh(Rule):
         every = "the mesh of the program" if len(made) == 1 else "every mesh that the program passes to other code"
         return site.finding(
             site.call.func,
-            f"`{_name(site)}` raises ValueError: {every} has Explicit axes."
+            f"`{site.short_name}` raises ValueError: {every} has Explicit axes."
             if target.names_an_axis
             else f"No-op: {every} has Explicit axes, and a constraint reshards nothing over them.",
             label="Explicit axes",
@@ -151,7 +151,7 @@ class ConstraintOnExplicitMesh(Rule):
     def _report_explicit(self, site: Site, where: str, fix: Fix | None = None) -> Finding:
         return site.finding(
             site.call.func,
-            f"`{_name(site)}` raises ValueError: {where} has Explicit axes.",
+            f"`{site.short_name}` raises ValueError: {where} has Explicit axes.",
             label="Explicit axes",
             help=_TO_RESHARD,
             fix=fix,
@@ -244,10 +244,6 @@ def _own_axes(site: Site) -> bool:
         if any(wrapper.api in BRING_A_MESH for end in ends.found for wrapper in end.wrappers):
             return True
     return False
-
-
-def _name(site: Site) -> str:
-    return site.api.rpartition(".")[2]
 
 
 def _where(site: Site, name: str, line: int) -> str:

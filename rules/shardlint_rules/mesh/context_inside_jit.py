@@ -64,7 +64,7 @@ def _report(site: Site, help: str, why: str = "") -> Finding | None:
         return None
     return site.finding(
         site.call,
-        f"Tracing this raises ValueError: on {site.release('jax')} `{site.api.rpartition('.')[2]}` can only be used "
+        f"Tracing this raises ValueError: on {site.release('jax')} `{site.short_name}` can only be used "
         "outside of jit.",
         via=site.region,
         why=why,

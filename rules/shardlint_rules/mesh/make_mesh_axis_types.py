@@ -69,7 +69,7 @@ class MakeMeshAxisTypes(Rule):
         return site.finding(
             site.call,
             f"The constraint at {site.where(found)} raises ValueError: on {site.release('jax')} "
-            f"`{_name(site)}` makes Explicit axes.",
+            f"`{site.short_name}` makes Explicit axes.",
             label="Explicit axes",
             help=f"{_ADD}, or replace the constraint by `jax.reshard`",
             fix=self._fix(site, Safety.SAFE),
@@ -86,7 +86,7 @@ class MakeMeshAxisTypes(Rule):
         return site.finding(
             site.call,
             f"The `shard_map` at {site.where(Place(*found))} raises ValueError: on {site.release('jax')} "
-            f"`{_name(site)}` has Explicit axes, and no argument is sharded.",
+            f"`{site.short_name}` has Explicit axes, and no argument is sharded.",
             label="Explicit axes",
             help=f"{_ADD}, or `jax.device_put` the arguments with the shardings of `in_specs`",
             fix=self._fix(site, Safety.UNSAFE),
@@ -102,7 +102,7 @@ class MakeMeshAxisTypes(Rule):
             return None
         return site.finding(
             site.call,
-            f"On {site.release('jax')} `{_name(site)}` warns: from jax 0.9 on its axes are Explicit.",
+            f"On {site.release('jax')} `{site.short_name}` warns: from jax 0.9 on its axes are Explicit.",
             label="Explicit from jax 0.9 on",
             help=_ADD,
             fix=self._fix(site, Safety.SAFE),
@@ -132,7 +132,7 @@ class MakeMeshAxisTypes(Rule):
     def _report_explicit(self, site: Site, why: str, safety: Safety, form: str = "") -> Finding:
         return site.finding(
             site.call,
-            f"On {site.release('jax')} `{_name(site)}` makes Explicit axes: constraints raise, and many operations "
+            f"On {site.release('jax')} `{site.short_name}` makes Explicit axes: constraints raise, and many operations "
             "need an out_sharding.",
             label="Explicit axes",
             help=_ADD,
@@ -166,10 +166,6 @@ class MakeMeshAxisTypes(Rule):
             call = appended(site.node, "axis_types", text)
             edits = [site.replace(site.call, call), *imports]
         return site.fix(safety, f"add axis_types={text}", edits, why)
-
-
-def _name(site: Site) -> str:
-    return site.api.rpartition(".")[2]
 
 
 def _has_axis_types(site: Site) -> bool:

@@ -105,7 +105,7 @@ class MeshShapeAndNames(Rule):
 
 
 def _report(site: Site, node: ast.expr, mistake: str, error: str, help: str, why: str = "") -> Finding:
-    called = site.api.rpartition(".")[2]
+    called = site.short_name
     return site.finding(node, f"On {site.release('jax')} `{called}` raises {error}: {mistake}.", help=help, why=why)
 
 

@@ -60,7 +60,7 @@ class MeshSizeHardCoded(Rule):
             return None  # make_mesh takes the first devices
         return site.finding(
             node,
-            f"`{site.api.rpartition('.')[2]}` raises ValueError: the mesh has {wanted} devices, the program {count}.",
+            f"`{site.short_name}` raises ValueError: the mesh has {wanted} devices, the program {count}.",
             label=f"{wanted} devices",
             help="compute one axis size from `jax.device_count()`",
             why=f"line {line} sets {count} simulated devices; checked on {site.release('jax')}",

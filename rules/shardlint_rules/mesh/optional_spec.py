@@ -94,7 +94,7 @@ class OptionalSpec(Rule):
         where = ", and gathers the array under jax.set_mesh" if constraint else ""
         return site.finding(
             node,
-            f"On {site.release('jax')} `{site.api.rpartition('.')[2]}` raises {kind} for a spec that is None{where}.",
+            f"On {site.release('jax')} `{site.short_name}` raises {kind} for a spec that is None{where}.",
             label="None here",
             help="write `PartitionSpec()` for replicated, or skip the call if there is no spec",
             form=form,

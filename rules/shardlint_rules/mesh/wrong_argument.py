@@ -54,7 +54,7 @@ class WrongArgument(Rule):
         text = f"({site.text(shape)},)"
         return site.finding(
             shape,
-            f"On {site.release('jax')} `{site.api.rpartition('.')[2]}` raises TypeError: the shape is a number.",
+            f"On {site.release('jax')} `{site.short_name}` raises TypeError: the shape is a number.",
             label="a number, not a shape",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(shape, text)]),

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.scales import ALL, LISTS, PROCESS, Scale, count
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import names_in
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._count_conflicts import CountConflict, counted_by, uses_of, whole
 from shardlint_rules.processes.uses import standing_for
 

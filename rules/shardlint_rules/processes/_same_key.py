@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.held import classes, stored
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup, settled_expression
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.alone import counted
 from shardlint_rules.processes.given import given
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.process.all_devices import mesh_of_all
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.alone import alone, for_several
 
 _MAKES = "jax.make_array_from_single_device_arrays"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.sharded_datasets import swapped
 
 _LOCAL = "jax.local_devices"

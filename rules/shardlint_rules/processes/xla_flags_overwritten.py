@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.model.reach import settled_expression
 from shardlint.rules_api.rule import Edit, Finding, Harm, Lines, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.environment import Setting, setting
 
 _NAMES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")

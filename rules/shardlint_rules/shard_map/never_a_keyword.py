@@ -55,7 +55,7 @@ class NeverAKeyword(Rule):
         for keyword in site.call.keywords:
             if keyword.arg is None or keyword.arg in taken:
                 continue
-            name = site.api.rpartition(".")[2]
+            name = site.short_name
             word = keyword.arg.partition("_")[0]
             alike = [parameter for parameter in taken if parameter.partition("_")[0] == word]
             close = difflib.get_close_matches(keyword.arg, alike or taken, 1) or alike

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.jit.how_many import settled_expression
 
 _LONGEST_SHOWN = 30
 _SUM_BOTH = "sum the numerator and the count over the devices, then divide: `psum(sum) / psum(count)`"

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from shardlint.model import Program
 from shardlint.model.evaluator.annotations import classes_of
-from shardlint.model.reach import lookup
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
@@ -58,18 +58,6 @@ class Alone:
     truth: bool
     what: str
     proven: bool
-
-
-def settled_expression(file: FileFacts, node: ast.expr) -> ast.expr:
-    """The expression that a name stands for, where only one gives it."""
-    for _ in range(_DEPTH):
-        if not isinstance(node, ast.Name):
-            break
-        bindings, _owner = lookup(file, node, node.id)
-        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
-            break
-        node = bindings[0].value
-    return node
 
 
 def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
