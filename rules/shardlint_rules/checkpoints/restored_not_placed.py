@@ -115,7 +115,7 @@ class RestoredNotPlaced(Rule):
             return
         placed = _placed(site, scope, target.id, statement)
         if placed is None and site.wants("returned"):
-            yield from self._returned(site, scope, statement, target.id)
+            yield from self._find_returned(site, scope, statement, target.id)
         if placed is None or _placed_later(site, scope, target, statement):
             return
         where, splits = placed
@@ -162,11 +162,11 @@ class RestoredNotPlaced(Rule):
                 why=f"{derived.why}, and line {where.lineno} places the other value of `{written}` with `{text}`",
             )
 
-    def _returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
+    def _find_returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
         """Yield a finding for each value that one return gives as it was read, and another return gives placed."""
         if _placed_later(site, scope, statement.targets[0], statement) or placed_by_callers(site):
             return
-        parts = [(one, _parts(one)) for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
+        parts = [(one, _list_parts(one)) for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
         for mine, values in parts:
             for index, value in enumerate(values):
                 if not isinstance(value, ast.Name) or value.id != name or mine.lineno < statement.lineno:
@@ -195,7 +195,7 @@ def _whole(node: ast.expr) -> ast.expr:
     return node
 
 
-def _parts(statement: ast.Return) -> list[ast.expr]:
+def _list_parts(statement: ast.Return) -> list[ast.expr]:
     """Return the results of a function, one by one if it returns a tuple."""
     if isinstance(statement.value, ast.Tuple):
         return statement.value.elts

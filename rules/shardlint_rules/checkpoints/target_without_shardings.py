@@ -94,14 +94,14 @@ def _restored(site: Site) -> Iterator[tuple[_Spot, str]]:
             return
         if not (file.says("orbax") or file.says("ocp")):
             continue
-        for target in _targets(site, file):
+        for target in _find_targets(site, file):
             for place in _makers(site, Place(file, target), 0):
                 if isinstance(place.node, ast.Call):
                     spot = str(place.file.path), place.node.lineno, place.node.col_offset
                     yield spot, f"{file.path.name}:{target.lineno}"
 
 
-def _targets(site: Site, file: FileFacts) -> Iterator[ast.expr]:
+def _find_targets(site: Site, file: FileFacts) -> Iterator[ast.expr]:
     """The targets that restores in a file are given, and the trees whose leaves are asked for their sharding."""
     for mention in file.mentions("restore"):
         call = file.parent(mention)

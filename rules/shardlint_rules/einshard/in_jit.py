@@ -57,11 +57,11 @@ class EinshardInJit(Rule):
             why=f"checked for {site.release('jax')}",
             help="write `jax.lax.with_sharding_constraint(x, make_sharding(expression))`, "
             "or place the array before the traced call",
-            fix=self._fix(site, array),
+            fix=self._write_fix(site, array),
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
         )
 
-    def _fix(self, site: Site, array: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, array: ast.expr) -> Fix | None:
         expression = site.argument("expression")
         given = written(site)
         known = given is not None and not isinstance(given.parsed, Fault)

@@ -65,7 +65,7 @@ class StrayStar(Rule):
             if element.name is None or not element.splits:
                 continue
             if element.name not in names:
-                yield self._finding(
+                yield self._make_finding(
                     site,
                     given,
                     element,
@@ -83,14 +83,14 @@ class StrayStar(Rule):
         gap = given.span(name.end, star.start)
         edits = [Edit(*gap, "")] if gap is not None else []
         where = "the remaining devices" if split else "all devices"
-        return self._finding(
+        return self._make_finding(
             site,
             given,
             star,
             "a separate element",
             f"The array is replicated on {where}: the star does not shard `{name.name}`.",
             f"write {name.name}* without the space, or put the star first to replicate",
-            fix=self._fix(site, edits, f"write {name.name}*"),
+            fix=self._write_fix(site, edits, f"write {name.name}*"),
             certainty=Certainty.POSSIBLE if split else None,
         )
 
@@ -100,20 +100,20 @@ class StrayStar(Rule):
             # The later one goes, with the space before it.
             gap = given.span(kept.start - 1, kept.end)
             edits = [Edit(*gap, "")] if gap is not None else []
-        return self._finding(
+        return self._make_finding(
             site,
             given,
             lost,
             "a later element has this name",
             f"`{lost.name}` is replicated over these devices: a later `{lost.name}` replaces this element.",
             f"write {lost.name} once",
-            fix=self._fix(site, edits, f"remove the second {lost.name}"),
+            fix=self._write_fix(site, edits, f"remove the second {lost.name}"),
         )
 
-    def _fix(self, site: Site, edits: list[Edit], message: str) -> Fix | None:
+    def _write_fix(self, site: Site, edits: list[Edit], message: str) -> Fix | None:
         return site.fix(Safety.UNSAFE, message, edits, _WHY) if edits else None
 
-    def _finding(
+    def _make_finding(
         self,
         site: Site,
         given: Written,

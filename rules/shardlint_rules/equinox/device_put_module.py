@@ -78,12 +78,12 @@ class DevicePutModule(Rule):
             if silent
             else f"`device_put` of `{instance.name}` raises TypeError: its `{leaf.path}` is {_WORDS[leaf.kind]}.",
             help="write `eqx.filter_shard`, or place only the arrays: `eqx.filter(..., eqx.is_array)`",
-            fix=self._fix(site, instance),
+            fix=self._write_fix(site, instance),
             harm=Harm.SILENT if silent else Harm.CRASH,
             certainty=Certainty.PROVEN if _sure(instance, leaf) else Certainty.POSSIBLE,
         )
 
-    def _fix(self, site: Site, instance: Instance) -> Fix | None:
+    def _write_fix(self, site: Site, instance: Instance) -> Fix | None:
         parts = two_arguments(site, "x", "device")
         if parts is None:
             return None

@@ -70,7 +70,7 @@ class FilterJitJitKeyword(Rule):
                 if not entry.surely:
                     sometimes[name] = entry
             node = node or (keyword if entries else None)
-        certainty = self._certainty(site, places)
+        certainty = self._find_certainty(site, places)
         where = next(iter(sometimes.values())).place if sometimes and len(sometimes) == len(places) else None
         why = (
             f"{_line(site, where)} puts {next(iter(sometimes))} into the dict"
@@ -81,7 +81,7 @@ class FilterJitJitKeyword(Rule):
             return None
         if has_another_way(site):
             return None
-        fix, reason = self._fix(site)
+        fix, reason = self._write_fix(site)
         advice = 'write `donate="all"` or `donate="all-except-first"`; non-array arguments are static already'
         return site.finding(
             node,
@@ -94,7 +94,7 @@ class FilterJitJitKeyword(Rule):
             why=why,
         )
 
-    def _certainty(self, site: Site, places: Mapping[str, Place]) -> Certainty | None:
+    def _find_certainty(self, site: Site, places: Mapping[str, Place]) -> Certainty | None:
         """`donate_argnames` is not refused by name: with no name in it nothing happens."""
         if set(places) - {"donate_argnames"}:
             return Certainty.PROVEN
@@ -109,7 +109,7 @@ class FilterJitJitKeyword(Rule):
             else Certainty.POSSIBLE
         )
 
-    def _fix(self, site: Site) -> tuple[Fix | None, str]:
+    def _write_fix(self, site: Site) -> tuple[Fix | None, str]:
         from shardlint_rules.equinox._donate_mode import rewrite
 
         try:

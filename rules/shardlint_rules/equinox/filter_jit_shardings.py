@@ -90,8 +90,8 @@ class FilterJitShardings(Rule):
         why = f"{where} puts {next(iter(given.sometimes))} into the dict" if where else besides(site)
         if why and not site.wants("sometimes"):
             return None
-        outcome = self._outcome(site, given)
-        fix, reason = self._fix(site)
+        outcome = self._find_outcome(site, given)
+        fix, reason = self._write_fix(site)
         advice = "call `eqx.filter_shard` in the body of the function"
         return site.finding(
             given.node,
@@ -105,7 +105,7 @@ class FilterJitShardings(Rule):
             why="; ".join(filter(None, (why, outcome.why))),
         )
 
-    def _outcome(self, site: Site, given: _Given) -> Outcome:
+    def _find_outcome(self, site: Site, given: _Given) -> Outcome:
         on, later = f"On {site.release('equinox')}", "from equinox 0.13.1 wrapping raises ValueError"
         if site.allows("equinox", ">=0.13.1"):
             return Outcome(refusal(site, given.places), Harm.CRASH)
@@ -129,7 +129,7 @@ class FilterJitShardings(Rule):
         why = "; ".join(filter(None, (worst.why, *others, later)))
         return Outcome(f"{on} {worst.format_message(first)}.", worst.harm, worst.certainty, why)
 
-    def _fix(self, site: Site) -> tuple[Fix | None, str]:
+    def _write_fix(self, site: Site) -> tuple[Fix | None, str]:
         from shardlint_rules.equinox._shardings_inside.shardings_into_body import rewrite
 
         try:

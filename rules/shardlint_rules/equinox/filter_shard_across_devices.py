@@ -53,10 +53,10 @@ class FilterShardAcrossDevices(Rule):
             why=f"line {said['line']} commits the array, "
             "and outside jit filter_shard runs on the devices of its argument",
             help=f"write `jax.device_put({text}, {site.shown(target)})`",
-            fix=self._fix(site),
+            fix=self._write_fix(site),
         )
 
-    def _fix(self, site: Site) -> Fix | None:
+    def _write_fix(self, site: Site) -> Fix | None:
         parts = two_arguments(site, *_TAKEN)
         if parts is None:
             return None

@@ -88,11 +88,11 @@ class AnnotationListOrString(Rule):
             message if ignored else letters,
             why="flax takes a tuple or a PartitionSpec",
             help="write a tuple with one entry for each dimension",
-            fix=self._fix(site, node),
+            fix=self._write_fix(site, node),
             harm=Harm.SILENT if ignored else Harm.CRASH,
         )
 
-    def _fix(self, site: Site, node: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, node: ast.expr) -> Fix | None:
         text = site.text(node)
         if isinstance(node, ast.List):
             inside = text[1:-1].rstrip()

@@ -96,7 +96,7 @@ class LinenConstraintIgnored(Rule):
         block = site.file.parent(item) if isinstance(item, ast.withitem) else None
         if not isinstance(item, ast.withitem) or not isinstance(block, ast.With):
             return None
-        meshes = list(self._meshes(site, block))
+        meshes = list(self._find_meshes(site, block))
         if not meshes or any(one.kind != "with mesh" for one in meshes) or not constrains_anywhere(site):
             return None
         mesh = meshes[0]
@@ -109,11 +109,11 @@ class LinenConstraintIgnored(Rule):
             f"On {site.release('flax')} logical constraints under this mesh do nothing; they read only `jax.set_mesh`.",
             why="" if sure else "no `jax.set_mesh` is seen around this, but a caller may enter it",
             help=f"write `with jax.set_mesh({mesh.place.text()}):`",
-            fix=self._fix(site, mesh),
+            fix=self._write_fix(site, mesh),
             form="" if sure else "callers-may-set",
         )
 
-    def _meshes(self, site: Site, block: ast.With) -> Iterator[MeshContext]:
+    def _find_meshes(self, site: Site, block: ast.With) -> Iterator[MeshContext]:
         """The meshes entered in the same statement as the rules, or in the next one outside or inside."""
         blocks = [block]
         outer = site.file.parent(block)
@@ -129,7 +129,7 @@ class LinenConstraintIgnored(Rule):
                 if found is not None:
                     yield found
 
-    def _fix(self, site: Site, mesh: MeshContext) -> Fix | None:
+    def _write_fix(self, site: Site, mesh: MeshContext) -> Fix | None:
         if site.region.proven or not site.allows("jax", ">=0.7.1"):
             return None
         name, imports = site.spell("jax.set_mesh")

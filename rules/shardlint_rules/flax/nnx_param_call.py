@@ -59,7 +59,7 @@ class NnxParamCall(Rule):
             f"On {site.release('flax')} a second positional argument of `{kind}` raises TypeError: "
             "it takes only the array.",
             help=f"write `{kind}(initializer(key, shape))`, and pass metadata by keyword",
-            fix=self._fix(site, site.call.args[1]),
+            fix=self._write_fix(site, site.call.args[1]),
         )
 
     @detector("call", of=VARIABLES)
@@ -84,7 +84,7 @@ class NnxParamCall(Rule):
                 f"`{kind}` stores the initializer as its value; the first computation with it raises TypeError.",
                 label="not called",
                 help=f"write `{kind}({site.shown(argument)}(key, shape))`",
-                fix=self._fix(site, argument),
+                fix=self._write_fix(site, argument),
             )
         return None
 
@@ -129,7 +129,7 @@ class NnxParamCall(Rule):
             Edit(end, end, f", {site.text(keyword.value)}"),
         ]
 
-    def _fix(self, site: Site, initializer: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, initializer: ast.expr) -> Fix | None:
         """Call the initializer with a key of the function's `rngs` and the shape it was given as metadata."""
         scope = site.scope.function()
         if scope is None or not isinstance(initializer, ast.Call) or "#" in site.text(site.call):

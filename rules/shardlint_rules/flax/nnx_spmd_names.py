@@ -115,11 +115,11 @@ class NnxSpmdNames(Rule):
             node,
             message,
             help=entry.advice,
-            fix=self._fix(site, entry, node),
+            fix=self._write_fix(site, entry, node),
             certainty=certainty,
         )
 
-    def _fix(self, site: Site, entry: _Name, node: ast.alias | ast.Attribute) -> Fix | None:
+    def _write_fix(self, site: Site, entry: _Name, node: ast.alias | ast.Attribute) -> Fix | None:
         if not entry.instead or isinstance(node, ast.alias):
             return None
         call = site.file.parent(node)
@@ -167,13 +167,13 @@ def _unread(file: FileFacts, node: ast.AST) -> bool:
         if isinstance(outer, ast.arg) or (isinstance(outer, ast.AnnAssign) and inner is outer.annotation):
             return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            return inner is outer.returns or inner in [one.annotation for one in _parameters(outer.args)]
+            return inner is outer.returns or inner in [one.annotation for one in _list_parameters(outer.args)]
         if isinstance(outer, ast.stmt):
             return False
         inner = outer
     return False
 
 
-def _parameters(given: ast.arguments) -> list[ast.arg]:
+def _list_parameters(given: ast.arguments) -> list[ast.arg]:
     stars = [one for one in (given.vararg, given.kwarg) if one is not None]
     return [*given.posonlyargs, *given.args, *given.kwonlyargs, *stars]

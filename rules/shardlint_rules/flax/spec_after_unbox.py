@@ -73,10 +73,10 @@ class SpecAfterUnbox(Rule):
             message,
             label=f"unboxed at {at}",
             help="read the specs of the boxed variables, then unbox",
-            fix=self._fix(site, argument, first),
+            fix=self._write_fix(site, argument, first),
         )
 
-    def _fix(self, site: Site, argument: ast.expr, unboxed: CallArguments) -> Fix | None:
+    def _write_fix(self, site: Site, argument: ast.expr, unboxed: CallArguments) -> Fix | None:
         """Read the boxed variables instead, if `unbox` was given a name that still stands for them."""
         call = unboxed.place.node
         if unboxed.place.file is not site.file or not isinstance(call, ast.Call) or len(call.args) != 1:

@@ -65,10 +65,10 @@ class TracedOutsideRules(Rule):
         if any(map(site.anywhere, _FOR_GOOD)):
             return None
         inside = _Constrained(site)
-        named = [inside.of_value(one, 0) for one in _wrapped(site)]
+        named = [inside.of_value(one, 0) for one in _find_wrapped(site)]
         if len(named) != 1 or named[0] is None:
             return None
-        ends = _ends(site)
+        ends = _find_ends(site)
         calls = [one for one in ends if one.kind == "called"]
         if not calls or any(one.kind == "escaped" for one in ends):
             return None
@@ -87,7 +87,7 @@ class TracedOutsideRules(Rule):
         )
 
 
-def _wrapped(site: Site) -> list[Value]:
+def _find_wrapped(site: Site) -> list[Value]:
     """Return the functions that the site's jit compiles."""
     syntax = site.syntax
     assert isinstance(syntax, ast.expr)
@@ -95,7 +95,7 @@ def _wrapped(site: Site) -> list[Value]:
     return [one.inner for one in found]
 
 
-def _ends(site: Site) -> list[End]:
+def _find_ends(site: Site) -> list[End]:
     """Return the visible uses of the jitted function."""
     flow = site.program.flow
     if site.decorated is not None:

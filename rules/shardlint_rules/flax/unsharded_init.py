@@ -52,11 +52,11 @@ class UnshardedInit(Rule):
             f"On {site.release('flax')} `{site.shown(made.func)}` raises ValueError here: {missing}.",
             help="put this call under `with jax.set_mesh(mesh):`",
             why=f"the annotated variable made at {where} needs a mesh in context",
-            fix=_fix(site, made),
+            fix=_write_fix(site, made),
         )
 
 
-def _fix(site: Site, made: ast.Call) -> Fix | None:
+def _write_fix(site: Site, made: ast.Call) -> Fix | None:
     edits: list[Edit] | None
     if site.violation.said["legacy"]:
         contexts = site.program.context(site.file, made).contexts

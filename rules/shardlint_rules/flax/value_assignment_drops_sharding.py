@@ -66,11 +66,11 @@ class ValueAssignmentDropsSharding(Rule):
         return site.report_violation(
             f"`{name}` loses its sharding: the new array is {where}.",
             help=f"write {name}[...] = ..., or {placed}" if writes_into else placed,
-            fix=_fix(site, name, array, written) if array is not None else None,
+            fix=_write_fix(site, name, array, written) if array is not None else None,
         )
 
 
-def _fix(site: Site, name: str, array: ast.expr, written: ast.AST) -> Fix:
+def _write_fix(site: Site, name: str, array: ast.expr, written: ast.AST) -> Fix:
     if site.allows("flax", ">=0.12.4"):
         whole = f" = {site.text(array)}" if isinstance(written, ast.Call) else ""
         edits = [site.replace(written, f"{name}[...]{whole}")]

@@ -98,7 +98,7 @@ class AxisMappingKey(Rule):
         """The keys of a mapping that is passed."""
         for name in _RESOURCES if site.api == _JIT else ("mapping",):
             argument = site.argument(name)
-            for key, node in _keys(site, argument).items() if argument is not None else ():
+            for key, node in _list_keys(site, argument).items() if argument is not None else ():
                 found = self._misspelled(site, node, key)
                 if found is not None:
                     yield found
@@ -119,7 +119,7 @@ class AxisMappingKey(Rule):
     def _misspelled(self, site: Site, node: ast.expr, key: str, everywhere: bool = False) -> Finding | None:
         if not isinstance(node, ast.Constant):
             return None
-        axes = [one for file in _files(site, everywhere) for one in _declared(site, file)]
+        axes = [one for file in _list_files(site, everywhere) for one in _find_declared(site, file)]
         near = difflib.get_close_matches(key, axes, 1, _ALIKE)
         if key in axes or not near or _named_elsewhere(site, key):
             return None
@@ -136,7 +136,7 @@ class AxisMappingKey(Rule):
         )
 
 
-def _keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
+def _list_keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
     """The keys as they stand in this file."""
     node: ast.AST | None = argument
     if isinstance(argument, ast.Name):
@@ -148,13 +148,13 @@ def _keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
     }
 
 
-def _files(site: Site, everywhere: bool) -> Iterator[FileFacts]:
+def _list_files(site: Site, everywhere: bool) -> Iterator[FileFacts]:
     """The file of a site, and where asked for those that run with it and make axes, if all can be read."""
     others = list(site.program.project.calling(site.file.path, ("Axis", "make_axes"))) if everywhere else []
     yield from [site.file, *(one for one in others if one is not None and one is not site.file)]
 
 
-def _declared(site: Site, file: FileFacts) -> list[str]:
+def _find_declared(site: Site, file: FileFacts) -> list[str]:
     """Names of the axes that a file makes."""
     found = []
     for word in ("Axis", "make_axes"):

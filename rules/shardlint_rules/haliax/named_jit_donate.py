@@ -68,7 +68,7 @@ class NamedJitDonate(Rule):
             keyword,
             f"`named_jit` does not take `donate_argnums`: the first call raises {_ARGNUMS}.",
             help="write `donate_args=`, a tuple with a bool for each argument",
-            fix=None if has_flags or flags is None else self._fix(site, keyword, flags),
+            fix=None if has_flags or flags is None else self._write_fix(site, keyword, flags),
         )
 
     def _flags(self, site: Site, keyword: ast.keyword) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ class NamedJitDonate(Rule):
                 f"The first call raises {text}.",
                 why="donate_args takes a bool for each argument, not an argument number",
                 help="write True or False for each argument, as in `donate_args=(True, False)`",
-                fix=None if flags is None else self._fix(site, keyword, flags),
+                fix=None if flags is None else self._write_fix(site, keyword, flags),
             )
             return
         most = _most_arguments(site)
@@ -102,7 +102,7 @@ class NamedJitDonate(Rule):
                 help="write at most one bool for each positional argument",
             )
 
-    def _fix(self, site: Site, keyword: ast.keyword, flags: str) -> Fix | None:
+    def _write_fix(self, site: Site, keyword: ast.keyword, flags: str) -> Fix | None:
         if "#" in site.text(keyword):
             return None
         text = f"donate_args={flags}"

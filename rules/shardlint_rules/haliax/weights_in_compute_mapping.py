@@ -60,7 +60,7 @@ class WeightsInComputeMapping(Rule):
         name = last_name(mapping)
         if not _COMPUTE.search(name):
             return None
-        function = self._function(site)
+        function = self._find_function(site)
         beside = _beside(site, name)
         if function is None or beside is None or _same(site, mapping, beside):
             return None
@@ -76,7 +76,7 @@ class WeightsInComputeMapping(Rule):
             f"`{beside}` for parameters",
         )
 
-    def _function(self, site: Site) -> Function | None:
+    def _find_function(self, site: Site) -> Function | None:
         if site.decorated is not None:
             found = site.program.evaluator.function(site.file, site.decorated)
         elif site.call.args:

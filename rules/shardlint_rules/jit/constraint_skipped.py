@@ -169,11 +169,11 @@ def _is_platform(evaluator: Evaluator, file: FileFacts, node: ast.expr) -> bool:
         value = assigned_once(file, node)
         return value is not None and not isinstance(value, ast.Name) and _is_platform(evaluator, file, value)
     if isinstance(node, ast.Attribute) and node.attr == "platform":
-        return _calls(evaluator, file, node.value, (*_DEVICES, *_BACKENDS))
-    return isinstance(node, ast.Call) and _calls(evaluator, file, node, _BACKENDS)
+        return _is_call_of(evaluator, file, node.value, (*_DEVICES, *_BACKENDS))
+    return isinstance(node, ast.Call) and _is_call_of(evaluator, file, node, _BACKENDS)
 
 
-def _calls(evaluator: Evaluator, file: FileFacts, node: ast.expr, names: tuple[str, ...]) -> bool:
+def _is_call_of(evaluator: Evaluator, file: FileFacts, node: ast.expr, names: tuple[str, ...]) -> bool:
     if isinstance(node, ast.Subscript):
         node = node.value
     if not isinstance(node, ast.Call):

@@ -57,7 +57,7 @@ class ConstraintToOwnSharding(Rule):
                 if knows_it_is_traced(site) or not site.region.proven:
                     return None
                 result = site.shown(default[0]) if default else "False"
-                return _report(site, site.call, asked, f"This is always {result}", Harm.SILENT)
+                return _make_finding(site, site.call, asked, f"This is always {result}", Harm.SILENT)
         return None
 
     @detector("call", of=_PLACING, finds="known-calls-traced")
@@ -68,10 +68,10 @@ class ConstraintToOwnSharding(Rule):
             return None
         if knows_it_is_traced(site) or _is_guarded(site):
             return None
-        return _report(site, target, target.value, "This raises AttributeError", Harm.CRASH)
+        return _make_finding(site, target, target.value, "This raises AttributeError", Harm.CRASH)
 
 
-def _report(site: Site, node: ast.expr, asked: ast.expr, effect: str, harm: Harm) -> Finding | None:
+def _make_finding(site: Site, node: ast.expr, asked: ast.expr, effect: str, harm: Harm) -> Finding | None:
     """The finding of a read or test, if it is of a tracer."""
     why = tracer_in_sight(site.program, Place(site.file, asked))
     if not why or (site.region.proven and isinstance(asked, ast.Name) and not _is_used(site, asked)):

@@ -73,13 +73,13 @@ class DeviceAsSharding(Rule):
             place = site.arguments.get(name, api.SIGNATURES.get(site.api, ()))
             if place is None or place.file is not site.file:
                 continue
-            for node in _leaves(place.node):
+            for node in _list_leaves(place.node):
                 if site.api in _GIVEN and is_device(site, node):
-                    yield self._finding(site, node)
+                    yield self._make_finding(site, node)
                 elif _is_function(site, node):
                     yield self._not_called(site, node)
                 elif site.api == "jax.device_put" and _is_string(site, node):
-                    yield self._string(site, node)
+                    yield self._report_string(site, node)
 
     def _not_called(self, site: Site, node: ast.expr) -> Finding:
         text = site.shown(node)
@@ -90,7 +90,7 @@ class DeviceAsSharding(Rule):
             help=f"call it: `{text}()`",
         )
 
-    def _string(self, site: Site, node: ast.expr) -> Finding:
+    def _report_string(self, site: Site, node: ast.expr) -> Finding:
         return site.finding(
             node,
             "`device_put` raises ValueError: it takes a device or a sharding, not a string.",
@@ -98,17 +98,17 @@ class DeviceAsSharding(Rule):
             "`NamedSharding(mesh, P(...))` for an axis",
         )
 
-    def _finding(self, site: Site, node: ast.expr) -> Finding:
+    def _make_finding(self, site: Site, node: ast.expr) -> Finding:
         error = "ValueError" if site.api == "jax.ShapeDtypeStruct" else "TypeError"
         text = site.shown(node)
         return site.finding(
             node,
             f"`{site.short_name}` raises {error}: `{text}` is a device, not a sharding.",
             help=f"write `SingleDeviceSharding({text})`, or use `jax.device_put` outside of jit",
-            fix=self._fix(site, node),
+            fix=self._write_fix(site, node),
         )
 
-    def _fix(self, site: Site, node: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, node: ast.expr) -> Fix | None:
         if site.api == _CONSTRAINT and site.region.traced in ("always", "sometimes"):
             return None
         name, imports = site.spell("jax.sharding.SingleDeviceSharding")
@@ -134,13 +134,13 @@ def _is_string(site: Site, node: ast.expr) -> bool:
     return all(isinstance(one, Constant) and isinstance(one.value, str) for one in options(site.value(node)))
 
 
-def _leaves(node: ast.AST) -> Iterator[ast.expr]:
+def _list_leaves(node: ast.AST) -> Iterator[ast.expr]:
     """The expressions at the leaves of a tree that is written out."""
     if isinstance(node, ast.Tuple | ast.List):
         for element in node.elts:
-            yield from _leaves(element)
+            yield from _list_leaves(element)
     elif isinstance(node, ast.Dict):
         for value in node.values:
-            yield from _leaves(value)
+            yield from _list_leaves(value)
     elif isinstance(node, ast.expr):
         yield node

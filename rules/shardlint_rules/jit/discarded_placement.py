@@ -167,7 +167,7 @@ class DiscardedPlacement(Rule):
     @detector("call", of=tuple(ONLY_GIVING))
     def report_given(self, site: Site) -> Finding | None:
         """A call without side effects whose result is dropped."""
-        said = dropped(site, _subject(site))
+        said = dropped(site, _find_subject(site))
         if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return None
         message, advice = said
@@ -227,16 +227,16 @@ class DiscardedPlacement(Rule):
             help=f"assign the result: {value} = {site.text(site.call.func)}({value}, ...)"
             if whole
             else "assign the list to a name, and use its entries",
-            fix=None if kept else self._fix(site, first),
+            fix=None if kept else self._write_fix(site, first),
             kept=kept,
-            why=_why(site),
+            why=_explain_why(site),
         )
 
     def _report_unread(self, site: Site, name: str | None) -> Finding:
         return site.finding(
             site.call.func,
             f"This call has no effect: no later line reads the placed array `{name}`.",
-            why=_why(site),
+            why=_explain_why(site),
             help=f"use `{name}` below, or assign the result to the name that the code below reads",
             kept=_NO_PLACE,
         )
@@ -248,7 +248,7 @@ class DiscardedPlacement(Rule):
         by = made[0].api.rpartition(".")[2]
         where = made[0].call.place if made[0].call is not None else None
         at = f" at line {where.line}" if where is not None and where.file is site.file else ""
-        value, name = _subject(site), site.result_use[1]
+        value, name = _find_subject(site), site.result_use[1]
         if name:
             return self._report_unread(site, name)
         return site.finding(
@@ -277,8 +277,8 @@ class DiscardedPlacement(Rule):
             why="arrays are immutable, and no call in it has a known side effect",
         )
 
-    def _fix(self, site: Site, first: ast.expr) -> Fix:
-        name = ", ".join(site.text(one) for one in _variables(first))
+    def _write_fix(self, site: Site, first: ast.expr) -> Fix:
+        name = ", ".join(site.text(one) for one in _find_variables(first))
         start, _ = site.file.span(site.syntax)
         written = f"{name} = {' '.join(site.text().split())}"
         return site.fix(
@@ -291,7 +291,7 @@ class DiscardedPlacement(Rule):
 
 def _not_bound(site: Site, first: ast.expr) -> str:
     """Why the result cannot be bound to what was given; empty where it can."""
-    names = _variables(first)
+    names = _find_variables(first)
     if not names or len({one.id for one in names}) < len(names):
         return f"`{site.shown(first)}` is not a variable"
     for name in names:
@@ -303,7 +303,7 @@ def _not_bound(site: Site, first: ast.expr) -> str:
     return ""
 
 
-def _variables(node: ast.expr) -> list[ast.Name]:
+def _find_variables(node: ast.expr) -> list[ast.Name]:
     """The variable that is given, or those of a tuple or list of several; none where it is something else."""
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) and len(node.elts) > 1 else [node]
     names = [one for one in parts if isinstance(one, ast.Name)]
@@ -318,19 +318,19 @@ def _is_used(site: Site) -> bool:
 
 
 def _placed_by(site: Site) -> list[CallResult]:
-    return _placements(site.program.evaluator.trees.expanded(site.value(site.call)))
+    return _find_placements(site.program.evaluator.trees.expanded(site.value(site.call)))
 
 
-def _placements(value: Value) -> list[CallResult]:
+def _find_placements(value: Value) -> list[CallResult]:
     """The placements a value is, or has for leaves; none where it may be anything else."""
     found: list[CallResult] = []
     for option in options(value):
         if isinstance(option, Leaves):
-            inner = _placements(option.of)
+            inner = _find_placements(option.of)
         elif isinstance(option, Items) and not option.open:
-            inner = [one for item in option.items for one in _placements(item)]
+            inner = [one for item in option.items for one in _find_placements(item)]
         elif isinstance(option, Table) and not option.open:
-            inner = [one for _, item in option.entries for one in _placements(item)]
+            inner = [one for _, item in option.entries for one in _find_placements(item)]
         else:
             inner = (
                 [option]
@@ -343,13 +343,13 @@ def _placements(value: Value) -> list[CallResult]:
     return found
 
 
-def _subject(site: Site) -> str:
+def _find_subject(site: Site) -> str:
     """Return the text of the argument that a call places."""
     arguments = site.call.args[1:] if site.api == _MAP else site.call.args
     return site.shown(arguments[0]) if arguments else "the argument"
 
 
-def _why(site: Site) -> str:
+def _explain_why(site: Site) -> str:
     if site.region.proven:
         return "a discarded constraint adds no operation to the compiled program"
     return "arrays are immutable: the call returns a new array"

@@ -86,7 +86,7 @@ class DonateIndex(Rule):
                     keyword,
                     f"Wrapping {named(functions[0])} raises ValueError: {problem}.",
                     help=advice,
-                    fix=_fix(site, keyword, functions[0], static) if static else None,
+                    fix=_write_fix(site, keyword, functions[0], static) if static else None,
                 )
 
     @detector("call", "partial", finds="counts-bound-arguments")
@@ -124,7 +124,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
         wrong = lost(function, parameters, entries)
         if wrong is not None:
             return *wrong, frozenset()
-    static = _static(site, function)
+    static = _find_static(site, function)
     if static is None:
         return None
     both = frozenset(one for one in entries if _position(parameters, one) in static or one in static)
@@ -137,7 +137,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     return f"{shown} is donated and static", "donate only the others: a static argument is not an array", both
 
 
-def _static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:
+def _find_static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:
     """Static positions, and names that are no positions."""
     evaluator, settings = site.program.evaluator, function.settings
     if function.api == PMAP:
@@ -254,7 +254,7 @@ def _api(function: Jitted) -> str:
 
 def _counted(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix | None:
     """The same positions counted from the front."""
-    value, parameters, static = keyword.value, functions[0].parameters, _static(site, functions[0])
+    value, parameters, static = keyword.value, functions[0].parameters, _find_static(site, functions[0])
     elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
     found = [_constant(element) for element in elements]
     if len(functions) != 1 or parameters is None or parameters.star or static is None:
@@ -271,7 +271,7 @@ def _counted(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix |
     return site.fix(Safety.UNSAFE, f"write: {shown}", edits, why)
 
 
-def _fix(site: Site, keyword: ast.keyword, function: Jitted, static: frozenset[int | str]) -> Fix | None:
+def _write_fix(site: Site, keyword: ast.keyword, function: Jitted, static: frozenset[int | str]) -> Fix | None:
     """Drop the static entries; with nothing left, the keyword."""
     import libcst as cst
 

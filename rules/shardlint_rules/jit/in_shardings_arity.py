@@ -189,14 +189,14 @@ class InShardingsArity(Rule):
             "tuple with one entry per argument.",
             label=f"{found.what}, not a tuple",
             help="put the sharding in a tuple: `in_shardings=(...,)`",
-            fix=self._wrapped(site, keyword, found.surely) if one else None,
+            fix=self._write_tuple(site, keyword, found.surely) if one else None,
             form="" if found.surely else "tree",
             why=f"{called} takes one argument"
             if one
             else "jax matches each entry with a positional argument",
         )
 
-    def _wrapped(self, site: Site, keyword: ast.keyword, surely: bool) -> Fix:
+    def _write_tuple(self, site: Site, keyword: ast.keyword, surely: bool) -> Fix:
         start, end = site.file.span(keyword.value)
         text = site.text(keyword.value)
         short = text if "\n" not in text and len(text) < 40 else "..."

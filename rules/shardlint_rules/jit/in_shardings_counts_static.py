@@ -54,19 +54,19 @@ class InShardingsCountsStatic(Rule):
         dropped = sorted(position for one in static for position in one if position < given)
         fix, kept = None, ""
         if len(static) == 1:
-            fix, kept = _fix(site, keyword.value, dropped, functions[0])
+            fix, kept = _write_fix(site, keyword.value, dropped, functions[0])
         return site.finding(
             keyword,
             f"Every call of {named(functions[0])} raises ValueError: in_shardings has no entries for static arguments.",
             why=f"{len(dropped)} of {given} entries {'is' if len(dropped) == 1 else 'are'} for "
-            f"{_static(functions[0], dropped)}",
+            f"{_find_static(functions[0], dropped)}",
             help="remove the entries of static arguments",
             fix=fix,
             kept=kept,
         )
 
 
-def _static(function: Jitted, positions: list[int]) -> str:
+def _find_static(function: Jitted, positions: list[int]) -> str:
     names = function.parameters.positional if function.parameters is not None else ()
     shown = ", ".join(
         f"`{names[position]}`" if position < len(names) else f"{position}" for position in positions
@@ -74,7 +74,7 @@ def _static(function: Jitted, positions: list[int]) -> str:
     return f"the static {shown}"
 
 
-def _fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted) -> tuple[Fix | None, str]:
+def _write_fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted) -> tuple[Fix | None, str]:
     """The fix; or why there is none, where more is to be said."""
     if not isinstance(value, ast.Tuple | ast.List) or "#" in site.text(value):
         return None, ""

@@ -84,7 +84,7 @@ class IndivisibleConstraint(Rule):
         mesh, spec = parts
         if mesh is None or (site.api != _PUT and site.shardings.axis_types(mesh) != "auto"):
             return
-        sizes = _sizes(mesh)
+        sizes = _list_sizes(mesh)
         if not sizes:
             return
         shape = shape_of(site.program.evaluator, Place(site.file, array))
@@ -94,7 +94,7 @@ class IndivisibleConstraint(Rule):
         axis, size, split, names = problem
         yield site.finding(
             target,
-            f"{self._effect(site)}: {_not_divisible(axis, size, split, names)}.",
+            f"{self._describe_effect(site)}: {_not_divisible(axis, size, split, names)}.",
             why=f"on {site.release('jax')}, the array is `{site.shown(array)}`{self._outside(site)}",
             help=f"pad the dimension to a multiple of {split}, or shard another dimension",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
@@ -154,7 +154,7 @@ class IndivisibleConstraint(Rule):
 
     def _part(self, site: Site, shardings: ast.expr, one: Made) -> Finding | None:
         parts = site.shardings.named(one.sharding)
-        if parts is None or parts[0] is None or not (sizes := _sizes(parts[0])):
+        if parts is None or parts[0] is None or not (sizes := _list_sizes(parts[0])):
             return None
         shape = one.shape(site)
         problem = _undivided(parts[1], sizes, shape) if shape is not None else None
@@ -174,7 +174,7 @@ class IndivisibleConstraint(Rule):
             harm=Harm.CRASH,
         )
 
-    def _effect(self, site: Site) -> str:
+    def _describe_effect(self, site: Site) -> str:
         if site.api == _PUT or site.region.traced == "never":
             return "This raises ValueError"
         return "The array is padded or replicated inside jit"
@@ -217,7 +217,7 @@ def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
         yield around
 
 
-def _sizes(mesh: Mesh) -> dict[str, int]:
+def _list_sizes(mesh: Mesh) -> dict[str, int]:
     return {
         name: size
         for name, size in zip(mesh.axis_names or (), mesh.sizes, strict=False)

@@ -130,7 +130,7 @@ class JitInitLosesSharding(Rule):
             + ("; no mesh of this project has Explicit axes" if form else ""),
             help="call the function outside jit: there `zeros_like` keeps the sharding. "
             "Or pass `out_shardings` to jit.",
-            fix=self._fix(site, known[0]),
+            fix=self._write_fix(site, known[0]),
             form=form,
         )
 
@@ -151,7 +151,7 @@ class JitInitLosesSharding(Rule):
             harm=Harm.CRASH,
         )
 
-    def _fix(self, site: Site, call: ast.Call) -> Fix | None:
+    def _write_fix(self, site: Site, call: ast.Call) -> Fix | None:
         """The call without the jit, where both are one expression."""
         if not isinstance(site.syntax, ast.Call):
             return None

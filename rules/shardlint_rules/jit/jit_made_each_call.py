@@ -89,7 +89,7 @@ class JitMadeEachCall(Rule):
     def report_jit(self, site: Site) -> Finding | None:
         """A jitted function that is created and called repeatedly."""
         scope = site.scope.function()
-        created, wrapped = _created(site)
+        created, wrapped = _find_created(site)
         if created is None or wrapped is None or is_test(site.file, site.syntax):
             return None
         wrapped = _bound_here(site, wrapped)
@@ -103,7 +103,7 @@ class JitMadeEachCall(Rule):
                 not once_only(site.file, created, loop) and not _reads_from_loop(site, created, wrapped, loop)
             ):
                 why = f"the loop at line {loop.lineno} calls it"
-                return self._finding(site, what, "in each iteration", why, "in-a-loop")
+                return self._make_finding(site, what, "in each iteration", why, "in-a-loop")
             return None
         if scope is None or isinstance(scope.node, ast.Lambda):
             return None
@@ -119,9 +119,9 @@ class JitMadeEachCall(Rule):
             form, why = "each-call", f"`{scope.name}` may run more than once"
         else:
             return None
-        return self._finding(site, what, f"at each call of `{scope.name}`", why, form)
+        return self._make_finding(site, what, f"at each call of `{scope.name}`", why, form)
 
-    def _finding(self, site: Site, what: str, when: str, why: str, form: str) -> Finding:
+    def _make_finding(self, site: Site, what: str, when: str, why: str, form: str) -> Finding:
         where = "above the loop" if "iteration" in when else "at module level"
         return site.finding(
             site.syntax,
@@ -132,7 +132,7 @@ class JitMadeEachCall(Rule):
         )
 
 
-def _created(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
+def _find_created(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
     """The expression or definition of the jitted function, and the function that is jitted."""
     if site.decorated is not None:
         return site.decorated, site.decorated  # `@jax.jit`, `@jax.jit(...)`, `@partial(jax.jit, ...)`
@@ -205,7 +205,7 @@ def _called_here(site: Site, created: ast.AST) -> bool:
             for node in site.file.mentions_in(home, created.name)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
         ]
-        return bool(uses) and all(_calls(site.file, use, home) for use in uses)
+        return bool(uses) and all(_is_called(site.file, use, home) for use in uses)
     parent = site.file.parent(created)
     if isinstance(parent, ast.Call) and parent.func is created:
         return True
@@ -213,10 +213,10 @@ def _called_here(site: Site, created: ast.AST) -> bool:
     if target is None or site.file.home(target).kind != "function":
         return False
     uses, home = list(reads(site.file, target, only=False)), site.file.home(target)
-    return bool(uses) and all(_calls(site.file, use, home) for use in uses)
+    return bool(uses) and all(_is_called(site.file, use, home) for use in uses)
 
 
-def _calls(file: FileFacts, use: ast.AST, home: Scope) -> bool:
+def _is_called(file: FileFacts, use: ast.AST, home: Scope) -> bool:
     """True if a name is called in the scope itself, not in a nested function."""
     parent = file.parent(use)
     return (

@@ -22,12 +22,12 @@ def leaves_of(site: Site, node: ast.expr) -> Iterator[tuple[Place, ast.Call]]:
         if isinstance(outer, ast.Lambda | ast.FunctionDef):
             names = [one.arg for one in (*outer.args.posonlyargs, *outer.args.args)]
             if node.id in names:
-                for place in _uses(site, outer):
+                for place in _find_uses(site, outer):
                     yield from _tree(site, place, names.index(node.id))
                 return
 
 
-def _uses(site: Site, function: ast.Lambda | ast.FunctionDef) -> Iterator[Place]:
+def _find_uses(site: Site, function: ast.Lambda | ast.FunctionDef) -> Iterator[Place]:
     """Where a function is handed on: itself, or by its name in this file."""
     if isinstance(function, ast.Lambda):
         yield Place(site.file, function)

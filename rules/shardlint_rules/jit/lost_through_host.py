@@ -97,7 +97,7 @@ class LostThroughHost(Rule):
         """A function of jax that makes arrays of a tree of copies."""
         match site.call.args:
             case [function, copy] if _converts_to_jax(site, function):
-                return _report(site, copy)
+                return _make_finding(site, copy)
         return None
 
     @detector("call", of=_BACK, finds="placed")
@@ -108,16 +108,16 @@ class LostThroughHost(Rule):
             return None
         if site.api == "jax.device_put" and len(site.call.args) > 1:
             return None
-        return _report(site, site.call.args[0])
+        return _make_finding(site, site.call.args[0])
 
 
-def _report(site: Site, copy: ast.expr) -> Finding | None:
+def _make_finding(site: Site, copy: ast.expr) -> Finding | None:
     """The finding of a copy of a sharded array that is not placed again."""
     if any(_GATHERS.search(getattr(one, "name", None) or "") for one in site.file.ancestors(site.call)):
         return None
-    if not any(seems_spread(site, one) for one in list(_copied(site, copy))):
+    if not any(seems_spread(site, one) for one in list(_find_copied(site, copy))):
         return None
-    outer = next((call for _, call in leaves_of(site, _root(site.call.args[0]))), site.call)
+    outer = next((call for _, call in leaves_of(site, _find_root(site.call.args[0]))), site.call)
     if any(placed_around(site, one) or placed_later(site, one) for one in (site.call, outer)):
         return None
     if placed_by_callers(site):
@@ -126,7 +126,7 @@ def _report(site: Site, copy: ast.expr) -> Finding | None:
     where = "one device (replicated under `jax.set_mesh`)" if replicated else "one device"
     return site.finding(
         site.call,
-        f"`{site.shown(_root(copy))}` ends up on {where}: the numpy copy has no sharding.",
+        f"`{site.shown(_find_root(copy))}` ends up on {where}: the numpy copy has no sharding.",
         help="call `jax.device_put` with the old sharding, or do not copy the array to the host",
         why="the array that is copied may be sharded; jax puts a numpy array on the default device",
     )
@@ -137,7 +137,7 @@ def _converts_to_jax(site: Site, node: ast.expr) -> bool:
     return all(isinstance(one, Api) and one.name in _BACK for one in values)
 
 
-def _root(node: ast.expr) -> ast.expr:
+def _find_root(node: ast.expr) -> ast.expr:
     """The array inside host functions: `x` of `np.asarray(x).astype(dtype)`."""
     while isinstance(node, ast.Call):
         func = node.func
@@ -151,14 +151,14 @@ def _root(node: ast.expr) -> ast.expr:
     return node
 
 
-def _copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
+def _find_copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
     """The arrays that a host array is a copy of; none if it may be something else."""
     if depth > _DEPTH:
         return
     match node:
         case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args) if attr in _SAME:
             module = isinstance(inner, ast.Name) and isinstance(site.value(node.func), Api)
-            yield from _copied(site, args[0] if module and args else inner, depth + 1)
+            yield from _find_copied(site, args[0] if module and args else inner, depth + 1)
             return
         case ast.Call(args=[array, *_]):
             values = options(site.value(node.func))
@@ -177,14 +177,14 @@ def _of_value(site: Site, value: Value, depth: int) -> Iterator[Value]:
     for one in options(value):
         if one == Constant(None):
             continue
-        originals = list(_originals(site, one, depth))
+        originals = list(_find_originals(site, one, depth))
         if not originals:
             return
         values += originals
     yield from values
 
 
-def _originals(site: Site, value: Value, depth: int) -> Iterator[Value]:
+def _find_originals(site: Site, value: Value, depth: int) -> Iterator[Value]:
     if isinstance(value, Leaves):
         yield from _of_value(site, value.of, depth + 1)
     if not isinstance(value, CallResult) or value.call is None or not value.call.positional:

@@ -63,11 +63,11 @@ class PositionalJitShardings(Rule):
             f"On {site.release('jax')} this raises TypeError: `jax.jit` takes one positional argument.",
             label="passed by position",
             help="pass all arguments except the function by keyword",
-            fix=_fix(site, extra, " ".join(written.split())),
+            fix=_write_fix(site, extra, " ".join(written.split())),
         )
 
 
-def _fix(site: Site, extra: list[ast.expr], written: str) -> Fix | None:
+def _write_fix(site: Site, extra: list[ast.expr], written: str) -> Fix | None:
     taken = {keyword.arg for keyword in site.call.keywords}
     names = _ORDER[: len(extra)]
     if len(extra) > len(_ORDER) or taken.intersection(names) or None in taken:

@@ -58,7 +58,7 @@ class ShardingLostByShape(Rule):
         array = _find_array(site)
         if array is None or not _is_sharded(site, array) or _is_placed(site, array):
             return None
-        return _report(site, array, self._fix(site, site.shown(array)))
+        return _make_finding(site, array, self._write_fix(site, site.shown(array)))
 
     @detector("call", finds="sharded-parameter")
     def report_shape_of_parameter(self, site: Site) -> Finding | None:
@@ -66,9 +66,9 @@ class ShardingLostByShape(Rule):
         array = _find_array(site)
         if array is None or not _seems_sharded(site, array) or _is_placed(site, array) or placed_by_callers(site):
             return None
-        return _report(site, array, None, f"the sharding of `{site.shown(array)}` may shard it")
+        return _make_finding(site, array, None, f"the sharding of `{site.shown(array)}` may shard it")
 
-    def _fix(self, site: Site, array: str) -> Fix | None:
+    def _write_fix(self, site: Site, array: str) -> Fix | None:
         maker = site.short_name
         names = ("shape", "fill_value", "dtype") if maker == "full" else ("shape", "dtype")
         dtype = site.arguments.get("dtype", names)
@@ -93,7 +93,7 @@ class ShardingLostByShape(Rule):
         return site.spell(f"jax.numpy.{maker}_like")
 
 
-def _report(site: Site, array: ast.expr, fix: Fix | None, why: str = "") -> Finding:
+def _make_finding(site: Site, array: ast.expr, fix: Fix | None, why: str = "") -> Finding:
     """The finding of an array made with the shape of another."""
     text = site.shown(array)
     return site.finding(
@@ -115,7 +115,7 @@ def _find_array(site: Site) -> ast.expr | None:
 
 
 def _is_placed(site: Site, array: ast.expr) -> bool:
-    whole = _mapping(site, array)
+    whole = _find_mapping(site, array)
     return placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole)
 
 
@@ -133,7 +133,7 @@ def _seems_sharded(site: Site, node: ast.expr) -> bool:
     return any(seems_spread(site, value) for value in array_values(site, node))
 
 
-def _mapping(site: Site, node: ast.expr) -> ast.AST:
+def _find_mapping(site: Site, node: ast.expr) -> ast.AST:
     """The `tree.map` whose lambda returns the array; or the call itself."""
     for _, call in leaves_of(site, node):
         function = call.args[0]

@@ -109,7 +109,7 @@ class ShardingNotUsed(Rule):
             return None
         calls = site.file.walked(site.file.scope(function)).calls
         load = next((one for one in calls if _returns_loaded(site, one)), None)
-        return _report(site, load, function.name) if load is not None else None
+        return _make_finding(site, load, function.name) if load is not None else None
 
     @detector("parameter", finds="created")
     def report_creation(self, site: Site) -> Finding | None:
@@ -120,7 +120,7 @@ class ShardingNotUsed(Rule):
         created = next(created_arrays(site, function), None)
         if created is None or not gets_mesh_from_callers(site, function, "mesh"):
             return None
-        return _report(site, created, function.name)
+        return _make_finding(site, created, function.name)
 
     @detector("parameter", finds="unplaced")
     def report_placement(self, site: Site) -> Finding | None:
@@ -134,10 +134,10 @@ class ShardingNotUsed(Rule):
         put = next(unplaced_puts(site, owner or function), None)
         if put is None and owner is None and name in _SHARDINGS:
             put = returned_conversion(site, function)
-        return _report(site, put, (owner or function).name) if put is not None else None
+        return _make_finding(site, put, (owner or function).name) if put is not None else None
 
 
-def _report(site: Site, array: ast.Call, owner: str) -> Finding:
+def _make_finding(site: Site, array: ast.Call, owner: str) -> Finding:
     """The finding of an array that stays where it is."""
     name = _name_of(site)
     sharding = f"NamedSharding({name}, ...)" if name == "mesh" else name
@@ -184,16 +184,16 @@ def _takes(site: Site, call: ast.Call, name: str) -> str | None:
     values = options(site.value(call.func))
     if len(values) != 1:
         return None
-    definition = _definition(site, values[0])
+    definition = _find_definition(site, values[0])
     if definition is None:
         return None
     parameters, node = definition
     if not parameters.fits(arguments) or _passes(parameters, arguments, name):
         return None
-    return node.name if isinstance(_default(node, name), ast.Constant) else None
+    return node.name if isinstance(_find_default(node, name), ast.Constant) else None
 
 
-def _definition(site: Site, value: Value) -> tuple[Parameters, ast.FunctionDef] | None:
+def _find_definition(site: Site, value: Value) -> tuple[Parameters, ast.FunctionDef] | None:
     """The parameters of a function or method of the project, or of the `__init__` of a class."""
     while isinstance(value, Transformed) and value.api.name != "functools.partial":
         value = value.inner
@@ -214,7 +214,7 @@ def _passes(parameters: Parameters, arguments: CallArguments, name: str) -> bool
     return name not in parameters.keyword_only
 
 
-def _default(node: ast.FunctionDef, name: str) -> ast.expr | None:
+def _find_default(node: ast.FunctionDef, name: str) -> ast.expr | None:
     """The default of a parameter, if it is None."""
     expression = next((default for one, default in defaults(node.args) if one.arg == name), None)
     return expression if isinstance(expression, ast.Constant) and expression.value is None else None

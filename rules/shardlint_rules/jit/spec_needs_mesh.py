@@ -93,14 +93,14 @@ class SpecNeedsMesh(Rule):
             return None  # it runs later
         missing = _UNREAD if site.violation.said["context"] else _NO_CONTEXT
         error = _name_error(operation)
-        fix, kept = self._fix(site, [node], ())
+        fix, kept = self._write_fix(site, [node], ())
         return site.report_violation(f"`{operation}` raises {error}: {missing}.", help=_HELP, fix=fix, kept=kept)
 
     @detector("call", "partial")
     def report_unset(self, site: Site) -> Finding | None:
         """A spec of which all call paths are known, and none has a mesh that the call reads."""
         nodes = _find_bare_specs(site)
-        context = _context(site) if nodes else None
+        context = _find_context(site) if nodes else None
         if context is None or not context.complete:
             return None
         why, help = "", _HELP
@@ -115,7 +115,7 @@ class SpecNeedsMesh(Rule):
             missing, why = _UNREAD, "enters the mesh"
         name, error = site.short_name, _name_error(site.api)
         later = " when it is called" if site.api in (_JIT, _PJIT) else ""
-        fix, kept = self._fix(site, nodes, context.contexts)
+        fix, kept = self._write_fix(site, nodes, context.contexts)
         return site.finding(
             nodes[0],
             f"`{name}` raises {error}{later}: {missing}.",
@@ -129,7 +129,7 @@ class SpecNeedsMesh(Rule):
     def report_outside_block(self, site: Site) -> Finding | None:
         """A call on a path to the spec that its function makes outside of the `with` of its mesh."""
         nodes = _find_bare_specs(site)
-        if not nodes or not _may_have_mesh(_context(site)) or site.program.project.is_test(site.file.path):
+        if not nodes or not _may_have_mesh(_find_context(site)) or site.program.project.is_test(site.file.path):
             return None
         found = beside_block(site, _NO_USE.get(site.api, ()))
         if found is None:
@@ -144,14 +144,14 @@ class SpecNeedsMesh(Rule):
             why=f"{site.where(found.call)} is outside the `with` at line {line}, where the same function "
             "enters its mesh",
             help="move the call into the `with`, or use a NamedSharding in the called function",
-            fix=self._fix(site, nodes, site.context.contexts)[0],
+            fix=self._write_fix(site, nodes, site.context.contexts)[0],
         )
 
     @detector("call", "partial", finds="local-mesh")
     def report_own_mesh(self, site: Site) -> Finding | None:
         """A spec on unknown call paths, if no code that runs with it sets a mesh and the function makes its own."""
         nodes = _find_bare_specs(site)
-        context = _context(site) if nodes else None
+        context = _find_context(site) if nodes else None
         if context is None or not _may_have_mesh(context) or site.program.project.is_test(site.file.path):
             return None
         if any(site.anywhere(word) for word in _SERVING):
@@ -174,11 +174,11 @@ class SpecNeedsMesh(Rule):
             nodes[0],
             f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains none.",
             help=_HELP,
-            fix=self._fix(site, nodes, site.context.contexts)[0],
+            fix=self._write_fix(site, nodes, site.context.contexts)[0],
             why=f"{why}, and the function makes its mesh at line {made.lineno}",
         )
 
-    def _fix(
+    def _write_fix(
         self, site: Site, nodes: list[ast.expr], contexts: tuple[MeshContext, ...]
     ) -> tuple[Fix | None, str]:
         """The fix that writes the mesh in scope with each spec; or why there is none."""
@@ -210,7 +210,7 @@ def _name_error(operation: str) -> str:
     return "ValueError" if operation.endswith("device_put") else "RuntimeError"
 
 
-def _context(site: Site) -> Context:
+def _find_context(site: Site) -> Context:
     """The mesh contexts on the ways to the call; for a jit, to the calls of its result."""
     if site.api in (_JIT, _PJIT):
         return site.program.call_context(site.file, jitted(site))

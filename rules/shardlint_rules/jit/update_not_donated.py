@@ -93,7 +93,7 @@ class UpdateNotDonated(Rule):
         help = "pass the batch, or another argument without an update, as the first argument"
         if site.api != _FILTER_JIT:
             help = _write_donation(donated | {one.position for one in left})
-        return _report(site, keyword, left, help, f", and also to the donated `{others[0].name}`")
+        return _make_finding(site, keyword, left, help, f", and also to the donated `{others[0].name}`")
 
     @detector("call", "partial", "name", of=_JITS, finds=("in-a-loop", "once"))
     def report_undonated(self, site: Site) -> Finding | None:
@@ -104,10 +104,12 @@ class UpdateNotDonated(Rule):
         if not left:
             return None
         form = "in-a-loop" if any(one.looped for one in left) else "once"
-        return _report(site, site.syntax, left, _write_donation({one.position for one in left}), form=form)
+        return _make_finding(site, site.syntax, left, _write_donation({one.position for one in left}), form=form)
 
 
-def _report(site: Site, node: ast.AST, left: list[_Update], help: str, besides: str = "", form: str = "") -> Finding:
+def _make_finding(
+    site: Site, node: ast.AST, left: list[_Update], help: str, besides: str = "", form: str = ""
+) -> Finding:
     """The finding of the updates that a jit leaves out."""
     names = " and ".join(f"`{one.name}`" for one in left)
     return site.finding(
@@ -144,7 +146,7 @@ def _donated_positions(site: Site, keyword: ast.keyword) -> set[int] | None:
 
 def _rebound_by_all_calls(site: Site, donating: bool) -> list[_Update]:
     """The updates of the first call whose parameters every call updates."""
-    calls = [_updates(site, one, donating) for one in _calls(site, donating)]
+    calls = [_find_updates(site, one, donating) for one in _find_calls(site, donating)]
     parameters = [{one.parameter for one in updates} for updates in calls]
     return [one for one in calls[0] if all(one.parameter in each for each in parameters)] if calls else []
 
@@ -160,7 +162,7 @@ def _positions(site: Site, node: ast.expr) -> set[int]:
     return numbers
 
 
-def _calls(site: Site, donating: bool) -> Iterator[Place]:
+def _find_calls(site: Site, donating: bool) -> Iterator[Place]:
     """The calls of the jitted function, outside tests."""
     node = site.decorated
     if node is not None:
@@ -180,11 +182,11 @@ def _calls(site: Site, donating: bool) -> Iterator[Place]:
                 yield end.place
 
 
-def _updates(site: Site, place: Place, donating: bool) -> list[_Update]:
+def _find_updates(site: Site, place: Place, donating: bool) -> list[_Update]:
     """The arguments of a call that the function updates and the call rebinds."""
     file, call = place.file, place.node
     assert isinstance(call, ast.Call)
-    rebound = _targets(file, call)
+    rebound = _find_targets(file, call)
     function = _training_step(site, place, donating)
     if not rebound or function is None or function.parameters is None:
         return []
@@ -215,7 +217,7 @@ def _training_step(site: Site, place: Place, donating: bool) -> Jitted | None:
     return function if _TRAINING.search(function.inner.place.text()) else None
 
 
-def _targets(file: FileFacts, call: ast.Call) -> set[str]:
+def _find_targets(file: FileFacts, call: ast.Call) -> set[str]:
     """The names and attributes that the result of a call, or its parts, are assigned to."""
     parent = file.parent(call)
     if not isinstance(parent, ast.Assign) or parent.value is not call:

@@ -59,9 +59,9 @@ class AxisOfSomeMeshes(Rule):
         missing = _optional(named_meshes(site.program, site.file))
         for node, axis, form in found:
             if axis in missing and not _asked(site, node, axis):
-                yield self._finding(site, node, axis, form, *missing[axis])
+                yield self._make_finding(site, node, axis, form, *missing[axis])
 
-    def _finding(
+    def _make_finding(
         self, site: Site, node: ast.AST, axis: str, form: str, large: NamedMesh, small: NamedMesh
     ) -> Finding:
         raises = "This raises KeyError" if form == "shape" else "A sharding with this spec raises ValueError"
@@ -102,12 +102,12 @@ def _written(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
         for node in file.mentions(name):
             match node, file.parent(node):
                 case (ast.keyword(value=ast.Tuple() as value), _):
-                    yield from _axes(value)
+                    yield from _list_axes(value)
                 case (ast.Name(), ast.AnnAssign(target=target, value=ast.Tuple() as value)) if target is node:
-                    yield from _axes(value)
+                    yield from _list_axes(value)
 
 
-def _axes(value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
+def _list_axes(value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
     """The axes of a tuple that is a spec by what it is called."""
     for part in walk(value):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):

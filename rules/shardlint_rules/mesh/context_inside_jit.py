@@ -41,7 +41,7 @@ class ContextInsideJit(Rule):
         """A mesh that is set in code that is always traced."""
         if site.written == "jax.set_mesh" and site.allows("jax", "<0.7.1"):
             return None  # the name is not there yet: SL901
-        return _report(site, _SET_OUTSIDE)
+        return _make_finding(site, _SET_OUTSIDE)
 
     @detector("call", of="jax.sharding.use_mesh")
     def report_use_mesh(self, site: Site) -> Finding | None:
@@ -49,17 +49,17 @@ class ContextInsideJit(Rule):
         if not isinstance(site.file.parent(site.call), ast.withitem):
             return None  # it does nothing until it is entered
         renamed = site.allows("jax", ">=0.7.1")
-        return _report(site, _SET_OUTSIDE, "use_mesh is jax.set_mesh on this release" if renamed else "")
+        return _make_finding(site, _SET_OUTSIDE, "use_mesh is jax.set_mesh on this release" if renamed else "")
 
     @detector("call", of="jax.sharding.get_mesh")
     def report_get_mesh(self, site: Site) -> Finding | None:
         """A mesh that is read in code that is always traced."""
         if not site.allows("jax", ">=0.8.1"):
             return None
-        return _report(site, "write `jax.sharding.get_abstract_mesh()`, or pass the mesh")
+        return _make_finding(site, "write `jax.sharding.get_abstract_mesh()`, or pass the mesh")
 
 
-def _report(site: Site, help: str, why: str = "") -> Finding | None:
+def _make_finding(site: Site, help: str, why: str = "") -> Finding | None:
     if _asks_first(site) or not site.region.proven:
         return None
     return site.finding(

@@ -64,7 +64,7 @@ class DevicesInDefault(Rule):
             label="runs at import",
             help=f"write {parameter.arg}=None, and make this call in the body",
             why=f"the default of `{parameter.arg}` is computed when `{function.name}` is defined",
-            fix=self._fix(site, function, parameter, default),
+            fix=self._write_fix(site, function, parameter, default),
         )
 
     @detector("call")
@@ -83,7 +83,7 @@ class DevicesInDefault(Rule):
             why="a class attribute is computed when the class is defined",
         )
 
-    def _fix(
+    def _write_fix(
         self,
         site: Site,
         function: ast.FunctionDef | ast.AsyncFunctionDef,

@@ -68,7 +68,7 @@ class DuplicateAxis(Rule):
     @detector("call", of=_SPEC, finds="by-name")
     def report_fields(self, site: Site) -> Finding | None:
         """A spec of constants and fields, wherever it is given: two of them hold one axis of a mesh."""
-        parts = [(one, _axes(site, one)) for one in site.call.args]
+        parts = [(one, _list_axes(site, one)) for one in site.call.args]
         several = [one for one, variants in parts if len(variants) > 1]
         found = [
             (one, before, axis)
@@ -86,7 +86,7 @@ class DuplicateAxis(Rule):
         if not any(axis in mesh.axes for mesh in meshes):
             return None
         return site.finding(
-            _source(site, one),
+            _find_source(site, one),
             "A sharding with this spec raises DuplicateSpecError: "
             f'`{site.shown(before)}` and `{site.shown(one)}` are both "{axis}".',
             label=f'"{axis}" again',
@@ -163,7 +163,7 @@ def _repeated(spec: Spec) -> list[str]:
     return [axis for axis, times in counted.items() if times > 1 and axis]
 
 
-def _axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
+def _list_axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
     """The axes of an entry, in each of its variants."""
     entries = [spec_entry(one) for one in options(site.value(node))]
     return [one.axes for one in entries] if all(one.known for one in entries) else []
@@ -171,12 +171,12 @@ def _axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
 
 def _attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
     """Return whether both are fields or constants of a class or module, themselves or by a name for one."""
-    return all(isinstance(_source(site, one), ast.Attribute) for one in pair) and len(
-        {site.text(_source(site, one)) for one in pair}
+    return all(isinstance(_find_source(site, one), ast.Attribute) for one in pair) and len(
+        {site.text(_find_source(site, one)) for one in pair}
     ) == len(pair)
 
 
-def _source(site: Site, node: ast.expr) -> ast.expr:
+def _find_source(site: Site, node: ast.expr) -> ast.expr:
     """Return the definition of a local name that is bound once."""
     if not isinstance(node, ast.Name):
         return node

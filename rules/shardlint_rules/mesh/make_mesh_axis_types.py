@@ -72,7 +72,7 @@ class MakeMeshAxisTypes(Rule):
             f"`{site.short_name}` makes Explicit axes.",
             label="Explicit axes",
             help=f"{_ADD}, or replace the constraint by `jax.reshard`",
-            fix=self._fix(site, Safety.SAFE),
+            fix=self._write_fix(site, Safety.SAFE),
             why="a constraint may name Auto axes only",
             kept=_KEPT,
         )
@@ -89,7 +89,7 @@ class MakeMeshAxisTypes(Rule):
             f"`{site.short_name}` has Explicit axes, and no argument is sharded.",
             label="Explicit axes",
             help=f"{_ADD}, or `jax.device_put` the arguments with the shardings of `in_specs`",
-            fix=self._fix(site, Safety.UNSAFE),
+            fix=self._write_fix(site, Safety.UNSAFE),
             why="on a mesh with Explicit axes shard_map takes only arrays that are sharded as its in_specs, and no "
             "code of the project places any",
             kept=_KEPT,
@@ -105,7 +105,7 @@ class MakeMeshAxisTypes(Rule):
             f"On {site.release('jax')} `{site.short_name}` warns: from jax 0.9 on its axes are Explicit.",
             label="Explicit from jax 0.9 on",
             help=_ADD,
-            fix=self._fix(site, Safety.SAFE),
+            fix=self._write_fix(site, Safety.SAFE),
             harm=Harm.REMOVED,
             why="on a mesh with Explicit axes constraints raise, and many operations need an out_sharding",
             kept=_KEPT,
@@ -136,13 +136,13 @@ class MakeMeshAxisTypes(Rule):
             "need an out_sharding.",
             label="Explicit axes",
             help=_ADD,
-            fix=self._fix(site, safety),
+            fix=self._write_fix(site, safety),
             form=form,
             why=why,
             kept=_KEPT,
         )
 
-    def _fix(self, site: Site, safety: Safety) -> Fix | None:
+    def _write_fix(self, site: Site, safety: Safety) -> Fix | None:
         names, types = site.argument("axis_names"), site.argument("axis_types")
         if names is None:
             return None
@@ -181,7 +181,7 @@ def _makes_explicit(site: Site) -> bool:
 def _find_constraint(site: Site) -> Place | None:
     """A constraint of the project over the mesh that the site makes."""
     for file, call in _constraints(site.program, site.file):
-        argument = _shardings(site.program, file, call)
+        argument = _find_shardings(site.program, file, call)
         if argument is None:
             continue
         for target in targets(site.program, file, argument):
@@ -205,7 +205,7 @@ def _constraints(program: Program, home: FileFacts) -> Iterator[tuple[FileFacts,
                     yield file, call
 
 
-def _shardings(program: Program, file: FileFacts, call: ast.Call) -> ast.expr | None:
+def _find_shardings(program: Program, file: FileFacts, call: ast.Call) -> ast.expr | None:
     for option in options(program.value(file, call.func)):
         if isinstance(option, Api) and option.name in CONSTRAINTS:
             return sharding_argument(call, option.name)

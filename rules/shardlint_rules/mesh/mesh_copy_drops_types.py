@@ -60,11 +60,11 @@ class MeshCopyDropsTypes(Rule):
             f"Arrays on this copy lose the sharding in their type: the copy has Auto axes, unlike `{other}`.",
             label="no axis_types",
             help=f"add `axis_types={other}.axis_types`",
-            fix=self._fix(site, other),
+            fix=self._write_fix(site, other),
             why=f"on {site.release('jax')} Mesh makes Auto axes by default, and nothing is raised",
         )
 
-    def _fix(self, site: Site, other: str) -> Fix:
+    def _write_fix(self, site: Site, other: str) -> Fix:
         from shardlint_rules.mesh.appending import appended
 
         call = appended(site.node, "axis_types", f"{other}.axis_types")

@@ -94,7 +94,7 @@ def _find_use_before_default(site: Site) -> tuple[ast.expr, str, ast.Call] | Non
             for one in walk(above)
         ):
             return None
-        for call in _calls(above, name):
+        for call in _find_calls(above, name):
             given = [(None, one) for one in call.args] + [(one.arg, one.value) for one in call.keywords]
             for at, (keyword, value) in enumerate(given):
                 if (
@@ -125,7 +125,7 @@ def _replaced(statement: ast.stmt) -> str | None:
     return name if any(isinstance(one, ast.Name) and one.id == name for one in targets) else None
 
 
-def _calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
+def _find_calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
     """The calls in a statement that are made whatever the name holds, and are no question about it."""
     if isinstance(node, ast.If | ast.IfExp) and says(node.test, name):
         return
@@ -138,7 +138,7 @@ def _calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
     if isinstance(node, ast.Call) and last_name(node.func) not in _LOOKING:
         yield node
     for child in children(node):
-        yield from _calls(child, name)
+        yield from _find_calls(child, name)
 
 
 def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> bool:

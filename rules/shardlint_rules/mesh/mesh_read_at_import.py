@@ -58,7 +58,7 @@ class MeshReadAtImport(Rule):
     @detector("line", "parameter", finds="called-at-import")
     def report_call(self, site: Site) -> Finding | None:
         """The first call of a statement, or of a default, that gives the mesh."""
-        found = (self._report_read(site, call) for call in _own(site) if not call.args and not call.keywords)
+        found = (self._report_read(site, call) for call in _find_own(site) if not call.args and not call.keywords)
         return next((one for one in found if one is not None), None)
 
     def _report_read(self, site: Site, call: ast.Call) -> Finding | None:
@@ -105,14 +105,14 @@ class MeshReadAtImport(Rule):
             )
 
 
-def _own(site: Site) -> Iterator[ast.Call]:
+def _find_own(site: Site) -> Iterator[ast.Call]:
     """The calls of a statement, without those in lambdas and blocks; of a parameter those of its default."""
     statement = site.syntax
     parts: list[ast.AST] = []
     if isinstance(statement, ast.arg):
         owner = site.file.parent(statement)
         arguments = getattr(owner, "args", owner)
-        parts = list(_default(arguments, statement)) if isinstance(arguments, ast.arguments) else []
+        parts = list(_find_default(arguments, statement)) if isinstance(arguments, ast.arguments) else []
     elif isinstance(statement, ast.If | ast.While):
         parts = [statement.test]
     elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return):
@@ -126,7 +126,7 @@ def _own(site: Site) -> Iterator[ast.Call]:
         parts += children(node)
 
 
-def _default(arguments: ast.arguments, parameter: ast.arg) -> Iterator[ast.expr]:
+def _find_default(arguments: ast.arguments, parameter: ast.arg) -> Iterator[ast.expr]:
     return (default for one, default in defaults(arguments) if one is parameter and default is not None)
 
 
@@ -141,13 +141,13 @@ def _gives(site: Site, call: ast.Call) -> str | None:
         return "no mesh is set while modules are imported" if ambient else None
     if not isinstance(getter, Function) or not isinstance(getter.node, ast.FunctionDef):
         return None
-    file, name = getter.place.file, _returned(getter.node)
+    file, name = getter.place.file, _find_returned(getter.node)
     if name is None or name not in kept_globals(file) or set_while_importing(site, file, name):
         return None
     return f"`{name}` of {file.path.name} is None until a function sets it"
 
 
-def _returned(getter: ast.FunctionDef) -> str | None:
+def _find_returned(getter: ast.FunctionDef) -> str | None:
     """The name that a function gives, where it does nothing but that."""
     body = [
         one

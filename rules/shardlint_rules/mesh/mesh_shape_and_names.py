@@ -48,9 +48,9 @@ class MeshShapeAndNames(Rule):
             return None
         if isinstance(value, Constant) and isinstance(value.value, int):
             help = f"write ({site.text(shape)},)"
-            return _report(site, shape, f"the shape `{site.shown(shape)}` is a number", "TypeError", help)
+            return _make_finding(site, shape, f"the shape `{site.shown(shape)}` is a number", "TypeError", help)
         if isinstance(value, Items) and Constant(-1) in value.items:
-            return _report(site, shape, "-1 is not an axis size", "ValueError", "write every size")
+            return _make_finding(site, shape, "-1 is not an axis size", "ValueError", "write every size")
         return None
 
     @detector("call")
@@ -61,11 +61,11 @@ class MeshShapeAndNames(Rule):
         if node is None or _patched(site) or _takes_pairs(site):
             return None
         if value == Constant(None):
-            return _report(site, node, "`axis_names` is None", "TypeError", "write one axis name per dimension")
+            return _make_finding(site, node, "`axis_names` is None", "TypeError", "write one axis name per dimension")
         if not isinstance(value, Items):
             return None
         if Constant(None) in value.items and site.api != _ABSTRACT:
-            return _report(site, node, "one axis name is None", "ValueError", "name every axis")
+            return _make_finding(site, node, "one axis name is None", "ValueError", "name every axis")
         names = [
             item.value for item in value.items if isinstance(item, Constant) and isinstance(item.value, str)
         ]
@@ -85,7 +85,7 @@ class MeshShapeAndNames(Rule):
         """Names that are more or fewer than what they name."""
         node = site.argument("axis_names")
         value = _single(site, node)
-        count = _count(value) if value is not None else None
+        count = _count_names(value) if value is not None else None
         if node is None or count is None or _patched(site) or _takes_pairs(site):
             return None
         named = "one axis name" if count == 1 else f"{count} axis names"
@@ -95,16 +95,16 @@ class MeshShapeAndNames(Rule):
             what = "devices" if site.api == _MESH else "a shape"
             why = "a string is one name; a tuple needs a comma" if isinstance(node, ast.Constant) else ""
             help = "write one axis name per dimension"
-            return _report(site, node, f"{named} for {what} of {has}", "ValueError", help, why)
+            return _make_finding(site, node, f"{named} for {what} of {has}", "ValueError", help, why)
         types = site.argument("axis_types")
         given = _single(site, types)
         if types is not None and isinstance(given, Items) and not given.open and len(given.items) != count:
             mistake = f"{named} with {len(given.items)} axis types"
-            return _report(site, types, mistake, "ValueError", "write one axis type per axis name")
+            return _make_finding(site, types, mistake, "ValueError", "write one axis type per axis name")
         return None
 
 
-def _report(site: Site, node: ast.expr, mistake: str, error: str, help: str, why: str = "") -> Finding:
+def _make_finding(site: Site, node: ast.expr, mistake: str, error: str, help: str, why: str = "") -> Finding:
     called = site.short_name
     return site.finding(node, f"On {site.release('jax')} `{called}` raises {error}: {mistake}.", help=help, why=why)
 
@@ -139,7 +139,7 @@ def _single(site: Site, node: ast.expr | None) -> Value | None:
     return found[0] if len(found) == 1 and not isinstance(found[0], CallResult) else None
 
 
-def _count(value: Value) -> int | None:
+def _count_names(value: Value) -> int | None:
     if isinstance(value, Constant) and isinstance(value.value, str):
         return 1
     return len(value.items) if isinstance(value, Items) and not value.open else None

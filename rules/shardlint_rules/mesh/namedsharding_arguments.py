@@ -87,23 +87,23 @@ class NamedShardingArguments(Rule):
         if spec is None or site.argument("mesh") is None:
             return None
         if part_of_spec(site, spec):
-            return self._tuple(site, spec, "part of a spec is a tuple", empty=False)
+            return self._report_tuple(site, spec, "part of a spec is a tuple", empty=False)
         found = options(site.value(spec))
         if len(found) != 1:
             return None
         match found[0]:
             case Constant(value=str()):
-                return self._strings(site, spec)
+                return self._report_string(site, spec)
             case Constant(value=None) if (
                 site.allows("jax", ">=0.5.3") and not site.assuming
             ):  # else SL319 speaks
-                return self._none(site, spec)
+                return self._report_none(site, spec)
             case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
                 kind = "list" if isinstance(spec, ast.List) else "tuple"
-                return self._tuple(site, spec, f"a {kind}, not a spec", empty=not items)
+                return self._report_tuple(site, spec, f"a {kind}, not a spec", empty=not items)
         return None
 
-    def _tuple(self, site: Site, spec: ast.expr, label: str, *, empty: bool) -> Finding | None:
+    def _report_tuple(self, site: Site, spec: ast.expr, label: str, *, empty: bool) -> Finding | None:
         if site.allows("jax", ">=0.5,<0.6") or (empty and site.allows("jax", "<0.6")):
             return None
         return self._wrong(site, spec, label, self._spread(site, spec))
@@ -116,7 +116,7 @@ class NamedShardingArguments(Rule):
             return f"*{site.text(spec.args[0])}"  # `tuple(spec)`
         return f"*({site.text(spec)})" if isinstance(spec, ast.BinOp | ast.IfExp) else f"*{site.text(spec)}"
 
-    def _strings(self, site: Site, spec: ast.expr) -> Finding:
+    def _report_string(self, site: Site, spec: ast.expr) -> Finding:
         """A string, and the axis names that follow it as further arguments."""
         rest = site.call.args[2:] if spec in site.call.args else []
         values = [site.value(node) for node in rest]
@@ -126,7 +126,7 @@ class NamedShardingArguments(Rule):
             return self._wrong(site, spec, "axis names, not a spec", inner, span=(start, end))
         return self._wrong(site, spec, "a string, not a spec", site.text(spec))
 
-    def _none(self, site: Site, spec: ast.expr) -> Finding:
+    def _report_none(self, site: Site, spec: ast.expr) -> Finding:
         fix: Fix | None = None
         if isinstance(spec, ast.Constant):
             name, imports = site.spell(_SPEC)

@@ -51,11 +51,11 @@ class NestedMeshContexts(Rule):
             for _, entered, context in items(site.program, site.file, statement):
                 if item is not None and entered is not item:
                     continue
-                finding = self._finding(site, outer, entered, context.mesh)
+                finding = self._make_finding(site, outer, entered, context.mesh)
                 if finding is not None:
                     yield finding
 
-    def _finding(
+    def _make_finding(
         self, site: Site, outer: ast.expr, entered: ast.withitem, inner: Mesh | None
     ) -> Finding | None:
         node = entered.context_expr

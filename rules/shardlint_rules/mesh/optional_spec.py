@@ -76,7 +76,7 @@ class OptionalSpec(Rule):
     @detector("call")
     def report_spec(self, site: Site) -> Finding | None:
         """The spec of a call that may be None."""
-        node = self._spec(site)
+        node = self._find_spec(site)
         last = node.values[-1] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else node
         if node is None or last is None or asked_about(site.file, last, besides=node):
             return None
@@ -85,7 +85,7 @@ class OptionalSpec(Rule):
         constraint = site.api == "jax.lax.with_sharding_constraint"
         if constraint and site.context.contexts:
             return None  # there None means PartitionSpec()
-        form, why = "", self._why(site, node)
+        form, why = "", self._explain_why(site, node)
         if why is None:
             form, why = "omitted-field", self._left_out(site, last)
         if why is None:
@@ -101,17 +101,17 @@ class OptionalSpec(Rule):
             why=why,
         )
 
-    def _spec(self, site: Site) -> ast.expr | None:
+    def _find_spec(self, site: Site) -> ast.expr | None:
         if site.api in _CONVERTED:
             place = site.arguments.get("pspecs", ("local_inputs", "global_mesh", "pspecs"))
             return place.node if place is not None and isinstance(place.node, ast.expr) else None
         return site.argument(_TAKING[site.api])
 
-    def _why(self, site: Site, node: ast.expr) -> str | None:
+    def _explain_why(self, site: Site, node: ast.expr) -> str | None:
         """Why the spec surely is None in some call; None if it may not be."""
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
             # `spec or default` is None only if the last one is.
-            return self._why(site, node.values[-1])
+            return self._explain_why(site, node.values[-1])
         evaluator = site.program.evaluator
         strict = evaluator.strict.value(Place(site.file, node)) if isinstance(evaluator, Assuming) else None
         if isinstance(strict, Parameter) and _default_is_none(strict):
@@ -119,7 +119,7 @@ class OptionalSpec(Rule):
         value = evaluator.trees.expanded(site.value(node))
         found = options(value)
         if len(found) == 1 and isinstance(found[0], Parameter):
-            return self._parameter(site, found[0])
+            return self._find_parameter(site, found[0])
         if found == (_NONE,):
             # SL305 reports a literal None in NamedSharding.
             literal = isinstance(node, ast.Constant)
@@ -130,7 +130,7 @@ class OptionalSpec(Rule):
             return "a spec in this tree is None"
         return None
 
-    def _parameter(self, site: Site, parameter: Parameter) -> str | None:
+    def _find_parameter(self, site: Site, parameter: Parameter) -> str | None:
         """A parameter whose default is None, and that a call leaves out which surely leads here."""
         if not _default_is_none(parameter) or _NONE not in site.program.callers.seen(parameter):
             return None

@@ -75,7 +75,7 @@ class SpecOfList(Rule):
         """A list that is filled by the number of a dimension."""
         node = _find_entry(site)
         why = filled_by_dimension(site.file, site.call) if node is not None else ""
-        return self._report(site, node, _Held(()), "by-dimension", why) if node is not None and why else None
+        return self._make_finding(site, node, _Held(()), "by-dimension", why) if node is not None and why else None
 
     @detector("call", finds=("by-name", "list"))
     def report_list(self, site: Site) -> Finding | None:
@@ -85,12 +85,12 @@ class SpecOfList(Rule):
         if node is None or not name or asked_about(site.file, node, owner=False):
             return None
         for held in _held(site, node, name):
-            found = self._form(site, node, name, held)
+            found = self._find_form(site, node, name, held)
             if found is not None:
-                return self._report(site, node, held, *found)
+                return self._make_finding(site, node, held, *found)
         return None
 
-    def _form(self, site: Site, node: ast.expr, name: str, held: _Held) -> tuple[str, str] | None:
+    def _find_form(self, site: Site, node: ast.expr, name: str, held: _Held) -> tuple[str, str] | None:
         """Why a list is one for several dimensions: the form, and in words."""
         axes = {one for one in held.items if one is not None}
         if len(held.items) < 2:
@@ -117,7 +117,7 @@ class SpecOfList(Rule):
             else None
         )
 
-    def _report(self, site: Site, node: ast.expr, held: _Held, form: str, why: str) -> Finding:
+    def _make_finding(self, site: Site, node: ast.expr, held: _Held, form: str, why: str) -> Finding:
         inner = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else node
         callee, text = site.text(site.call.func), site.text(inner)
         whole = f"{callee}(*{text})"

@@ -57,11 +57,12 @@ class TupleForSharding(Rule):
         if node is None:
             return None
         if part_of_spec(site, node):
-            return self._report(site, node)
+            return self._make_finding(site, node)
         found = options(site.value(node))
         # An empty tuple may be the sharding of an empty tuple of arrays.
-        is_tuple = all(_names(one) for one in found) and any(isinstance(one, Items) and one.items for one in found)
-        return self._report(site, node) if is_tuple else None
+        if not any(isinstance(one, Items) and one.items for one in found):
+            return None
+        return self._make_finding(site, node) if all(map(_is_tuple_of_names, found)) else None
 
     @detector("attribute", finds="wrapper")
     def report_part_for_wrapper(self, site: Site) -> Finding | None:
@@ -76,7 +77,7 @@ class TupleForSharding(Rule):
             return None
         if not all(isinstance(one, Function) and _hands_on(one) for one in options(site.value(call.func))):
             return None
-        return self._report(site, part, f"`{name}` passes the tuple to jax's constraint")
+        return self._make_finding(site, part, f"`{name}` passes the tuple to jax's constraint")
 
     @detector("call", "partial", of=_JITS)
     def find_parts_in_jit(self, site: Site) -> Iterator[Finding]:
@@ -85,11 +86,11 @@ class TupleForSharding(Rule):
             keyword = site.keyword(name)
             if keyword is None:
                 continue
-            for node in _parts(site, keyword.value):
+            for node in _list_parts(site, keyword.value):
                 if all(_says_axis(one) for one in options(site.value(node))):
-                    yield self._report(site, node)
+                    yield self._make_finding(site, node)
 
-    def _report(self, site: Site, node: ast.expr, why: str = "") -> Finding:
+    def _make_finding(self, site: Site, node: ast.expr, why: str = "") -> Finding:
         raises = "raises TypeError" if site.api in _RAISING_TYPE else "raises"
         return site.finding(
             node,
@@ -115,29 +116,29 @@ def _hands_on(function: Function) -> bool:
     )
 
 
-def _names(value: Value) -> bool:
+def _is_tuple_of_names(value: Value) -> bool:
     """Return whether a value is surely a tuple of axis names, or an empty one."""
     if not isinstance(value, Items) or value.open or value.kind not in ("tuple", "list"):
         return False
     return all(
         (isinstance(one, Constant) and (one.value is None or isinstance(one.value, str)))
-        or (_names(one) and _full(one))
+        or (_is_tuple_of_names(one) and _full(one))
         for one in value.items
     ) and (
         not value.items or any(not (isinstance(one, Constant) and one.value is None) for one in value.items)
     )
 
 
-def _parts(site: Site, node: ast.expr) -> Iterator[ast.expr]:
+def _list_parts(site: Site, node: ast.expr) -> Iterator[ast.expr]:
     """The parts of specs in a tree of shardings that is written out."""
     if part_of_spec(site, node):
         yield node
     elif isinstance(node, ast.Tuple | ast.List):
         for one in node.elts:
-            yield from _parts(site, one)
+            yield from _list_parts(site, one)
     elif isinstance(node, ast.Dict):
         for one in node.values:
-            yield from _parts(site, one)
+            yield from _list_parts(site, one)
 
 
 def _says_axis(value: Value) -> bool:

@@ -34,7 +34,7 @@ def grids(site: Site) -> Iterator[CountConflict]:
         product = _product(site, sizes, top, scale)
         if product not in (ALL, PROCESS):
             continue
-        for call in _calls(site, shape):
+        for call in _find_calls(site, shape):
             devices = _devices(site, call)
             if devices is not None and devices != product:
                 yield _found(use, product, scale)
@@ -80,7 +80,7 @@ def _divides(site: Site, size: ast.expr, top: ast.expr) -> bool:
     )
 
 
-def _calls(site: Site, shape: ast.Tuple | ast.List | ast.Call) -> Iterator[ast.Call]:
+def _find_calls(site: Site, shape: ast.Tuple | ast.List | ast.Call) -> Iterator[ast.Call]:
     """The calls that a shape is for."""
     if isinstance(shape, ast.Call):
         if last_name(shape.func) == "reshape":

@@ -63,7 +63,7 @@ class AddressableMeansSharded(Rule):
             return None
         meaning = _meaning(site.file, asked)
         use = _kept(site.file, meaning) or _kept_by_callers(site, meaning)
-        return _report(site, asked, use) if use else None
+        return _make_finding(site, asked, use) if use else None
 
     @detector("attribute", "call", finds="by-name")
     def report_name(self, site: Site) -> Finding | None:
@@ -76,10 +76,10 @@ class AddressableMeansSharded(Rule):
         wanted = _SHARDED if meaning.elsewhere else _WHOLE
         if not wanted.search(name) or _ELSEWHERE.search(name):
             return None
-        return _report(site, asked, f"is named `{name}`")
+        return _make_finding(site, asked, f"is named `{name}`")
 
 
-def _report(site: Site, asked: ast.expr, use: str) -> Finding:
+def _make_finding(site: Site, asked: ast.expr, use: str) -> Finding:
     return site.finding(
         asked,
         f"With one process `{site.shown(asked)}` is True for every array, sharded or not.",

@@ -64,12 +64,12 @@ class AllgatherUntiled(Rule):
             if why
             else f"With several processes this raises ValueError if `{name}` is global: `tiled=True` is missing.",
             help="write `tiled=True`",
-            fix=self._fix(site, tiled),
+            fix=self._write_fix(site, tiled),
             form="" if why else "annotated",
             why="" if why else f"`{name}` is annotated as a jax.Array",
         )
 
-    def _fix(self, site: Site, tiled: ast.expr | None) -> Fix | None:
+    def _write_fix(self, site: Site, tiled: ast.expr | None) -> Fix | None:
         if tiled is not None:
             edits = [site.replace(tiled, "True")]
         else:

@@ -63,16 +63,16 @@ class BackendBeforeInitialize(Rule):
     @detector("call", of=_INITIALIZE)
     def report_call(self, site: Site) -> Finding | None:
         """A call of initialize that comes too late."""
-        return self._report(site, _INITIALIZE)
+        return self._make_finding(site, _INITIALIZE)
 
     @detector("statement")
     def report_statement(self, site: Site) -> Finding | None:
         """A function of the project that calls initialize, and comes too late."""
         called = site.text(site.call.func)
         leads = self._leads(site)
-        return self._report(site, called, f", and `{called}` calls {_INITIALIZE}") if leads else None
+        return self._make_finding(site, called, f", and `{called}` calls {_INITIALIZE}") if leads else None
 
-    def _report(self, site: Site, called: str, reason: str = "") -> Finding | None:
+    def _make_finding(self, site: Site, called: str, reason: str = "") -> Finding | None:
         started = started_before(site, Place(site.file, site.call)) if not caught(site) else None
         if started is None:
             return None

@@ -83,12 +83,12 @@ class DeviceCountTooLate(Rule):
         """An option that is set after the backend has started."""
         first = site.call.args[0] if site.call.args else None
         name = first.value if isinstance(first, ast.Constant) else None
-        return _report(site, str(name), name == "jax_num_cpu_devices") if name in _CONFIG else None
+        return _make_finding(site, str(name), name == "jax_num_cpu_devices") if name in _CONFIG else None
 
     @detector("call", of=_COUNTS)
     def report_count(self, site: Site) -> Finding | None:
         """A call that sets the number of devices after the backend has started."""
-        return _report(site, site.text(site.call.func), site.api == "chex.set_n_cpu_devices")
+        return _make_finding(site, site.text(site.call.func), site.api == "chex.set_n_cpu_devices")
 
     @detector("line")
     def report_flags(self, site: Site) -> Finding | None:
@@ -148,7 +148,7 @@ def _find_setting(site: Site) -> Setting | None:
     return None if found is None or _for_another(site) else found
 
 
-def _report(site: Site, what: str, raises: bool) -> Finding | None:
+def _make_finding(site: Site, what: str, raises: bool) -> Finding | None:
     """The finding of a call, if the backend has started before."""
     started = started_before(site, Place(site.file, site.call)) if not caught(site) else None
     if started is None:

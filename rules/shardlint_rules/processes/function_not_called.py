@@ -75,7 +75,7 @@ class FunctionNotCalled(Rule):
     def report_function(self, site: Site) -> Finding | None:
         """A reference to a function that stands where its result is meant."""
         wrong = _find_wrong(site)
-        return _report(site, wrong) if wrong is not None else None
+        return _make_finding(site, wrong) if wrong is not None else None
 
     @detector("attribute")
     def report_method(self, site: Site) -> Finding | None:
@@ -83,7 +83,7 @@ class FunctionNotCalled(Rule):
         wrong = _find_wrong(site)
         if wrong is None or not wrong.label.startswith("always") or not _divided(site, site.syntax):
             return None
-        return _report(site, wrong)
+        return _make_finding(site, wrong)
 
 
 def _find_wrong(site: Site) -> _Wrong | None:
@@ -94,7 +94,7 @@ def _find_wrong(site: Site) -> _Wrong | None:
     return _wrong(site, node)
 
 
-def _report(site: Site, wrong: _Wrong) -> Finding:
+def _make_finding(site: Site, wrong: _Wrong) -> Finding:
     text, end = site.text(), site.file.span(site.syntax)[1]
     safety = Safety.UNSAFE if wrong.harm is Harm.SILENT else Safety.SAFE
     why = "the program then works with the value in place of the function object" if safety is Safety.UNSAFE else ""

@@ -77,7 +77,7 @@ class HostReadOfGlobal(Rule):
         if not for_several(site.program, site.file):
             return None
         given = next((one for one in _find_read(site) if split(site, one)), None)
-        return _report(site, given, "") if given is not None else None
+        return _make_finding(site, given, "") if given is not None else None
 
     @detector("call", "method", finds="mesh-parameter")
     def report_split_over_parameter(self, site: Site) -> Finding | None:
@@ -85,7 +85,7 @@ class HostReadOfGlobal(Rule):
         if not for_several(site.program, site.file):
             return None
         given = next((one for one in _find_read(site) if split_over_a_given_mesh(site, one)), None)
-        return _report(site, given, _OF_CALLERS) if given is not None else None
+        return _make_finding(site, given, _OF_CALLERS) if given is not None else None
 
 
 def _find_read(site: Site) -> list[ast.expr]:
@@ -101,7 +101,7 @@ def _find_read(site: Site) -> list[ast.expr]:
     return [part for one in parts for part in one]
 
 
-def _report(site: Site, given: ast.expr, why: str) -> Finding | None:
+def _make_finding(site: Site, given: ast.expr, why: str) -> Finding | None:
     if alone(site.program, Place(site.file, site.call)) or _gathered(site):
         return None
     what = site.shown(given)

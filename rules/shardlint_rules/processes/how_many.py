@@ -77,7 +77,7 @@ def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
                 turned = ast.Compare(right, [_MIRRORED[type(op)]()], [left])
                 return one_of_it(program, Place(place.file, turned), depth + 1)
         case ast.Call(func=func, args=[], keywords=[]):
-            return _returned(program, program.value(place.file, func), depth) or _by_name(func)
+            return _find_returned(program, program.value(place.file, func), depth) or _by_name(func)
         case ast.Name():
             value = settled_expression(place.file, node)
             found = one_of_it(program, Place(place.file, value), depth + 1) if value is not node else None
@@ -123,7 +123,7 @@ def _by_name(node: ast.expr) -> Alone | None:
     return Alone(False, what, False) if _MANY.search(name) else None
 
 
-def _returned(program: Program, value: Value, depth: int) -> Alone | None:
+def _find_returned(program: Program, value: Value, depth: int) -> Alone | None:
     """Return the answer in the result of a function of the project."""
     if not isinstance(value, Function):
         return None
@@ -148,5 +148,5 @@ def _property(program: Program, file: FileFacts, node: ast.Attribute, depth: int
             inside = candidate.place.file
             bound = inside.bindings(inside.scope(candidate.node), node.attr)
             if bound and isinstance(bound[0].node, ast.FunctionDef):
-                return _returned(program, Function(Place(inside, bound[0].node)), depth)
+                return _find_returned(program, Function(Place(inside, bound[0].node)), depth)
     return None

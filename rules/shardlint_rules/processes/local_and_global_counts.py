@@ -107,7 +107,7 @@ class LocalAndGlobalCounts(Rule):
         maps = any(file.says(word) and (file.mentions(word) or file.taken_from(word)) for word in _MAPPING)
         if not maps and not (made.paired and site.anywhere("jax.pmap")):
             return None
-        if _takes_own_rows(site, made.count) or not _asks(site):
+        if _takes_own_rows(site, made.count) or not _asks_processes(site):
             return None
         if guard(site.program, site.file, site.call) is not None:
             return None
@@ -131,7 +131,7 @@ class LocalAndGlobalCounts(Rule):
             function = site.file.home(found.node).function()
             where = function.node if function is not None else None
             # A mesh of jax.local_devices() in a file that asks for its process may be meant for one host.
-            asks = bool(several(site.program, site.file)) if found.form == "mesh" else _asks(site)
+            asks = bool(several(site.program, site.file)) if found.form == "mesh" else _asks_processes(site)
             if where not in done and (asks or found.form == "count-by-itself"):
                 done.add(where)
                 yield self._report_conflict(site, found)
@@ -163,7 +163,7 @@ def _runs_alone(site: Site) -> bool:
     return alone(site.program, Place(site.file, site.call))
 
 
-def _asks(site: Site) -> bool:
+def _asks_processes(site: Site) -> bool:
     """True if code of the program asks for processes or starts them."""
     return asks_itself(site.file) or bool(several(site.program, site.file))
 

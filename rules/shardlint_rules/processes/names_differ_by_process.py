@@ -59,25 +59,26 @@ class NamesDifferByProcess(Rule):
     @detector("call", of=_BARRIER)
     def report_barrier(self, site: Site) -> Finding | None:
         """The name of a barrier."""
-        return _report(site, "name", "`sync_global_devices` raises AssertionError: the name differs between processes.")
+        message = "`sync_global_devices` raises AssertionError: the name differs between processes."
+        return _make_finding(site, "name", message)
 
     @detector("call", of=_MANAGER, finds="folder")
     def report_folder(self, site: Site) -> Finding | None:
         """The folder of checkpoints."""
         message = "Saving hangs: each process passes `CheckpointManager` a different directory."
-        return _report(site, "directory", message, but=INDEX)
+        return _make_finding(site, "directory", message, but=INDEX)
 
     @detector("call", of=_METADATA, finds="xla-metadata")
     def report_metadata(self, site: Site) -> Finding | None:
         """The metadata of a compiled program."""
         message = "Each process compiles a different program: the metadata differ between them."
-        return _report(site, "", message, but=INDEX)
+        return _make_finding(site, "", message, but=INDEX)
 
     @detector("call", finds="clock")
     def report_condition(self, site: Site) -> Finding | None:
         """A condition that each process answers by its own clock, on a way to what they do together."""
-        found = decided(site) if _matters(site) else None
-        if found is None or not _enough(site, found):
+        found = decided(site) if _runs_on_several(site) else None
+        if found is None or not _has_evidence(site, found):
             return None
         waits = found.waits.name.rpartition(".")[2]
         waits = f"`{waits}`" if waits.isidentifier() else waits
@@ -91,12 +92,12 @@ class NamesDifferByProcess(Rule):
         )
 
 
-def _report(site: Site, keyword: str, message: str, but: str = "") -> Finding | None:
+def _make_finding(site: Site, keyword: str, message: str, but: str = "") -> Finding | None:
     """The finding of an argument that differs, the first one or one by keyword: any, if no keyword is named."""
     named = [one.value for one in site.call.keywords if not keyword or one.arg == keyword]
     for node in (*site.call.args[:1], *named):
         found = own_data(site.program, Place(site.file, node))
-        if found is not None and found.what != but and _matters(site):
+        if found is not None and found.what != but and _runs_on_several(site):
             return site.finding(
                 node,
                 message,
@@ -108,13 +109,13 @@ def _report(site: Site, keyword: str, message: str, but: str = "") -> Finding | 
     return None
 
 
-def _matters(site: Site) -> bool:
+def _runs_on_several(site: Site) -> bool:
     """Return whether the code runs on several processes."""
     one = left_to_one(site.program, Place(site.file, site.call))
     return for_several(site.program, site.file) and not one
 
 
-def _enough(site: Site, found: Decided) -> bool:
+def _has_evidence(site: Site, found: Decided) -> bool:
     """Return whether the call under the condition has enough evidence: not a name alone."""
     if found.waits.name == FLAX_SAVE:
         return False

@@ -104,7 +104,7 @@ class OneProcessCollective(Rule):
             if others is None:
                 others = {other.name for other in joined(site.program, site.file, outside)}
             if one.name not in others and _waits(site, one) and not alone(site.program, start):
-                yield self._finding(site, statement, found, one)
+                yield self._make_finding(site, statement, found, one)
 
     @detector("call", "method")
     def report_decorated(self, site: Site) -> Finding | None:
@@ -118,7 +118,7 @@ class OneProcessCollective(Rule):
             return None
         if alone(site.program, one.place) or branches(site.program, one) is None:
             return None
-        form, why = self._form(site, guard.proven, one)
+        form, why = self._find_form(site, guard.proven, one)
         text = site.text(guard.test)
         return site.finding(
             call,
@@ -128,7 +128,7 @@ class OneProcessCollective(Rule):
             why=f"`@{text}` lets only one process run `{function.name}`" + (f"; {why}" if why else ""),
         )
 
-    def _form(self, site: Site, proven: bool, one: Together) -> tuple[str, str]:
+    def _find_form(self, site: Site, proven: bool, one: Together) -> tuple[str, str]:
         """How sure it is: nothing where the text proves it, else the form, and why, where the call tells it."""
         around = branches(site.program, one) or ()
         if not one.sure:
@@ -144,9 +144,9 @@ class OneProcessCollective(Rule):
             return "uncertain", "a branch may skip the call"
         return "branch", f"the call waits for the others if `{short(around[0])}` lets it run"
 
-    def _finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
+    def _make_finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
         start = (*one.through, one.place)[0]
-        form, why = self._form(site, found.proven, one) if not one.computes else ("", one.why)
+        form, why = self._find_form(site, found.proven, one) if not one.computes else ("", one.why)
         if one.computes:
             by_name = "global-array" if found.proven else "global-array-by-name"
             form = "global-array-by-layout" if one.by_layout else by_name

@@ -123,7 +123,7 @@ class ReplicasDiffer(Rule):
         given = given[1:] if site.api == "jax.random.fold_in" else given
         parts = ((one, own_data(site.program, Place(site.file, one))) for one in given)
         found = next(((node, own) for node, own in parts if own is not None), None)
-        if found is None or not _matters(site.program, site.file, site.call):
+        if found is None or not _runs_on_several(site.program, site.file, site.call):
             return None
         node, own = found
         reached = next(Following(site.program).reached(Place(site.file, site.call)), None)
@@ -153,14 +153,14 @@ class ReplicasDiffer(Rule):
         """Data that differ, and that are placed on all devices."""
         given = site.argument("x")
         message = "This raises AssertionError with several processes: `{data}` differs between them."
-        return _report(site, given, given, message, Harm.CRASH)
+        return _make_finding(site, given, given, message, Harm.CRASH)
 
     @detector("call", of="jax.make_array_from_callback", finds="per-process-copies")
     def report_callback(self, site: Site) -> Finding | None:
         """A callback that makes the data of all devices."""
         given = site.argument("data_callback")
-        result = _result(site, given) if given is not None else None
-        return _report(site, given, result, _COPIES, Harm.SILENT)
+        result = _find_result(site, given) if given is not None else None
+        return _make_finding(site, given, result, _COPIES, Harm.SILENT)
 
     @detector("call", of=tuple(_MAKERS), finds="per-process-copies")
     def report_array(self, site: Site) -> Finding | None:
@@ -168,17 +168,17 @@ class ReplicasDiffer(Rule):
         given = site.argument(_MAKERS[site.api])
         if given is None and site.api == _TO_GLOBAL and site.call.args:
             given = site.call.args[0]
-        return _report(site, given, given, _COPIES, Harm.SILENT)
+        return _make_finding(site, given, given, _COPIES, Harm.SILENT)
 
 
-def _report(
+def _make_finding(
     site: Site, given: ast.expr | None, data: ast.expr | Place | None, message: str, harm: Harm
 ) -> Finding | None:
     """The finding of an argument whose data differ between processes, if the sharding is replicated."""
     if given is None or data is None or not _replicated(site):
         return None
     found = own_data(site.program, data if isinstance(data, Place) else Place(site.file, data))
-    if found is None or not _matters(site.program, site.file, site.call):
+    if found is None or not _runs_on_several(site.program, site.file, site.call):
         return None
     given = _find_origin(site, given)
     return site.finding(
@@ -220,7 +220,7 @@ def _replicated(site: Site) -> bool:
     return bool(found) and all(is_whole(site, one) and site.sharding_parts(one) is not None for one in found)
 
 
-def _result(site: Site, callback: ast.expr) -> Place | None:
+def _find_result(site: Site, callback: ast.expr) -> Place | None:
     """Return the result of a callback, if it is one expression."""
     for option in options(site.value(callback)):
         if isinstance(option, Function):
@@ -233,7 +233,7 @@ def _result(site: Site, callback: ast.expr) -> Place | None:
     return None
 
 
-def _matters(program: Program, file: FileFacts, node: ast.AST) -> bool:
+def _runs_on_several(program: Program, file: FileFacts, node: ast.AST) -> bool:
     if not asks_itself(file) and file.path.suffix == ".ipynb":
         return False  # of one process, whatever else the project starts
     return for_several(program, file) and not left_to_one(program, Place(file, node))

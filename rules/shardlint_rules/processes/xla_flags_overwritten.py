@@ -56,7 +56,7 @@ class XlaFlagsOverwritten(Rule):
     def report_text(self, site: Site) -> Finding | None:
         """A text that is no list of flags."""
         found = _find_setting(site)
-        for part, said in _constants(found.value) if found is not None else ():
+        for part, said in _list_constants(found.value) if found is not None else ():
             wrong = _DASHES.search(said) or _GLUED.search(said)
             if found is None or wrong is None:
                 continue
@@ -77,7 +77,7 @@ class XlaFlagsOverwritten(Rule):
     def report_sum(self, site: Site) -> Finding | None:
         """A flag that is added without a space: `old + "--flag"`."""
         found = _find_setting(site)
-        for left, right in _sums(found) if found is not None else ():
+        for left, right in _list_sums(found) if found is not None else ():
             start = _first(right)
             if found is None or start is None or not _FLAG.match(str(start.value)) or str(start.value)[:1].isspace():
                 continue
@@ -121,7 +121,7 @@ def _find_setting(site: Site) -> Setting | None:
     return found if found is not None and found.name in _NAMES else None
 
 
-def _sums(found: Setting) -> list[tuple[ast.expr | None, ast.expr]]:
+def _list_sums(found: Setting) -> list[tuple[ast.expr | None, ast.expr]]:
     """The texts that are added, each after the text before it; None if that is the environment itself."""
     if found.added:
         return [(None, found.value)]
@@ -141,7 +141,7 @@ def _find_opening(site: Site, start: ast.Constant) -> int | None:
     return at + match.end() if match else None
 
 
-def _constants(value: ast.expr) -> Iterator[tuple[ast.Constant, str]]:
+def _list_constants(value: ast.expr) -> Iterator[tuple[ast.Constant, str]]:
     """The texts an expression is made of."""
     for part in walk(value):
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and "xla" in part.value:

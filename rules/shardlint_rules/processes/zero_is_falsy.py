@@ -60,7 +60,7 @@ class ZeroIsFalsy(Rule):
             parent,
             f"`{text}` is always {answer}: there is at least one process.",
             help="compare `jax.process_index()` with 0, or the count with 1",
-            fix=self._fix(site, parent),
+            fix=self._write_fix(site, parent),
         )
 
     @detector("call", of=INDEX, finds="index")
@@ -79,7 +79,7 @@ class ZeroIsFalsy(Rule):
             why=f"`{text}` is None by default, and 0 is the first index",
         )
 
-    def _fix(self, site: Site, parent: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, parent: ast.expr) -> Fix | None:
         if not isinstance(parent, ast.Compare) or not isinstance(parent.ops[0], ast.Eq | ast.NotEq):
             return None
         spelled, imports = site.spell("jax.process_index")

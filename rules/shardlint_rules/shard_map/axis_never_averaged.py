@@ -56,7 +56,7 @@ class AxisNeverAveraged(Rule):
     @detector("call", "partial", finds="other-axis")
     def report_axis(self, site: Site) -> Finding | None:
         """The axis of a mapped function that trains a model."""
-        axis = _axis(site)
+        axis = _find_axis(site)
         if axis is None or not site.file.says("grad"):
             return None
         if _mentioned(site.file, axis):
@@ -75,12 +75,12 @@ class AxisNeverAveraged(Rule):
         }
         if not names.intersection(_GRADS) or not names.intersection(_APPLIES):
             return None
-        others = _collectives(site, calls)
+        others = _find_collectives(site, calls)
         if others and not any(_ELSEWHERE.search(name) for name in names - _JAX):
-            return self._finding(site, axis, others)
+            return self._make_finding(site, axis, others)
         return None
 
-    def _finding(self, site: Site, axis: str, others: list[tuple[FileFacts, ast.Call, str]]) -> Finding:
+    def _make_finding(self, site: Site, axis: str, others: list[tuple[FileFacts, ast.Call, str]]) -> Finding:
         here = [other for other in others if other[0] is site.file and "grad" in site.text(other[1])]
         _, call, reduced = (
             min(here, key=lambda other: other[1].lineno) if here else (None, site.call, others[0][2])
@@ -95,7 +95,7 @@ class AxisNeverAveraged(Rule):
         )
 
 
-def _axis(site: Site) -> str | None:
+def _find_axis(site: Site) -> str | None:
     given = site.keyword("axis_name")
     if given is None or not isinstance(given.value, ast.Constant) or not isinstance(given.value.value, str):
         return None
@@ -151,7 +151,7 @@ def _reached(site: Site, start: Place) -> list[tuple[FileFacts, ast.AST]] | None
     return found
 
 
-def _collectives(
+def _find_collectives(
     site: Site, calls: list[tuple[FileFacts, ast.Call]]
 ) -> list[tuple[FileFacts, ast.Call, str]] | None:
     """The collectives among calls and the axes they name; None where one of them is not told."""

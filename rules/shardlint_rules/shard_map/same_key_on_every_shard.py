@@ -48,7 +48,7 @@ class SameKeyOnEveryShard(Rule):
         """Numbers that are drawn for shards."""
         return site.report_violation(
             f"Every device {_describe_axes(site)} draws the same random numbers for its shard.",
-            help=_advise(site),
+            help=_write_help(site),
             why="the key is equal on all devices, and the data are sharded",
         )
 
@@ -57,7 +57,7 @@ class SameKeyOnEveryShard(Rule):
         """Numbers that are returned as shards."""
         return site.report_violation(
             f"The result repeats one random block {_describe_axes(site)}: every device draws with the same key.",
-            help=_advise(site),
+            help=_write_help(site),
             why="the key is equal on all devices, and the out spec concatenates the shards",
         )
 
@@ -67,7 +67,7 @@ class SameKeyOnEveryShard(Rule):
         return site.report_violation(
             f"`rngs` hold the same key on every device {_describe_axes(site)}: "
             "each shard gets the same random numbers.",
-            help=_advise(site),
+            help=_write_help(site),
             why="the key is equal on all devices, and the data are sharded",
         )
 
@@ -77,7 +77,7 @@ def _describe_axes(site: Site) -> str:
     return f"along `{axes}`" if axes else "of the pmap axis"
 
 
-def _advise(site: Site) -> str:
+def _write_help(site: Site) -> str:
     """The way to give each device a key of its own."""
     name = site.violation.said["axes"].partition("/")[0]
     if site.violation.said["copied"]:

@@ -92,7 +92,7 @@ class ArrayAttributeRemoved(Rule):
             site.syntax,
             f"On {site.release('jax')} `{node.attr}` of an array {_happens(site, node.attr)}: jax 0.4.27 removed it.",
             help=f"write {_INSTEAD[node.attr]}",
-            fix=self._fix(site, node),
+            fix=self._write_fix(site, node),
             form=shown.form,
             why=shown.why,
         )
@@ -121,7 +121,7 @@ class ArrayAttributeRemoved(Rule):
             return None
         return Shown("array-attribute", "no class of the project has an attribute with this name")
 
-    def _fix(self, site: Site, node: ast.Attribute) -> Fix | None:
+    def _write_fix(self, site: Site, node: ast.Attribute) -> Fix | None:
         called = site.file.parent(node)
         if node.attr != "device" and isinstance(called, ast.Call) and called.func is node:
             return None

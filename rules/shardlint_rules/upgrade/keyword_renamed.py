@@ -63,7 +63,7 @@ class KeywordRenamed(Rule):
     @detector("call", "partial")
     def find_keywords(self, site: Site) -> Iterator[Finding]:
         """The keywords and positions that the release does not accept."""
-        function = _function(site)
+        function = _find_function(site)
         if function is None or is_the_library(site.program.project.root):
             return
         release = site.target("jax")
@@ -74,7 +74,7 @@ class KeywordRenamed(Rule):
                     keyword,
                     f"On {site.release('jax')} this raises TypeError: {_history(entry, site)}.",
                     help=advice(entry.instead) or _shortest_advice(entry),
-                    fix=self._fix(site, keyword, entry),
+                    fix=self._write_fix(site, keyword, entry),
                     span=(site.file.span(keyword)[0], site.file.span(keyword)[0] + len(entry.keyword)),
                 )
         if function == "jax.shard_map":
@@ -96,7 +96,7 @@ class KeywordRenamed(Rule):
             fix=fix,
         )
 
-    def _fix(self, site: Site, keyword: ast.keyword, entry: Keyword) -> Fix | None:
+    def _write_fix(self, site: Site, keyword: ast.keyword, entry: Keyword) -> Fix | None:
         start = site.file.span(keyword)[0]
         if entry.keyword == "auto":
             return self._mapped(site, keyword)
@@ -117,7 +117,7 @@ class KeywordRenamed(Rule):
 
     def _mapped(self, site: Site, keyword: ast.keyword) -> Fix | None:
         """`auto` of jax.shard_map; the experimental function goes with it (SL902)."""
-        if _function(site) != "jax.shard_map":
+        if _find_function(site) != "jax.shard_map":
             return None
         mapped = mapped_axes(site, site.call, keyword)
         return site.fix(Safety.SAFE, f"write {mapped.text}", [mapped]) if mapped is not None else None
@@ -130,7 +130,7 @@ def _needed(entry: Keyword) -> list[Needed]:
     return [Needed("jax", show(entry.rename_from), f"{entry.function}({entry.rename}=)")]
 
 
-def _function(site: Site) -> str | None:
+def _find_function(site: Site) -> str | None:
     """The function of the table that is called; None where it may be one of several."""
     node = site.callee
     found = [option.written for option in options(site.value(node)) if isinstance(option, Api)]

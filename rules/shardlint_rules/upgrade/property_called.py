@@ -94,9 +94,9 @@ def _shown(site: Site, node: ast.Attribute) -> Shown | None:
         if is_sharding(value):
             return Shown()
         of_array = isinstance(owner, ast.Attribute) and owner.attr == "sharding" and node.attr != "mesh"
-        if of_array and not _own(site, node.attr):
+        if of_array and not _has_function(site, node.attr):
             return Shown("sharding-of-value", "it is the `.sharding` of a value")
-    return shown_as_array(site, owner) if node.attr in _OF_ARRAYS and not _own(site, node.attr) else None
+    return shown_as_array(site, owner) if node.attr in _OF_ARRAYS and not _has_function(site, node.attr) else None
 
 
 def _is_mesh(value: Value) -> bool:
@@ -121,6 +121,6 @@ def _annotated(site: Site, node: ast.expr) -> bool:
     return all(isinstance(one, Api) and one.name in _MESHES for one in found)
 
 
-def _own(site: Site, name: str) -> bool:
+def _has_function(site: Site, name: str) -> bool:
     """Return whether the project has a function of that name."""
     return any(True for _ in site.program.project.holding(site.file.path, (f"def {name}(",)))
