@@ -11,7 +11,7 @@ from shardlint.engine.dispatch import sites
 from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
 from shardlint.rules_api.registry import rules
-from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Methods, Rule, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Methods, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.decoding import decode
 from shardlint.syntax import read_facts
@@ -137,8 +137,25 @@ def test_a_finding_has_the_form_of_its_detector(tmp_path: Path) -> None:
     ]
 
 
-def test_a_rule_has_detectors_or_a_check() -> None:
-    detecting = [rule for rule in rules() if rule.detectors]
-    assert len(detecting) > 30
-    assert [rule.code for rule in detecting if rule.check is not Rule.check] == []
-    assert [rule.code for rule in rules() if rule not in detecting and rule.check is Rule.check] == []
+def test_every_rule_has_detectors() -> None:
+    without = [rule.code for rule in rules() if not rule.detectors]
+    assert without == [code for code in without if code.startswith("SL0")]
+    assert [rule.code for rule in rules() if rule.detectors and rule.check is not Rule.check] == []
+
+
+def test_detectors_name_what_triggers_the_rule() -> None:
+    triggering = {rule: {name for trigger in rule.triggers for name in trigger.names} for rule in rules()}
+    unknown = [(rule.code, one.name) for rule in rules() for one in rule.detectors if set(one.of) - triggering[rule]]
+    assert unknown == []
+
+
+def test_every_call_that_triggers_a_rule_has_a_detector() -> None:
+    missing = [
+        (rule.code, name)
+        for rule in rules()
+        for trigger in rule.triggers
+        if rule.detectors and isinstance(trigger, Calls | Methods | Violates)
+        for name in trigger.names
+        if not any(not one.of or name in one.of for one in rule.detectors)
+    ]
+    assert missing == []

@@ -20,6 +20,7 @@ from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.mesh.shardings import Shardings
 from shardlint.model.needs import GIVEN
+from shardlint.model.signatures import JITS, Jitted, wrappings
 from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallArguments, Place, Value
 from shardlint.rules_api.rule import (
@@ -290,6 +291,11 @@ class Site:
     def callee(self) -> ast.expr:
         """The expression that names the called function: of a partial it is the first argument."""
         return self.call.args[0] if self.form == "partial" else self.call.func
+
+    def find_wrapped(self, *apis: str) -> list[Jitted]:
+        """Return the functions that the jit, or another of these functions, wraps here."""
+        assert isinstance(self.syntax, ast.expr)
+        return list(wrappings(self.program, self.file, self.syntax, self.form, apis or JITS))
 
     @property
     def decorated(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -32,8 +32,6 @@ class BadExpression(Rule):
     name = "einshard-expression"
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
-    likely = ("conditional",)
-    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     triggers = (Violates("einshard.expression", "einshard.root"),)
 
     @detector("violation", of="einshard.root", finds="root")

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.ends import End
 from shardlint.model.mesh.logical import SETTERS
-from shardlint.model.signatures import JITS, wrappings
+from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector, on_lines
 from shardlint.rules_api.site import Site
@@ -65,7 +65,7 @@ class TracedOutsideRules(Rule):
         if any(map(site.anywhere, _FOR_GOOD)):
             return None
         inside = _Constrained(site)
-        named = [inside.of_value(one, 0) for one in _find_wrapped(site)]
+        named = [inside.of_value(one.inner, 0) for one in site.find_wrapped(*JITS, "flax.linen.jit")]
         if len(named) != 1 or named[0] is None:
             return None
         ends = _find_ends(site)
@@ -85,14 +85,6 @@ class TracedOutsideRules(Rule):
             help="call the jitted function under `nn.logical_axis_rules(...)` too",
             why=f"{elsewhere} enters rules, and no call of this function is under them",
         )
-
-
-def _find_wrapped(site: Site) -> list[Value]:
-    """Return the functions that the site's jit compiles."""
-    syntax = site.syntax
-    assert isinstance(syntax, ast.expr)
-    found = wrappings(site.program, site.file, syntax, site.form, (*JITS, "flax.linen.jit"))
-    return [one.inner for one in found]
 
 
 def _find_ends(site: Site) -> list[End]:

@@ -54,8 +54,6 @@ class AxisMappingKey(Rule):
         Calls(_ENTER, _SHARD, _JIT),
         Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)),
     )
-    likely = ("conditional",)
-    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     in_version_checks = False
     fixes = "unsafe"
 

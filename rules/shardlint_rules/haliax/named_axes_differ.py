@@ -61,8 +61,6 @@ class NamedAxesDiffer(Rule):
     code = "SL607"
     name = "named-axes-differ"
     harm = Harm.CRASH
-    likely = ("conditional",)
-    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     triggers = (Violates(*_SAYS),)
     fixes = "none"

@@ -35,8 +35,6 @@ class ShardWithoutMapping(Rule):
     name = "hax-shard-without-mapping"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    likely = ("conditional",)
-    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     triggers = (Violates("mapping.none", "mapping.no-mesh", "mapping.meshless"),)
     in_version_checks = False
 

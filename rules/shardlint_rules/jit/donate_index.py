@@ -16,7 +16,6 @@ from shardlint.model.signatures import (
     names,
     numbers,
     positions,
-    wrappings,
 )
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
@@ -71,7 +70,7 @@ class DonateIndex(Rule):
     @detector("call", "partial")
     def find_keywords(self, site: Site) -> Iterator[Finding]:
         """The donations with which wrapping raises, or the wrong arguments are donated."""
-        functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
+        functions = site.find_wrapped(*JITS, PMAP)
         for name in DONATE_SETTINGS:
             keyword = site.keyword(name)
             if keyword is None or not functions:
@@ -93,7 +92,7 @@ class DonateIndex(Rule):
     def report_bound(self, site: Site) -> Finding | None:
         """Positions that count what a partial or a method has bound."""
         keyword = site.keyword("donate_argnums")
-        functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
+        functions = site.find_wrapped(*JITS, PMAP)
         if keyword is None or len(functions) != 1:
             return None
         given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)

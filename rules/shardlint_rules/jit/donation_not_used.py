@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
-from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
+from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions
 from shardlint.model.values import Function, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
@@ -141,7 +141,7 @@ def _find_donation(site: Site) -> tuple[ast.keyword | None, Jitted | None]:
     keyword = next((one for one in site.call.keywords if (one.arg or "").startswith("donate_arg")), None)
     if keyword is None:
         return None, None
-    functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
+    functions = site.find_wrapped(*JITS, PMAP)
     return keyword, functions[0] if len(functions) == 1 else None
 
 

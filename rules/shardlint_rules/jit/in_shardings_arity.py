@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted
 from shardlint.model.values import Items, Place
 from shardlint.rules_api.rule import (
     Calls,
@@ -85,7 +85,7 @@ class InShardingsArity(Rule):
     @detector("call", "partial", of=JITS)
     def compare_structures(self, site: Site) -> Iterator[Finding]:
         """The keywords, or calls that they do not fit."""
-        functions = list(wrappings(site.program, site.file, site.call, site.form))
+        functions = site.find_wrapped()
         if functions and self._written_here(site, "in_shardings"):
             yield from self._inputs(site, functions)
             yield from self._container(site, functions)

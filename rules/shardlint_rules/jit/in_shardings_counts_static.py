@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from shardlint.model.signatures import JITS, Jitted, wrappings
+from shardlint.model.signatures import JITS, Jitted
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
@@ -43,7 +43,7 @@ class InShardingsCountsStatic(Rule):
         keyword = site.keyword("in_shardings")
         if keyword is None:
             return None
-        functions = list(wrappings(site.program, site.file, site.call, site.form))
+        functions = site.find_wrapped()
         given = count_of(site, functions[0], "in_shardings") if functions else None
         if given is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.signatures import JITS, STATIC_SETTINGS, wrappings
+from shardlint.model.signatures import JITS, STATIC_SETTINGS
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.parameters import given, lost
@@ -45,7 +45,7 @@ class StaticArgumentNotTaken(Rule):
         settings = [(name, site.keyword(name)) for name in STATIC_SETTINGS]
         if all(keyword is None for _, keyword in settings):
             return
-        functions = list(wrappings(site.program, site.file, site.call, site.form))
+        functions = site.find_wrapped()
         if not functions:
             return
         for name, keyword in settings:

@@ -28,7 +28,6 @@ class ReducedTwice(Rule):
     code = "SL404"
     name = "reduced-twice"
     harm = Harm.SILENT
-    assumes = True
     likely = ("on-host",)
     assumptions: ClassVar[Mapping[str, str]] = {
         "on-host": "The host has more than one device.",
