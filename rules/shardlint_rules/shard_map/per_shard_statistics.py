@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -125,22 +126,17 @@ class PerShardStatistics(Rule):
             "and shard_map keeps",
         )
 
-    @detector("keyword", "method", finds="batch-stats")
+    @detector("keyword", finds="batch-stats")
     def report_running(self, site: Site) -> Finding | None:
-        """Running statistics of BatchNorm, of which each device of a pmap keeps its own."""
+        """Running statistics of a linen BatchNorm, of which each device of a pmap keeps its own."""
         kept = kept_apart(site)
-        if kept is None:
-            return None
-        linen = site.form == "keyword"
-        what = "batch_stats" if linen else site.text(kept)
-        return site.finding(
-            kept,
-            f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
-            label="per-device batch statistics",
-            help=f"average them: `jax.lax.pmean({what}, axis)`, or pass "
-            f"{'axis_name' if linen else 'cross_replica_axis'} to BatchNorm",
-            why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
-        )
+        return _report_kept(site, kept, "batch_stats", "axis_name") if kept is not None else None
+
+    @detector("method", finds="batch-stats")
+    def report_running_of_haiku(self, site: Site) -> Finding | None:
+        """The same of Haiku."""
+        kept = kept_apart(site)
+        return _report_kept(site, kept, site.text(kept), "cross_replica_axis") if kept is not None else None
 
     @detector("violation", of="reducer.own-maximum", finds="per-device-maximum")
     def report_own_maximum(self, site: Site) -> Finding:
@@ -150,3 +146,14 @@ class PerShardStatistics(Rule):
             help="reduce the maximum first: `m = jax.lax.pmax(m, axis)`",
             why="each device subtracts the maximum of its shard",
         )
+
+
+def _report_kept(site: Site, kept: ast.AST, what: str, parameter: str) -> Finding:
+    """The finding of statistics that each device keeps for itself."""
+    return site.finding(
+        kept,
+        f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
+        label="per-device batch statistics",
+        help=f"average them: `jax.lax.pmean({what}, axis)`, or pass {parameter} to BatchNorm",
+        why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
+    )
