@@ -1,4 +1,4 @@
-"""What an expression is, back through the names, steps and callers that it comes through."""
+"""Origins of a value: back through the names, steps and callers that an expression comes through."""
 
 from __future__ import annotations
 
