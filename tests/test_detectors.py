@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from shardlint.config.certainty import Certainty
 from shardlint.config.targets import Target, Targets
 from shardlint.engine.dispatch import sites
 from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
 from shardlint.rules_api.registry import rules
-from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Methods, Rule, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Methods, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.decoding import decode
 from shardlint.syntax import read_facts
@@ -23,6 +24,7 @@ jax.device_put(1)
 functools.partial(jax.device_put, device=None)
 x.placed(2)
 f(resources=3)
+jax.make_mesh(4)
 """
 
 
@@ -57,14 +59,42 @@ class Open(Rule):
         return None
 
 
-def found(tmp_path: Path, rule: Rule) -> list[tuple[str, str]]:
+class Declared(Rule):
+    """Its detectors declare the functions that they are for, and the form of their findings."""
+
+    code, name, harm = "XX3", "declared-forms", Harm.CRASH
+    triggers = (Calls("jax.device_put", "jax.make_mesh"), Methods("placed"))
+    likely = ("by-name",)
+
+    @detector("call", of="jax.make_mesh")
+    def report_mesh(self, site: Site) -> Finding:
+        return site.finding(site.call, "Mesh.", help="none")
+
+    @detector("call", "partial", of="jax.device_put", finds="guess")
+    def report_guess(self, site: Site) -> Finding | None:
+        return site.finding(site.call, "Guess.", help="none") if site.form == "call" else None
+
+    @detector(finds="by-name")
+    def report_name(self, site: Site) -> Finding:
+        return site.finding(site.call, "Named.", help="none")
+
+    @detector("call", "partial")
+    def report_others(self, site: Site) -> Finding:
+        return site.finding(site.call, "Other.", help="none")
+
+
+def found(tmp_path: Path, rule: Rule, least: Certainty = Certainty.POSSIBLE) -> list[tuple[str, str]]:
+    return [(form, one.message) for form, one in found_by_form(tmp_path, rule, least)]
+
+
+def found_by_form(tmp_path: Path, rule: Rule, least: Certainty) -> list[tuple[str, Finding]]:
     path = tmp_path / "a.py"
     path.write_text(TEXT)
-    index = RuleIndex.of([rule])
+    index = RuleIndex.of([rule], least)
     words = index.words_in(sorted(index.screen.hits(TEXT.encode())), TEXT.encode())
     facts = read_facts(decode(path, TEXT.encode()), path)
     seen = sites(Program(tmp_path), facts, index, Targets({"jax": Target((0, 12), "")}), words)
-    return [(site.form, one.message) for site in seen for one in site.findings()]
+    return [(site.form, one) for site in seen for one in site.findings()]
 
 
 def test_a_detector_is_called_for_its_forms_only(tmp_path: Path) -> None:
@@ -83,8 +113,49 @@ def test_a_detector_without_forms_is_called_for_the_others(tmp_path: Path) -> No
     assert found(tmp_path, Open()) == [(form, "Another.") for form in ("partial", "method", "keyword")]
 
 
-def test_a_rule_has_detectors_or_a_check() -> None:
-    detecting = [rule for rule in rules() if rule.detectors]
-    assert len(detecting) > 30
-    assert [rule.code for rule in detecting if rule.check is not Rule.check] == []
-    assert [rule.code for rule in rules() if rule not in detecting and rule.check is Rule.check] == []
+def test_a_detector_is_called_for_its_functions_until_one_finds_something(tmp_path: Path) -> None:
+    assert Declared.forms == ()
+    assert found(tmp_path, Declared()) == [
+        ("call", "Guess."), ("partial", "Other."), ("method", "Named."), ("call", "Mesh."),
+    ]  # fmt: skip
+
+
+def test_a_detector_is_called_only_if_its_form_is_wanted(tmp_path: Path) -> None:
+    assert found(tmp_path, Declared(), Certainty.LIKELY) == [
+        ("call", "Other."), ("partial", "Other."), ("method", "Named."), ("call", "Mesh."),
+    ]  # fmt: skip
+    assert [form for form, _ in found(tmp_path, Declared(), Certainty.PROVEN)] == ["call", "partial", "call"]
+
+
+def test_a_finding_has_the_form_of_its_detector(tmp_path: Path) -> None:
+    seen = [one for _, one in found_by_form(tmp_path, Declared(), Certainty.POSSIBLE)]
+    assert [(one.form, one.certainty) for one in seen] == [
+        ("guess", Certainty.POSSIBLE),
+        ("", Certainty.PROVEN),
+        ("by-name", Certainty.LIKELY),
+        ("", Certainty.PROVEN),
+    ]
+
+
+def test_every_rule_has_detectors() -> None:
+    without = [rule.code for rule in rules() if not rule.detectors]
+    assert without == [code for code in without if code.startswith("SL0")]
+    assert [rule.code for rule in rules() if rule.detectors and rule.check is not Rule.check] == []
+
+
+def test_detectors_name_what_triggers_the_rule() -> None:
+    triggering = {rule: {name for trigger in rule.triggers for name in trigger.names} for rule in rules()}
+    unknown = [(rule.code, one.name) for rule in rules() for one in rule.detectors if set(one.of) - triggering[rule]]
+    assert unknown == []
+
+
+def test_every_call_that_triggers_a_rule_has_a_detector() -> None:
+    missing = [
+        (rule.code, name)
+        for rule in rules()
+        for trigger in rule.triggers
+        if rule.detectors and isinstance(trigger, Calls | Methods | Violates)
+        for name in trigger.names
+        if not any(not one.of or name in one.of for one in rule.detectors)
+    ]
+    assert missing == []

@@ -148,3 +148,22 @@ def test_device_put_in_a_shard_map_has_the_harm_that_is_said(
     (finding,) = found(write({"a.py": IN_SHARD_MAP.format(unchecked)}), "SL201")
     assert finding.harm is harm and effect in finding.message and finding.fix is None
     assert "remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at line 11" in finding.help
+
+
+SUMMED = """\
+import jax
+import numpy as np
+
+step = jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i")
+
+
+def evaluate(batch):
+    loss = step(batch)
+    return np.sum(loss)
+"""
+
+
+def test_a_sum_on_the_host_names_the_array_and_not_its_library(write: Write) -> None:
+    (finding,) = found(write({"a.py": SUMMED}), "SL404")
+    assert "copy of `loss` per device" in finding.message
+    assert finding.help == "take one copy: loss[0]"

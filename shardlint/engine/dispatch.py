@@ -102,8 +102,9 @@ def sites_at(
             for place, broken in enumerate(violations_of(program, file, targets)):
                 for rule in asking.intersection(index.violates.get(broken.kind, ())):
                     key = id(broken.place.node), rule.code, 5 + place
+                    kind = Api(broken.kind, broken.kind)
                     found[key] = Site(
-                        program, file, broken.place.node, taken, given, targets, rule.rule, index.least, number=place
+                        program, file, broken.place.node, kind, given, targets, rule.rule, index.least, number=place
                     )
             continue
         if given is not None:

@@ -18,12 +18,23 @@ _CLAUSES = (ast.stmt, ast.ExceptHandler, ast.match_case)
 # Of how many bindings that may reach one use each is followed. Where each reads the one before, more would cost their
 # square.
 _MOST = 48
+_NAMES = 4  # how many names in a row stand for each other
 
 
 def assigned_once(file: FileFacts, name: ast.Name) -> ast.expr | None:
     """Return the value bound to a name where it is read, if one assignment alone may have bound it."""
     bindings, _ = lookup(file, name, name.id)
     return bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+
+
+def settled_expression(file: FileFacts, node: ast.expr) -> ast.expr:
+    """The expression that a name stands for, where only one gives it."""
+    for _ in range(_NAMES):
+        value = assigned_once(file, node) if isinstance(node, ast.Name) else None
+        if value is None:
+            break
+        node = value
+    return node
 
 
 def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 from shardlint.config.certainty import Certainty
@@ -371,17 +371,49 @@ CONDITIONAL = "conditional"
 """The form of a broken contract whose place may not run (see `Site.report_violation`)."""
 
 
-def detector(*forms: Form) -> Callable[[_DetectorType], _DetectorType]:
+@dataclass(frozen=True)
+class Detecting:
+    """A detector of a rule: the name of its method, and which sites it is called for (see `detector`)."""
+
+    name: str
+    forms: tuple[Form, ...]
+    of: tuple[str, ...]
+    finds: tuple[str, ...]
+
+    def find(self, rule: Rule, site: Site) -> list[Finding]:
+        """Return what it finds at a site, with the form that it declares."""
+        if site.form not in self.forms or (self.of and site.api not in self.of):
+            return []
+        if self.finds and not site.wants(*self.finds):
+            return []
+        found: Finding | Iterator[Finding] | None = getattr(rule, self.name)(site)
+        all_found = [found] if isinstance(found, Finding) else list(found or ())
+        if len(self.finds) != 1:
+            return all_found
+        (form,) = self.finds
+        return [replace(one, form=form, certainty=rule.unproven(form)) for one in all_found]
+
+
+def detector(
+    *forms: Form, of: str | tuple[str, ...] = (), finds: str | tuple[str, ...] = ()
+) -> Callable[[_DetectorType], _DetectorType]:
     """Mark a method of a rule that finds mistakes: it is called for sites of these forms alone.
 
-    Without forms it is called for those that no other detector of the rule is for.
+    Without forms it is called for those that no other detector of the rule names. `of` are the library functions, or
+    the kinds of contracts, that it is for. `finds` are the forms of its findings, which are not proven: it is called
+    only if a finding of one of them would be reported. If there is one form, the findings get it. The detectors for a
+    site are called in the order of the class, until one finds something.
     """
 
     def mark(method: _DetectorType) -> _DetectorType:
-        method.detects = forms  # type: ignore[attr-defined]
+        method.detects = Detecting(method.__name__, forms, *map(_as_tuple, (of, finds)))  # type: ignore[attr-defined]
         return method
 
     return mark
+
+
+def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names
 
 
 class Rule:
@@ -447,18 +479,18 @@ class Rule:
     behind: ClassVar[tuple[str, ...]] = ()
     """Codes of rules that say more of a place: where one of them is as sure of something there, this one is silent."""
 
-    detectors: ClassVar[Mapping[str, str]] = {}
-    """The names of its detectors, by the forms of the sites that they are called for; "" for all other forms."""
+    detectors: ClassVar[tuple[Detecting, ...]] = ()
+    """Its detectors, in the order of the class."""
 
     def __init_subclass__(cls) -> None:
         """Collect the detectors, and name the form that every rule about a contract has."""
-        found: dict[str, str] = {}
-        for name, method in vars(cls).items():
-            if hasattr(method, "detects"):
-                found |= dict.fromkeys(method.detects or ("",), name)
+        found = [method.detects for method in vars(cls).values() if hasattr(method, "detects")]
         if found:
-            cls.detectors = found
-            cls.forms = () if "" in found else tuple(form for form in get_args(Form) if form in found)
+            named = {form for one in found for form in one.forms}
+            others = tuple(form for form in get_args(Form) if form not in named)
+            cls.detectors = tuple(replace(one, forms=one.forms or others) for one in found)
+            is_open = any(not one.forms for one in found)
+            cls.forms = () if is_open else tuple(form for form in get_args(Form) if form in named)
         if any(isinstance(one, Violates) for one in cls.triggers) and CONDITIONAL not in cls.likely:
             cls.likely = (*cls.likely, CONDITIONAL)
             cls.assumptions = {CONDITIONAL: "The branch runs, and options keep their defaults.", **cls.assumptions}
@@ -487,10 +519,8 @@ class Rule:
         return "stable" if cls.certainty is Certainty.PROVEN or cls.likely else "preview"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at a site that triggered the rule: those of its detector for the site's form."""
-        name = self.detectors.get(site.form) or self.detectors.get("")
-        found = getattr(self, name)(site) if name else None
-        if isinstance(found, Finding):
-            yield found
-        elif found is not None:
-            yield from found
+        """Findings at a site that triggered the rule: those of the first of its detectors that has any."""
+        for one in self.detectors:
+            if found := one.find(self, site):
+                yield from found
+                return

@@ -20,6 +20,7 @@ from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.mesh.shardings import Shardings
 from shardlint.model.needs import GIVEN
+from shardlint.model.signatures import JITS, Jitted, wrappings
 from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallArguments, Place, Value
 from shardlint.rules_api.rule import (
@@ -55,10 +56,10 @@ class Site:
     """One place that triggered a rule.
 
     `syntax` is the `ast` node (a Call for calls; a Name, Attribute or alias for uses). `api` is the canonical name of
-    what is called or used, `written` the dotted name as it was imported (both the bare name, for a method). `form` is
-    "partial" where the call binds arguments of the library function through `functools.partial`. For the form "with",
-    `syntax` is what the `with` item enters, for "statement" a call by itself, for "line" a statement, for "keyword" an
-    `ast.keyword`, for "parameter" an `ast.arg`; there is no name.
+    what is called or used, `written` the dotted name as it was imported. Both are the bare name for a method, and the
+    kind for a broken contract. `form` is "partial" where the call binds arguments of the library function through
+    `functools.partial`. For the form "with", `syntax` is what the `with` item enters, for "statement" a call by itself,
+    for "line" a statement, for "keyword" an `ast.keyword`, for "parameter" an `ast.arg`; there is no name.
     """
 
     def __init__(
@@ -241,10 +242,9 @@ class Site:
         called = f"called at {', '.join(led)}" if led else ""
         why = "; ".join(filter(None, (why, called, self._inside(found), options)))
         form = form or (CONDITIONAL if not found.certain else "defaults" if found.assumed else "")
-        certain = Certainty.POSSIBLE if form else Certainty.PROVEN
         node = found.place.node if at is None else at
         return self.finding(
-            node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix, label=label,
+            node, message, help=help, why=why, certainty=Certainty.PROVEN, form=form, harm=harm, fix=fix, label=label,
             span=span, kept=kept,
         )  # fmt: skip
 
@@ -281,6 +281,21 @@ class Site:
     def keyword(self, name: str) -> ast.keyword | None:
         """A keyword argument as written in this call."""
         return next((keyword for keyword in self.call.keywords if keyword.arg == name), None)
+
+    @property
+    def short_name(self) -> str:
+        """The last part of the canonical name: "device_put"."""
+        return self.api.rpartition(".")[2]
+
+    @property
+    def callee(self) -> ast.expr:
+        """The expression that names the called function: of a partial it is the first argument."""
+        return self.call.args[0] if self.form == "partial" else self.call.func
+
+    def find_wrapped(self, *apis: str) -> list[Jitted]:
+        """Return the functions that the jit, or another of these functions, wraps here."""
+        assert isinstance(self.syntax, ast.expr)
+        return list(wrappings(self.program, self.file, self.syntax, self.form, apis or JITS))
 
     @property
     def decorated(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -384,6 +399,11 @@ class Site:
         pinned = self.targets.found[package].pinned
         return pinned is not None and allows(specifier, pinned)
 
+    def is_pinned_exactly(self, package: str) -> bool:
+        """Return whether the project's own folder names one release. A range proves no older one."""
+        source = self.targets.found[package].source
+        return source.startswith(("pinned in", "--target", "targets in")) and "/" not in source
+
     def release(self, package: str) -> str:
         """The package with its release, for messages: "jax 0.12"."""
         return f"{package} {show(self.target(package))}"
@@ -415,8 +435,8 @@ class Site:
 
         `message` begins with the effect and names the array or function. `why` is the evidence; `via` adds the calls
         that lead to the node and what traces them. `help` is what to write. `label` is a short note at the underlined
-        code. A finding that is not proven is likely if the rule lists its `form` as likely. `kept` is the reason why
-        it is not rewritten; it is reported only if there is no fix.
+        code. A finding with a `form` is not proven; it is likely if the rule lists the form as likely. `kept` is the
+        reason why it is not rewritten; it is reported only if there is no fix.
         """
         if via is not None:
             why = "; ".join(filter(None, (via.describe(self.file), why)))
@@ -424,7 +444,7 @@ class Site:
         if fix is None and kept:
             help = f"{help}; {NO_FIX}{kept}" if help else f"{NO_FIX}{kept}"
         start, end = span if span is not None else self.file.span(node)
-        said = certainty if certainty is not None else self.rule.certainty
+        is_proven = not form and (certainty or self.rule.certainty) is Certainty.PROVEN
         return Finding(
             type(self.rule),
             start,
@@ -433,7 +453,7 @@ class Site:
             message,
             help,
             harm if harm is not None else self.rule.harm,
-            Certainty.PROVEN if said is Certainty.PROVEN else self.rule.unproven(form),
+            Certainty.PROVEN if is_proven else self.rule.unproven(form),
             fix,
             form,
             why,

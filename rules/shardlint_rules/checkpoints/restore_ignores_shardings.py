@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts.repeated import is_test
 from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.repeated import is_test
 
 _ARGS = "orbax.checkpoint.args.PyTreeRestore"
 _HANDLER = "orbax.checkpoint.PyTreeCheckpointHandler"
@@ -53,7 +53,7 @@ class RestoreIgnoresShardings(Rule):
         given = {one.arg: one.value for one in site.call.keywords}
         if "restore_args" in given or len(site.call.args) > 1 or site.arguments.open_positional:
             return None
-        return self._report(site, given.get("item", site.call.args[0] if site.call.args else None))
+        return self._make_finding(site, given.get("item", site.call.args[0] if site.call.args else None))
 
     @detector("method")
     def find_target_of_method(self, site: Site) -> Finding | None:
@@ -70,9 +70,9 @@ class RestoreIgnoresShardings(Rule):
         # `restore(path, ocp.args.PyTreeRestore(...))`: what is to be read is said there.
         if target is not None and any(_is_args(one) for one in options(site.value(target))):
             return None
-        return self._report(site, target)
+        return self._make_finding(site, target)
 
-    def _report(self, site: Site, target: ast.expr | None) -> Finding | None:
+    def _make_finding(self, site: Site, target: ast.expr | None) -> Finding | None:
         if target is None or isinstance(target, ast.Constant | ast.Dict) or is_test(site.file, site.syntax):
             return None
         if all(one == Constant(None) for one in options(site.value(target))):

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.repeated import is_test
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.shardings import JITS, PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Function, Transformed, options
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.checkpoints._derived import derived_from, holder, made_for
 from shardlint_rules.jit.placed import placed_by_callers
-from shardlint_rules.jit.repeated import is_test
 
 _LOADING = r"(?:load|restore|from_bytes|from_state_dict|read|deserialise_leaves)"
 # They give arrays of numpy, whatever they are given.
@@ -101,8 +101,9 @@ class RestoredNotPlaced(Rule):
     )
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a name that is restored."""
+    @detector("line")
+    def find_restored(self, site: Site) -> Iterator[Finding]:
+        """The names and attributes of a restored tree that are not placed."""
         statement, scope = site.syntax, site.scope.function()
         if scope is None or not isinstance(statement, ast.Assign) or is_test(site.file, statement):
             return
@@ -114,7 +115,7 @@ class RestoredNotPlaced(Rule):
             return
         placed = _placed(site, scope, target.id, statement)
         if placed is None and site.wants("returned"):
-            yield from self._returned(site, scope, statement, target.id)
+            yield from self._find_returned(site, scope, statement, target.id)
         if placed is None or _placed_later(site, scope, target, statement):
             return
         where, splits = placed
@@ -131,7 +132,6 @@ class RestoredNotPlaced(Rule):
             f"`{target.id}` stays on the host after the restore; a jitted function receives it replicated.",
             label="never placed",
             help=f"place the restored arrays: `{target.id} = jax.device_put({target.id}, {text})`",
-            certainty=Certainty.PROVEN if splits else Certainty.POSSIBLE,
             form=form,
             why="; ".join(
                 filter(None, (f"line {where.lineno} places the other value with `{text}`", _WHY.get(form, "")))
@@ -158,16 +158,15 @@ class RestoredNotPlaced(Rule):
                 f"`{written}` stays on the host after the restore; a jitted function receives it replicated.",
                 label="never placed",
                 help=f"place the array like line {where.lineno}",
-                certainty=Certainty.POSSIBLE,
                 form="derived",
                 why=f"{derived.why}, and line {where.lineno} places the other value of `{written}` with `{text}`",
             )
 
-    def _returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
+    def _find_returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
         """Yield a finding for each value that one return gives as it was read, and another return gives placed."""
         if _placed_later(site, scope, statement.targets[0], statement) or placed_by_callers(site):
             return
-        parts = [(one, _parts(one)) for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
+        parts = [(one, _list_parts(one)) for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
         for mine, values in parts:
             for index, value in enumerate(values):
                 if not isinstance(value, ast.Name) or value.id != name or mine.lineno < statement.lineno:
@@ -183,7 +182,6 @@ class RestoredNotPlaced(Rule):
                             f"`{name}` is returned as a host array; a jitted function receives it replicated.",
                             label="never placed",
                             help=f"place the array like line {other.lineno}",
-                            certainty=Certainty.POSSIBLE,
                             form="returned",
                             why=f"line {other.lineno} returns `{text}`, which has a sharding",
                         )
@@ -197,7 +195,7 @@ def _whole(node: ast.expr) -> ast.expr:
     return node
 
 
-def _parts(statement: ast.Return) -> list[ast.expr]:
+def _list_parts(statement: ast.Return) -> list[ast.expr]:
     """Return the results of a function, one by one if it returns a tuple."""
     if isinstance(statement.value, ast.Tuple):
         return statement.value.elts

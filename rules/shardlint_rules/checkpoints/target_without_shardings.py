@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.origins import origins
+from shardlint.facts.repeated import is_test
 from shardlint.model.values import (
     CallResult,
     Constant,
@@ -17,13 +19,11 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.leaf import origins
-from shardlint_rules.jit.repeated import is_test
 
 _ABSTRACT = ("jax.eval_shape", "equinox.filter_eval_shape")
 _STRUCT = "jax.ShapeDtypeStruct"
@@ -62,29 +62,26 @@ class TargetWithoutShardings(Rule):
     likely = ("restored",)
     assumptions: ClassVar[Mapping[str, str]] = {"restored": "No other code adds shardings to the target."}
     triggers = (Calls(*_ABSTRACT, _STRUCT),)
-    forms = ("call",)
     project = "orbax"
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for what makes the target."""
-        if not site.wants("restored"):
-            return
+    @detector("call", finds="restored")
+    def report_target(self, site: Site) -> Finding | None:
+        """The call that makes the target of a restore."""
         if not site.anywhere("NamedSharding") or not any(map(site.anywhere, _SPREADS)):
-            return
+            return None
         if is_test(site.file, site.call):
-            return
+            return None
         spots = site.program.once(site.file, "SL703", lambda: dict(_restored(site)))
         spot = str(site.file.path), site.call.lineno, site.call.col_offset
         if spot not in spots:
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             site.call,
             f"The restore at {spots[spot]} ignores this program's mesh: its target has no shardings.",
             label="no shardings",
             help="pass the sharding of each leaf: `jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)`",
-            form="restored",
             why="orbax uses the saved sharding for a target leaf without one; the program shards its state and places "
             "nothing after the restore",
         )
@@ -97,14 +94,14 @@ def _restored(site: Site) -> Iterator[tuple[_Spot, str]]:
             return
         if not (file.says("orbax") or file.says("ocp")):
             continue
-        for target in _targets(site, file):
+        for target in _find_targets(site, file):
             for place in _makers(site, Place(file, target), 0):
                 if isinstance(place.node, ast.Call):
                     spot = str(place.file.path), place.node.lineno, place.node.col_offset
                     yield spot, f"{file.path.name}:{target.lineno}"
 
 
-def _targets(site: Site, file: FileFacts) -> Iterator[ast.expr]:
+def _find_targets(site: Site, file: FileFacts) -> Iterator[ast.expr]:
     """The targets that restores in a file are given, and the trees whose leaves are asked for their sharding."""
     for mention in file.mentions("restore"):
         call = file.parent(mention)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.einshard.calls import find_text
 
@@ -32,11 +32,15 @@ class BadExpression(Rule):
     name = "einshard-expression"
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
-    likely = ("conditional",)
-    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     triggers = (Violates("einshard.expression", "einshard.root"),)
 
-    def check(self, site: Site) -> Iterator[Finding]:
+    @detector("violation", of="einshard.root", finds="root")
+    def report_root(self, site: Site) -> Finding | None:
+        """An expression whose roots may not be integers."""
+        return self.report_expression(site)
+
+    @detector("violation", of="einshard.expression")
+    def report_expression(self, site: Site) -> Finding | None:
         """The first fault of a call's expression."""
         said = site.violation.said
         node, body = find_text(site, site.syntax, said["text"])
@@ -44,12 +48,11 @@ class BadExpression(Rule):
         label = said["label"]
         if body is None:  # the place inside the string cannot be underlined: it is quoted
             label = f"in {said['text']!r}, at {said['text'][start:end]!r}: {label}"
-        yield site.report_violation(
+        return site.report_violation(
             f"This einshard expression raises {said['raised']}.",
             label=label,
             why=f"checked for {site.release('einshard')}",
             help="write only names left of `->`. Right of `->` write each name with its count: `x y -> x y*`.",
             at=node,
             span=None if body is None else (body + start, body + min(end, len(said["text"]))),
-            form="root" if site.violation.kind == "einshard.root" else "",
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.libraries.einshard import Fault
 from shardlint.model.values import CallResult, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
@@ -39,29 +39,29 @@ class EinshardInJit(Rule):
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     triggers = (Calls(SHARD),)
-    forms = ("call",)
     where = "traced"
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call in traced code."""
+    @detector("call")
+    def report_call(self, site: Site) -> Finding | None:
+        """A call in traced code."""
         array = site.argument("arr")
         if array is None or _host(site, array):
-            return
+            return None
         sure = site.region.proven and _traced(site, array)
-        yield site.finding(
+        return site.finding(
             site.call.func,
             f"`einshard` raises UnexpectedTracerError here: it reads `{' '.join(site.text(array).split())}`, a tracer.",
             via=site.region,
             why=f"checked for {site.release('jax')}",
             help="write `jax.lax.with_sharding_constraint(x, make_sharding(expression))`, "
             "or place the array before the traced call",
-            fix=self._fix(site, array),
+            fix=self._write_fix(site, array),
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
         )
 
-    def _fix(self, site: Site, array: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, array: ast.expr) -> Fix | None:
         expression = site.argument("expression")
         given = written(site)
         known = given is not None and not isinstance(given.parsed, Fault)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.libraries.einshard import Element, Expression
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.einshard.calls import MAKE, SHARD, Written, written
 
@@ -38,11 +38,11 @@ class StrayStar(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     triggers = (Calls(SHARD, MAKE),)
-    forms = ("call",)
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
+    @detector("call")
+    def find_stars(self, site: Site) -> Iterator[Finding]:
+        """The stars of an expression that do something else."""
         given = written(site)
         if given is None or not isinstance(given.parsed, Expression):
             return
@@ -65,7 +65,7 @@ class StrayStar(Rule):
             if element.name is None or not element.splits:
                 continue
             if element.name not in names:
-                yield self._finding(
+                yield self._make_finding(
                     site,
                     given,
                     element,
@@ -83,14 +83,14 @@ class StrayStar(Rule):
         gap = given.span(name.end, star.start)
         edits = [Edit(*gap, "")] if gap is not None else []
         where = "the remaining devices" if split else "all devices"
-        return self._finding(
+        return self._make_finding(
             site,
             given,
             star,
             "a separate element",
             f"The array is replicated on {where}: the star does not shard `{name.name}`.",
             f"write {name.name}* without the space, or put the star first to replicate",
-            fix=self._fix(site, edits, f"write {name.name}*"),
+            fix=self._write_fix(site, edits, f"write {name.name}*"),
             certainty=Certainty.POSSIBLE if split else None,
         )
 
@@ -100,20 +100,20 @@ class StrayStar(Rule):
             # The later one goes, with the space before it.
             gap = given.span(kept.start - 1, kept.end)
             edits = [Edit(*gap, "")] if gap is not None else []
-        return self._finding(
+        return self._make_finding(
             site,
             given,
             lost,
             "a later element has this name",
             f"`{lost.name}` is replicated over these devices: a later `{lost.name}` replaces this element.",
             f"write {lost.name} once",
-            fix=self._fix(site, edits, f"remove the second {lost.name}"),
+            fix=self._write_fix(site, edits, f"remove the second {lost.name}"),
         )
 
-    def _fix(self, site: Site, edits: list[Edit], message: str) -> Fix | None:
+    def _write_fix(self, site: Site, edits: list[Edit], message: str) -> Fix | None:
         return site.fix(Safety.UNSAFE, message, edits, _WHY) if edits else None
 
-    def _finding(
+    def _make_finding(
         self,
         site: Site,
         given: Written,

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.libraries.einshard import Expression
 from shardlint.model.values import Api, options
 from shardlint.rules_api.imports import spell_short
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope, last_name
@@ -51,21 +51,21 @@ class EinshardToNamedSharding(Rule):
     default = False
     releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     triggers = (Calls(SHARD, MAKE),)
-    forms = ("call",)
     where = "host"
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call."""
+    @detector("call")
+    def report_call(self, site: Site) -> Finding | None:
+        """A call that makes a mesh of its own."""
         one = _call(site)
         if one is None:
-            return
-        calls = list(_calls(site))
+            return None
+        calls = list(_find_calls(site))
         mesh = shared_mesh(call.parsed for call in calls)
         reason = "" if isinstance(mesh, SharedMesh) else mesh
-        fix = self._fix(site, calls, mesh) if isinstance(mesh, SharedMesh) else None
+        fix = self._write_fix(site, calls, mesh) if isinstance(mesh, SharedMesh) else None
         raises = site.allows("jax", ">=0.9.2")
-        yield site.finding(
+        return site.finding(
             site.call.func,
             "A jit that takes arrays of two "
             f"`{last_name(site.call.func)}` calls may raise: each call makes its own mesh.",
@@ -78,7 +78,7 @@ class EinshardToNamedSharding(Rule):
             fix=fix,
         )
 
-    def _fix(self, site: Site, calls: list[_Call], mesh: SharedMesh) -> Fix | None:
+    def _write_fix(self, site: Site, calls: list[_Call], mesh: SharedMesh) -> Fix | None:
         name = next((one for one in _NAMES if not list(site.file.mentions(one))), None)
         if name is None or any(_inside(one, calls) for one in calls):
             return None
@@ -90,7 +90,7 @@ class EinshardToNamedSharding(Rule):
         for call in calls:
             text = self._text(call, mesh, name, names)
             scope = _outermost(call.site)
-            first = _statement(call.site, scope)
+            first = _find_statement(call.site, scope)
             if text is None or first is None:
                 return None
             if scope not in firsts or first.lineno < firsts[scope].lineno:
@@ -115,7 +115,7 @@ class EinshardToNamedSharding(Rule):
         site = call.site
         if site.arguments.open_positional or site.arguments.open_keywords or "#" in site.text():
             return None
-        entries = _entries(call, mesh)
+        entries = _list_entries(call, mesh)
         if entries is None:
             return None
         sharding, spec = (names[one] for one in _SHARDING)
@@ -151,10 +151,10 @@ def _call(site: Site) -> _Call | None:
     return _Call(site, parsed)
 
 
-def _calls(site: Site) -> Iterator[_Call]:
+def _find_calls(site: Site) -> Iterator[_Call]:
     """All calls of the file that are rewritten with this one."""
     seen = set()
-    for word in (SHARD.rpartition(".")[2], MAKE.rpartition(".")[2], *_aliases(site)):
+    for word in (SHARD.rpartition(".")[2], MAKE.rpartition(".")[2], *_find_aliases(site)):
         for node in site.file.mentions(word):
             call = site.file.parent(node)
             if not isinstance(call, ast.Call) or call.func is not node or call in seen:
@@ -168,13 +168,13 @@ def _calls(site: Site) -> Iterator[_Call]:
                         yield found
 
 
-def _aliases(site: Site) -> Iterator[str]:
+def _find_aliases(site: Site) -> Iterator[str]:
     for statement in walk(site.file.tree):
         if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("einshard"):
             yield from (alias.asname for alias in statement.names if alias.asname)
 
 
-def _entries(call: _Call, mesh: SharedMesh) -> list[str] | None:
+def _list_entries(call: _Call, mesh: SharedMesh) -> list[str] | None:
     """The entries of the spec as code; None where an ellipsis before a split dimension has no length that is known."""
     entries = mesh.entries(call.parsed)
     if None not in entries:
@@ -217,7 +217,7 @@ def _outermost(site: Site) -> Scope | None:
     return found
 
 
-def _statement(site: Site, scope: Scope | None) -> ast.stmt | None:
+def _find_statement(site: Site, scope: Scope | None) -> ast.stmt | None:
     """The statement of a scope's own block that a call is in, however deep."""
     inner: ast.AST = site.call
     for outer in site.file.ancestors(site.call):

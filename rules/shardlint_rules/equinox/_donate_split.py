@@ -126,7 +126,7 @@ def _of_call(site: Site, function: ast.expr, first: int | None, inside: Sequence
     refuse_lowered_target(site, statement)
     name = named(site, function)
     taken = "function" if first is not None else "function, numbers"
-    body = _body(site, _settings(site, inside, held), first, held.as_set)
+    body = _body(site, _find_settings(site, inside, held), first, held.as_set)
     lines = [f"def {name}({taken}):", *(f"{UNIT}{line}" if line else "" for line in body)]
     lines = [*held.lines, *([""] if held.lines else []), *lines]
     given = site.text(function) if first is not None else f"{site.text(function)}, {held.numbers}"
@@ -148,7 +148,7 @@ def _of_name(
         raise NotRewritten(f"`{target.id}` is bound more than once or in a class")
     if site.arguments.open_positional or len(site.call.args) != (1 if site.form == "partial" else 0):
         raise NotRewritten(f"a star argument at line {site.call.lineno} hides the function")
-    for file, use in _uses(site, target):
+    for file, use in _find_uses(site, target):
         if not _wraps_one(file, use):
             line = f"line {use.lineno}" if file is site.file else f"{file.path.name}:{use.lineno}"
             raise NotRewritten(f"`{target.id}` has another use than wrapping a function at {line}")
@@ -159,7 +159,7 @@ def _of_name(
         raise NotRewritten(f"`{numbers}` does not show which arguments are donated")
     test = " or ".join(f"i == {one}" for one in sorted(places))
     wraps, imports = site.spell("functools.wraps")
-    body = _body(site, _settings(site, inside, None), first, "", f"@{wraps}(function)", test)
+    body = _body(site, _find_settings(site, inside, None), first, "", f"@{wraps}(function)", test)
     lines = [f"def {target.id}(function):", *(f"{UNIT}{line}" if line else "" for line in body)]
     text = "\n".join(f"{indent}{line}" if line and number else line for number, line in enumerate(lines))
     text = text.replace("\n", site.file.source.newline)
@@ -189,7 +189,7 @@ def _body(
     test: str = "i in numbers",
 ) -> list[str]:
     """The jitted function and the one that calls it."""
-    func = site.text(site.call.args[0] if site.form == "partial" else site.call.func)
+    func = site.text(site.callee)
     jit = f"@{func}({', '.join(settings)})"
     if first is not None:
         return [
@@ -222,7 +222,7 @@ def _body(
     ]
 
 
-def _settings(site: Site, inside: Sequence[Hidden], held: _Taken | None) -> list[str]:
+def _find_settings(site: Site, inside: Sequence[Hidden], held: _Taken | None) -> list[str]:
     """The other settings of the call, with the mode."""
     found = ['donate="all-except-first"']
     for keyword in site.call.keywords:
@@ -257,7 +257,7 @@ def _refuse_inner_names(site: Site) -> None:
                     raise NotRewritten(f"`{part.id}` is a different variable in a function above the statement")
 
 
-def _uses(site: Site, target: ast.Name) -> Iterator[tuple[FileFacts, ast.expr]]:
+def _find_uses(site: Site, target: ast.Name) -> Iterator[tuple[FileFacts, ast.expr]]:
     """The uses of a name that are seen, in other files too. Raises `NotRewritten` where not all can be."""
     for use in site.file.mentions(target.id):
         if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.modules import Instance, Leaf
@@ -18,7 +18,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.placement import by_parts, two_arguments
 
@@ -51,17 +51,17 @@ class DevicePutModule(Rule):
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
     triggers = (Calls("jax.device_put"),)
-    forms = ("call",)
     where = "host"
     in_version_checks = False
     project = "equinox"
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call, for the leaf that does most harm."""
+    @detector("call")
+    def report_leaf(self, site: Site) -> Finding | None:
+        """A Module that is placed, at the leaf that does most harm."""
         tree = site.argument("x")
         if tree is None:
-            return
+            return None
         found = [
             (instance, leaf)
             for _, instance in site.program.modules.within(site.value(tree))
@@ -69,21 +69,21 @@ class DevicePutModule(Rule):
             if leaf.kind in ("function", "text", "number")
         ]
         if not found:
-            return
+            return None
         instance, leaf = min(found, key=lambda one: (not _sure(*one), one[1].kind == "number"))
         silent = leaf.kind == "number"
-        yield site.finding(
+        return site.finding(
             site.call.func,
             f"`device_put` turns the number `{leaf.path}` of `{instance.name}` into an array, and jit then traces it."
             if silent
             else f"`device_put` of `{instance.name}` raises TypeError: its `{leaf.path}` is {_WORDS[leaf.kind]}.",
             help="write `eqx.filter_shard`, or place only the arrays: `eqx.filter(..., eqx.is_array)`",
-            fix=self._fix(site, instance),
+            fix=self._write_fix(site, instance),
             harm=Harm.SILENT if silent else Harm.CRASH,
             certainty=Certainty.PROVEN if _sure(instance, leaf) else Certainty.POSSIBLE,
         )
 
-    def _fix(self, site: Site, instance: Instance) -> Fix | None:
+    def _write_fix(self, site: Site, instance: Instance) -> Fix | None:
         parts = two_arguments(site, "x", "device")
         if parts is None:
             return None

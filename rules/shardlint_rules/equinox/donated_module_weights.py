@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.modules import Instance
 from shardlint.model.values import ClassValue, Function, Transformed, Value
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox.jitted import Jitted, expected, jitted
@@ -66,17 +66,18 @@ class DonatedModuleWeights(Rule):
     triggers = (Calls("equinox.filter_jit", file_says=("donate",)),)
     in_version_checks = False
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a filter_jit."""
+    @detector("call", "partial")
+    def report_donation(self, site: Site) -> Finding | None:
+        """A donation of the weights of a Module."""
         mode = donate(site)
         if mode in (None, "none"):
-            return
+            return None
         found = jitted(site)
         problem = self._find_problem(site, found, str(mode)) if found is not None else None
         keyword = site.keyword("donate")
         if found is None or problem is None or keyword is None or expected(site, found):
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             keyword,
             problem.message,
             why=problem.why,

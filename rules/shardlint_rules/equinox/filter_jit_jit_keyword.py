@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Constant, Items, Place, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.filled import Entry, filled
 from shardlint_rules.equinox.wrapped import NotRewritten, besides, has_another_way, refusal
@@ -55,8 +55,9 @@ class FilterJitJitKeyword(Rule):
     in_version_checks = False
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call, however many of the keywords it has."""
+    @detector("call", "partial")
+    def report_keyword(self, site: Site) -> Finding | None:
+        """A filter_jit with a keyword of jit, however many it has."""
         places = {name: site.arguments.keywords[name] for name in _NAMES if name in site.arguments.keywords}
         node: ast.AST | None = next(
             (keyword for keyword in site.call.keywords if keyword.arg in places), None
@@ -69,7 +70,7 @@ class FilterJitJitKeyword(Rule):
                 if not entry.surely:
                     sometimes[name] = entry
             node = node or (keyword if entries else None)
-        certainty = self._certainty(site, places)
+        certainty = self._find_certainty(site, places)
         where = next(iter(sometimes.values())).place if sometimes and len(sometimes) == len(places) else None
         why = (
             f"{_line(site, where)} puts {next(iter(sometimes))} into the dict"
@@ -77,23 +78,23 @@ class FilterJitJitKeyword(Rule):
             else besides(site)
         )
         if node is None or certainty is None or (why and not site.wants("sometimes")):
-            return
+            return None
         if has_another_way(site):
-            return
-        fix, reason = self._fix(site)
+            return None
+        fix, reason = self._write_fix(site)
         advice = 'write `donate="all"` or `donate="all-except-first"`; non-array arguments are static already'
-        yield site.finding(
+        return site.finding(
             node,
             refusal(site, places),
             help=advice,
             fix=fix,
             kept=reason,
-            certainty=Certainty.POSSIBLE if why else certainty,
+            certainty=certainty,
             form="sometimes" if why else "",
             why=why,
         )
 
-    def _certainty(self, site: Site, places: Mapping[str, Place]) -> Certainty | None:
+    def _find_certainty(self, site: Site, places: Mapping[str, Place]) -> Certainty | None:
         """`donate_argnames` is not refused by name: with no name in it nothing happens."""
         if set(places) - {"donate_argnames"}:
             return Certainty.PROVEN
@@ -108,7 +109,7 @@ class FilterJitJitKeyword(Rule):
             else Certainty.POSSIBLE
         )
 
-    def _fix(self, site: Site) -> tuple[Fix | None, str]:
+    def _write_fix(self, site: Site) -> tuple[Fix | None, str]:
         from shardlint_rules.equinox._donate_mode import rewrite
 
         try:

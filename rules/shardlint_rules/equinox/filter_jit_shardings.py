@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
@@ -80,31 +80,32 @@ class FilterJitShardings(Rule):
     in_version_checks = False
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call, however many of the keywords it has."""
+    @detector("call", "partial")
+    def report_keyword(self, site: Site) -> Finding | None:
+        """A filter_jit with shardings, however many it has."""
         given = _given(site)
         if given is None or has_another_way(site):
-            return
+            return None
         where = given.where(site)
         why = f"{where} puts {next(iter(given.sometimes))} into the dict" if where else besides(site)
         if why and not site.wants("sometimes"):
-            return
-        outcome = self._outcome(site, given)
-        fix, reason = self._fix(site)
+            return None
+        outcome = self._find_outcome(site, given)
+        fix, reason = self._write_fix(site)
         advice = "call `eqx.filter_shard` in the body of the function"
-        yield site.finding(
+        return site.finding(
             given.node,
             outcome.message,
             help=advice,
             fix=fix,
             kept=reason,
             harm=outcome.harm,
-            certainty=Certainty.POSSIBLE if why else outcome.certainty,
+            certainty=outcome.certainty,
             form="sometimes" if why else "",
             why="; ".join(filter(None, (why, outcome.why))),
         )
 
-    def _outcome(self, site: Site, given: _Given) -> Outcome:
+    def _find_outcome(self, site: Site, given: _Given) -> Outcome:
         on, later = f"On {site.release('equinox')}", "from equinox 0.13.1 wrapping raises ValueError"
         if site.allows("equinox", ">=0.13.1"):
             return Outcome(refusal(site, given.places), Harm.CRASH)
@@ -128,7 +129,7 @@ class FilterJitShardings(Rule):
         why = "; ".join(filter(None, (worst.why, *others, later)))
         return Outcome(f"{on} {worst.format_message(first)}.", worst.harm, worst.certainty, why)
 
-    def _fix(self, site: Site) -> tuple[Fix | None, str]:
+    def _write_fix(self, site: Site) -> tuple[Fix | None, str]:
         from shardlint_rules.equinox._shardings_inside.shardings_into_body import rewrite
 
         try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Items
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 
@@ -31,15 +31,15 @@ class FilterPmap(Rule):
     harm = Harm.COST
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     triggers = (Calls("equinox.filter_pmap"),)
-    forms = ("call", "partial")
     in_version_checks = False
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call."""
+    @detector("call", "partial")
+    def report_replication(self, site: Site) -> Finding | None:
+        """A filter_pmap with replicated arguments."""
         if _on_one_device(site) or not _is_replicated(site):
-            return
-        yield site.finding(
-            site.call.args[0] if site.form == "partial" else site.call.func,
+            return None
+        return site.finding(
+            site.callee,
             "Arguments with `in_axes=None` go from one device to all other devices at every call.",
             help="shard the inputs once with `eqx.filter_shard` and compile with `eqx.filter_jit`",
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Fix, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.placement import by_parts, find_argument, two_arguments
 
@@ -40,22 +40,23 @@ class FilterShardAcrossDevices(Rule):
     triggers = (Violates("constraint.devices"),)
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the contract that is broken."""
+    @detector("violation")
+    def report_move(self, site: Site) -> Finding | None:
+        """The tree that is on other devices."""
         said = site.violation.said
         tree, target = (find_argument(site, name, _TAKEN) for name in _TAKEN)
         if tree is None or target is None:
-            return
+            return None
         text = site.shown(tree)
-        yield site.report_violation(
+        return site.report_violation(
             f"`filter_shard` raises ValueError: it can't move `{text}` from {said['left']} to {said['right']}.",
             why=f"line {said['line']} commits the array, "
             "and outside jit filter_shard runs on the devices of its argument",
             help=f"write `jax.device_put({text}, {site.shown(target)})`",
-            fix=self._fix(site),
+            fix=self._write_fix(site),
         )
 
-    def _fix(self, site: Site) -> Fix | None:
+    def _write_fix(self, site: Site) -> Fix | None:
         parts = two_arguments(site, *_TAKEN)
         if parts is None:
             return None

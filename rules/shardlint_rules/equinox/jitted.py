@@ -44,7 +44,7 @@ def jitted(site: Site) -> Jitted | None:
             return None
         return Jitted(_below(site, site.decorated), site.decorated, site.syntax, (), False)
     call = site.call
-    name = call.func if site.form == "call" else call.args[0]
+    name = site.callee
     keywords = tuple(key for key in site.arguments.keywords if key != "fun")
     hidden = site.arguments.open_keywords or site.arguments.open_positional
     fun = site.argument("fun")

@@ -120,7 +120,7 @@ def refusal(site: Site, names: Iterable[str]) -> str:
 
 def besides(site: Site) -> str:
     """The other function that the called name may be, in words; empty if it is always `filter_jit`."""
-    called = site.call.args[0] if site.form == "partial" and site.call.args else site.call.func
+    called = site.callee
     named = [one.name for one in options(site.value(called)) if isinstance(one, Api) and one.name != site.api]
     return f"`{site.text(called)}` is {site.api} or {named[0]}" if named else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import (
     KEYS,
@@ -44,12 +44,12 @@ class AnnotationKeyDeprecated(Rule):
         Calls(*VARIABLES, WITH_METADATA, file_says=KEYS),
         Calls(*LAYERS, file_says=("_metadata",)),
     )
-    forms = ("call",)
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each such key."""
+    @detector("call")
+    def find_keys(self, site: Site) -> Iterator[Finding]:
+        """Each deprecated key of an annotation."""
         found, write = list(given_annotations(site)), preferred(site)
         for one in found:
             others = [other.key for other in found if other is not one]

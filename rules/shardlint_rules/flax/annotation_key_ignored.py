@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Api, Parameter, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Harm, Methods, Rule, Safety, detector
+from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import (
     KEYS,
@@ -78,20 +78,17 @@ class AnnotationKeyIgnored(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    @detector("call")
+    @detector("call", of=(*VARIABLES, WITH_METADATA, *LAYERS))
     def find_ignored_keys(self, site: Site) -> Iterator[Finding]:
-        """Each key that is given to a variable or asked of one, and that flax does not read."""
-        if site.api == "builtins.getattr":
-            yield from self._attribute(site)
-            return
+        """Each key that is given to a variable, and that flax does not read."""
         found = list(given_annotations(site))
         for one in found:
             others = [other.key for other in found if other is not one]
-            finding = self._given(site, one, others)
+            finding = self._report_ignored(site, one, others)
             if finding is not None:
                 yield finding
 
-    def _given(self, site: Site, one: Annotation, others: list[str]) -> Finding | None:
+    def _report_ignored(self, site: Site, one: Annotation, others: list[str]) -> Finding | None:
         write = preferred(site)
         if any(heeded(site, key) for key in others):
             return None
@@ -110,20 +107,20 @@ class AnnotationKeyIgnored(Rule):
         )
 
     @detector("method")
-    def find_key_read(self, site: Site) -> Iterator[Finding]:
+    def report_key_read(self, site: Site) -> Finding | None:
         """`x.get_metadata("sharding")`, `x.get_metadata().get("sharding")` and `x.get_metadata()["sharding"]`."""
         key = _key_read(site)
         kept = kept_under(site)
         if key is None or key.value == kept or key.value not in KEYS:
-            return
+            return None
         scope = site.scope.function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
         if f'"{kept}"' in around or f"'{kept}'" in around or _sets(_before(site, key), key.value):
-            return
+            return None
         start, end = site.file.span(key)
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
         raises, set_later = _raises(site, key), _sets(around, key.value)
-        yield site.finding(
+        return site.finding(
             key,
             f"On {site.release('flax')} no variable has `{key.value}` in its metadata: this raises KeyError."
             if raises
@@ -134,27 +131,26 @@ class AnnotationKeyIgnored(Rule):
             fix=None if set_later else site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
         )
 
-    def _attribute(self, site: Site) -> Iterator[Finding]:
+    @detector("call", of="builtins.getattr", finds="getattr")
+    def report_attribute(self, site: Site) -> Finding | None:
         """`getattr(param, "sharding", ())`, of what is a variable by its annotation or by a default that is axes."""
         key = site.call.args[1] if len(site.call.args) > 1 else None
         kept = kept_under(site)
         if not isinstance(key, ast.Constant) or key.value not in KEYS or key.value == kept:
-            return
+            return None
         scope = site.scope.function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
         why = _variable(site)
         if why is None or f'"{kept}"' in around or f"'{kept}'" in around or not site.anywhere("nnx"):
-            return
+            return None
         start, end = site.file.span(key)
         instead = "the array's sharding or the default" if key.value == "sharding" else "the default"
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
-        yield site.finding(
+        return site.finding(
             key,
             f"On {site.release('flax')} this misses the annotated axes and returns {instead}.",
             label=f"flax stores them as {kept}",
             fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
-            certainty=Certainty.POSSIBLE,
-            form="getattr",
             why=why,
         )
 

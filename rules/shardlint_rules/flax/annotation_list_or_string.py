@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Constant, Items, options
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import (
     LAYERS,
@@ -50,14 +50,23 @@ class AnnotationListOrString(Rule):
         Calls(*LAYERS, file_says=("_metadata",)),
         Calls(WITH_PARTITIONING),
     )
-    forms = ("call",)
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at annotations."""
-        for node in _given(site):
-            finding = self._judge(site, node)
+    @detector("call", of=WITH_PARTITIONING)
+    def report_partitioning(self, site: Site) -> Finding | None:
+        """A list or string given to `with_partitioning`."""
+        given = site.arguments
+        place = given.keywords.get("sharding")
+        if place is None and len(given.positional) > 1 and not given.open_positional:
+            place = given.positional[1]
+        return self._judge(site, place.node) if place is not None and isinstance(place.node, ast.expr) else None
+
+    @detector("call")
+    def find_annotations(self, site: Site) -> Iterator[Finding]:
+        """The lists and strings that a variable or layer is annotated with."""
+        for one in given_annotations(site):
+            finding = self._judge(site, one.value) if heeded(site, one.key) else None
             if finding is not None:
                 yield finding
 
@@ -79,11 +88,11 @@ class AnnotationListOrString(Rule):
             message if ignored else letters,
             why="flax takes a tuple or a PartitionSpec",
             help="write a tuple with one entry for each dimension",
-            fix=self._fix(site, node),
+            fix=self._write_fix(site, node),
             harm=Harm.SILENT if ignored else Harm.CRASH,
         )
 
-    def _fix(self, site: Site, node: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, node: ast.expr) -> Fix | None:
         text = site.text(node)
         if isinstance(node, ast.List):
             inside = text[1:-1].rstrip()
@@ -99,15 +108,3 @@ class AnnotationListOrString(Rule):
             [site.replace(node, written)],
             "the variable is then sharded",
         )
-
-
-def _given(site: Site) -> Iterator[ast.expr]:
-    if site.api != WITH_PARTITIONING:
-        yield from (one.value for one in given_annotations(site) if heeded(site, one.key))
-        return
-    given = site.arguments
-    place = given.keywords.get("sharding")
-    if place is None and len(given.positional) > 1 and not given.open_positional:
-        place = given.positional[1]
-    if place is not None and isinstance(place.node, ast.expr):
-        yield place.node

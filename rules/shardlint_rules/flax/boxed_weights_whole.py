@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -36,10 +36,11 @@ class BoxedWeightsWhole(Rule):
     triggers = (Violates("box.unplaced"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of weights that are used as they left their boxes."""
+    @detector("violation")
+    def report_weights(self, site: Site) -> Finding | None:
+        """The weights that are used as they left their boxes."""
         said = site.violation.said
-        yield site.report_violation(
+        return site.report_violation(
             f"A weight of `{said['array']}` stays {said['where']}, though its metadata names `{said['named']}`.",
             help="make the variables with `out_shardings=nn.get_sharding(...)`, "
             "or unbox them under `jax.set_mesh(mesh)`",

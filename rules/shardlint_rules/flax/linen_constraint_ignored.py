@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.linen import (
     CONSTRAINTS,
@@ -52,78 +52,68 @@ class LinenConstraintIgnored(Rule):
     assumptions: ClassVar[Mapping[str, str]] = {"never-entered": "No code outside the project enters a mesh."}
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.12.2"}
     triggers = (Calls(*RULES_CONTEXTS), Calls(*CONSTRAINTS))
-    forms = ("call",)
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a block, or for a constraint."""
-        if site.api in RULES_CONTEXTS:
-            yield from self._block(site)
-        else:
-            yield from self._constraint(site)
-
-    def _constraint(self, site: Site) -> Iterator[Finding]:
-        given = site.arguments
-        if "mesh" in given.keywords or given.open_keywords or len(given.positional) > 3:
-            return
-        if self._never_entered(site):
-            yield site.finding(
-                site.call,
-                f"`{site.api.rpartition('.')[2]}` does nothing: no code of the project enters a mesh.",
-                why="the logical axis rules name axes of a mesh, which the constraint reads from its context",
-                help="call the function under `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
-                certainty=Certainty.POSSIBLE,
-                form="never-entered",
-            )
-            return
-        context = site.context
-        outside = site.program.around(site.file, site.call)
-        if any(one.kind != "with mesh" for one in outside.contexts):
-            return
-        if context.only("with mesh") and (outside.complete or not _sets_a_mesh(site)):
-            at, name = context.contexts[0].place, site.api.rpartition(".")[2]
-            yield site.finding(
-                site.call,
-                f"On {site.release('flax')} `{name}` does nothing: it reads only the mesh of `jax.set_mesh`.",
-                why=f"line {at.line} enters the mesh by `with mesh:`",
-                help="enter the mesh by `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
-            )
-
-    def _never_entered(self, site: Site) -> bool:
-        """Return whether the file makes a mesh, and the project sets logical rules and enters no mesh."""
-        if not site.wants("never-entered") or not rules_anywhere(site):
-            return False
+    @detector("call", of=CONSTRAINTS, finds="never-entered")
+    def report_without_mesh(self, site: Site) -> Finding | None:
+        """A constraint in a project that makes a mesh and enters none."""
+        if _has_own_mesh(site) or not rules_anywhere(site):
+            return None
         if not any(map(site.file.says, MESHES)):
-            return False  # it may be a library, whose callers enter one
+            return None  # it may be a library, whose callers enter one
         if _sets_a_mesh(site) or any(map(site.anywhere, _BY_HAND)):
-            return False
-        return not any(file.withs_saying("mesh") for file in site.program.together(site.file))
+            return None
+        if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
+            return None
+        return site.finding(
+            site.call,
+            f"`{site.short_name}` does nothing: no code of the project enters a mesh.",
+            why="the logical axis rules name axes of a mesh, which the constraint reads from its context",
+            help="call the function under `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
+        )
 
-    def _block(self, site: Site) -> Iterator[Finding]:
+    @detector("call", of=CONSTRAINTS)
+    def report_constraint(self, site: Site) -> Finding | None:
+        """A constraint under `with mesh:`."""
+        outside = site.program.around(site.file, site.call)
+        if _has_own_mesh(site) or any(one.kind != "with mesh" for one in outside.contexts):
+            return None
+        if not site.context.only("with mesh") or not (outside.complete or not _sets_a_mesh(site)):
+            return None
+        return site.finding(
+            site.call,
+            f"On {site.release('flax')} `{site.short_name}` does nothing: "
+            "it reads only the mesh of `jax.set_mesh`.",
+            why=f"line {site.context.contexts[0].place.line} enters the mesh by `with mesh:`",
+            help="enter the mesh by `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
+        )
+
+    @detector("call", of=RULES_CONTEXTS)
+    def report_block(self, site: Site) -> Finding | None:
+        """Rules that are entered together with `with mesh:`."""
         item = site.file.parent(site.call)
         block = site.file.parent(item) if isinstance(item, ast.withitem) else None
         if not isinstance(item, ast.withitem) or not isinstance(block, ast.With):
-            return
-        meshes = list(self._meshes(site, block))
+            return None
+        meshes = list(self._find_meshes(site, block))
         if not meshes or any(one.kind != "with mesh" for one in meshes) or not constrains_anywhere(site):
-            return
+            return None
         mesh = meshes[0]
         outside = site.program.around(site.file, block)
         if any(one.kind != "with mesh" for one in outside.contexts):
-            return
+            return None
         sure = outside.complete or not _sets_a_mesh(site)
-        yield site.finding(
+        return site.finding(
             mesh.place.node,
             f"On {site.release('flax')} logical constraints under this mesh do nothing; they read only `jax.set_mesh`.",
             why="" if sure else "no `jax.set_mesh` is seen around this, but a caller may enter it",
             help=f"write `with jax.set_mesh({mesh.place.text()}):`",
-            fix=self._fix(site, mesh),
-            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
+            fix=self._write_fix(site, mesh),
             form="" if sure else "callers-may-set",
         )
 
-    def _meshes(self, site: Site, block: ast.With) -> Iterator[MeshContext]:
+    def _find_meshes(self, site: Site, block: ast.With) -> Iterator[MeshContext]:
         """The meshes entered in the same statement as the rules, or in the next one outside or inside."""
         blocks = [block]
         outer = site.file.parent(block)
@@ -139,13 +129,19 @@ class LinenConstraintIgnored(Rule):
                 if found is not None:
                     yield found
 
-    def _fix(self, site: Site, mesh: MeshContext) -> Fix | None:
+    def _write_fix(self, site: Site, mesh: MeshContext) -> Fix | None:
         if site.region.proven or not site.allows("jax", ">=0.7.1"):
             return None
         name, imports = site.spell("jax.set_mesh")
         text = f"{name}({mesh.place.text()})"
         edits = [*site.given_to(mesh.place.node, name), *imports]
         return site.fix(Safety.UNSAFE, f"write {text}", edits, _WHY)
+
+
+def _has_own_mesh(site: Site) -> bool:
+    """Return whether a constraint is given a mesh, or may be."""
+    given = site.arguments
+    return "mesh" in given.keywords or given.open_keywords or len(given.positional) > 3
 
 
 def _sets_a_mesh(site: Site) -> bool:

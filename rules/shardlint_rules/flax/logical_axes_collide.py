@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.logical import LogicalRules
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.logical_names import named_under_rules
 
@@ -40,11 +40,11 @@ class LogicalAxesCollide(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     triggers = (Calls(*_OF_WEIGHTS),)
-    forms = ("call",)
     in_version_checks = False
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each name that loses its mesh axis."""
+    @detector("call")
+    def find_lost_names(self, site: Site) -> Iterator[Finding]:
+        """Each name that loses its mesh axis."""
         found = named_under_rules(site)
         if found is None:
             return

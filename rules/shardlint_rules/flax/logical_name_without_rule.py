@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.logical import LogicalRules
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.logical_names import TAKERS, named_under_rules
 
@@ -51,12 +51,12 @@ class LogicalNameWithoutRule(Rule):
         "assumed-config": "The program runs with the rules of the only config file that the project has for them.",
     }
     triggers = (Calls(*TAKERS),)
-    forms = ("call",)
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each name without a rule."""
+    @detector("call")
+    def find_names(self, site: Site) -> Iterator[Finding]:
+        """Each name without a rule."""
         found = named_under_rules(site)
         if found is None:
             return
@@ -69,9 +69,9 @@ class LogicalNameWithoutRule(Rule):
             return
         for node, name in names:
             if name not in every:
-                yield self._finding(site, node, name, every, forgotten, assumed)
+                yield self._report_name(site, node, name, every, forgotten, assumed)
 
-    def _finding(
+    def _report_name(
         self, site: Site, node: ast.expr, name: str, every: frozenset[str], forgotten: bool, assumed: bool
     ) -> Finding:
         near = sorted(one for one in every if _misspelt(name, one))
@@ -86,7 +86,7 @@ class LogicalNameWithoutRule(Rule):
             f"The dimension `{name}` is replicated: no logical axis rule has this name.",
             help=f"add a rule for {name!r}, or write a name that has one: {known}",
             fix=fix,
-            certainty=Certainty.PROVEN if told and not assumed else Certainty.POSSIBLE,
+            certainty=Certainty.PROVEN if told else Certainty.POSSIBLE,
             form="assumed-config" if told and assumed else "",
             why="; ".join(
                 filter(

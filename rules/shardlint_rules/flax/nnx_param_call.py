@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Api, CallResult, Constant, Value, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.flax.annotations import VARIABLES, WITH_METADATA, WITH_PARTITIONING
@@ -46,31 +46,31 @@ class NnxParamCall(Rule):
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     triggers = (Calls(*VARIABLES), Calls(*_WITH, file_says=("shape",)))
-    forms = ("call",)
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call."""
-        finding = self._shape(site) if site.api in _WITH else self._variable(site)
-        if finding is not None:
-            yield finding
+    @detector("call", of=VARIABLES)
+    def report_second_argument(self, site: Site) -> Finding | None:
+        """A second positional argument of a variable."""
+        if site.arguments.open_positional or len(site.arguments.positional) < 2:
+            return None
+        kind = f"nnx.{site.short_name}"
+        return site.finding(
+            site.call.args[1],
+            f"On {site.release('flax')} a second positional argument of `{kind}` raises TypeError: "
+            "it takes only the array.",
+            help=f"write `{kind}(initializer(key, shape))`, and pass metadata by keyword",
+            fix=self._write_fix(site, site.call.args[1]),
+        )
 
-    def _variable(self, site: Site) -> Finding | None:
-        given, on = site.arguments, site.release("flax")
-        kind = f"nnx.{site.api.rpartition('.')[2]}"
-        if given.open_positional:
-            return None
-        if len(given.positional) > 1:
-            return site.finding(
-                site.call.args[1],
-                f"On {on} a second positional argument of `{kind}` raises TypeError: it takes only the array.",
-                help=f"write `{kind}(initializer(key, shape))`, and pass metadata by keyword",
-                fix=self._fix(site, site.call.args[1]),
-            )
+    @detector("call", of=VARIABLES)
+    def report_value(self, site: Site) -> Finding | None:
+        """A string or an initializer as the value of a variable."""
         argument = site.argument("value") or (site.call.args[0] if site.call.args else None)
-        if argument is None or not (site.api in _OF_ARRAYS or _is_computed_with(site)):
+        if site.arguments.open_positional or argument is None:
             return None
-        values = options(site.value(argument))
+        if site.api not in _OF_ARRAYS and not _is_computed_with(site):
+            return None
+        kind, values = f"nnx.{site.short_name}", options(site.value(argument))
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
             return site.finding(
                 argument,
@@ -83,13 +83,14 @@ class NnxParamCall(Rule):
                 argument,
                 f"`{kind}` stores the initializer as its value; the first computation with it raises TypeError.",
                 label="not called",
-                help=f"write `{kind}({' '.join(site.text(argument).split())}(key, shape))`",
-                fix=self._fix(site, argument),
+                help=f"write `{kind}({site.shown(argument)}(key, shape))`",
+                fix=self._write_fix(site, argument),
             )
         return None
 
-    def _shape(self, site: Site) -> Finding | None:
-        """`with_metadata(initializer, shape=...)(key)`."""
+    @detector("call", of=_WITH)
+    def report_shape(self, site: Site) -> Finding | None:
+        """A shape as metadata: `with_metadata(initializer, shape=...)(key)`."""
         keyword = site.keyword("shape")
         call = site.file.parent(site.call)
         if keyword is None or not isinstance(call, ast.Call) or call.func is not site.call:
@@ -98,7 +99,7 @@ class NnxParamCall(Rule):
             return None
         given = site.argument("initializer") or (site.call.args[0] if site.call.args else None)
         value = site.value(given) if given is not None else None
-        name = site.api.rpartition(".")[2]
+        name = site.short_name
         why = f"nnx.{name} stores shape= as metadata"
         edits = self._moved(site, keyword, call)
         help = "pass the shape after the key: `(key, shape)`"
@@ -128,7 +129,7 @@ class NnxParamCall(Rule):
             Edit(end, end, f", {site.text(keyword.value)}"),
         ]
 
-    def _fix(self, site: Site, initializer: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, initializer: ast.expr) -> Fix | None:
         """Call the initializer with a key of the function's `rngs` and the shape it was given as metadata."""
         scope = site.scope.function()
         if scope is None or not isinstance(initializer, ast.Call) or "#" in site.text(site.call):

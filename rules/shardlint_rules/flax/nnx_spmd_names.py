@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint_rules.upgrade.places import exact
 
 
 @dataclass(frozen=True)
@@ -92,34 +91,35 @@ class NnxSpmdNames(Rule):
     in_version_checks = False
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a use of a name that is not there."""
+    @detector("name", "import")
+    def report_use(self, site: Site) -> Finding | None:
+        """A use of a name that is not there."""
         entry = NAMES.get(site.written)
         node = site.syntax
         if entry is None or not isinstance(node, ast.alias | ast.Attribute):
-            return
+            return None
         if not site.allows("flax", entry.without) or _is_flax(site) or _patched(site):
-            return
+            return None
         certainty = Certainty.POSSIBLE if _unread(site.file, node) else Certainty.PROVEN
         on = site.release("flax")
         if entry.came:
             source = site.targets.found["flax"].source
-            if not exact(site, "flax"):
+            if not site.is_pinned_exactly("flax"):
                 certainty = Certainty.POSSIBLE
             on = f"{on} ({source})"
         message = _raises(site, node, entry, on)
         if entry.alias and not _made_the_old_way(site, node):
             name, new = site.written.removeprefix("flax."), entry.instead.removeprefix("flax.")
             message = f"On {on} `{name}` warns: it is a deprecated alias of `{new}`."
-        yield site.finding(
+        return site.finding(
             node,
             message,
             help=entry.advice,
-            fix=self._fix(site, entry, node),
+            fix=self._write_fix(site, entry, node),
             certainty=certainty,
         )
 
-    def _fix(self, site: Site, entry: _Name, node: ast.alias | ast.Attribute) -> Fix | None:
+    def _write_fix(self, site: Site, entry: _Name, node: ast.alias | ast.Attribute) -> Fix | None:
         if not entry.instead or isinstance(node, ast.alias):
             return None
         call = site.file.parent(node)
@@ -167,13 +167,13 @@ def _unread(file: FileFacts, node: ast.AST) -> bool:
         if isinstance(outer, ast.arg) or (isinstance(outer, ast.AnnAssign) and inner is outer.annotation):
             return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            return inner is outer.returns or inner in [one.annotation for one in _parameters(outer.args)]
+            return inner is outer.returns or inner in [one.annotation for one in _list_parameters(outer.args)]
         if isinstance(outer, ast.stmt):
             return False
         inner = outer
     return False
 
 
-def _parameters(given: ast.arguments) -> list[ast.arg]:
+def _list_parameters(given: ast.arguments) -> list[ast.arg]:
     stars = [one for one in (given.vararg, given.kwarg) if one is not None]
     return [*given.posonlyargs, *given.args, *given.kwonlyargs, *stars]

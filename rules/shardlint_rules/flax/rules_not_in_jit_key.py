@@ -10,7 +10,7 @@ from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.mesh.logical import LogicalRules, rules_of
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Transformed, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import children
 from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
@@ -38,15 +38,15 @@ class RulesNotInJitKey(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     triggers = (Calls(*_CONTEXTS),)
-    forms = ("call",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at the calls that came too late for their rules."""
-        block = _block(site, site.call)
-        own = _rules(site, site.call)
+    @detector("call")
+    def find_calls(self, site: Site) -> Iterator[Finding]:
+        """The calls that came too late for their rules."""
+        block = _find_block(site, site.call)
+        own = _find_rules(site, site.call)
         if block is None or own is None:
             return
-        for call in _calls(block):
+        for call in _find_calls(block):
             if not isinstance(call.func, ast.Name) or not self._jitted(site, call.func):
                 continue
             before = _earlier(site, call, own)
@@ -68,17 +68,17 @@ class RulesNotInJitKey(Rule):
         return all(isinstance(one, Transformed) and one.api.name in JIT_WRAPPERS for one in found)
 
 
-def _block(site: Site, call: ast.AST) -> ast.With | None:
+def _find_block(site: Site, call: ast.AST) -> ast.With | None:
     item = site.file.parent(call)
     block = site.file.parent(item) if isinstance(item, ast.withitem) else None
     return block if isinstance(block, ast.With) else None
 
 
-def _rules(site: Site, call: ast.Call) -> LogicalRules | None:
+def _find_rules(site: Site, call: ast.Call) -> LogicalRules | None:
     return rules_of(site.value(call.args[0])) if len(call.args) == 1 else None
 
 
-def _calls(block: ast.With) -> Iterator[ast.Call]:
+def _find_calls(block: ast.With) -> Iterator[ast.Call]:
     """The calls that a block makes itself."""
     todo: list[ast.AST] = list(block.body)
     while todo:
@@ -120,7 +120,7 @@ def _around(site: Site, call: ast.Call) -> LogicalRules | None:
                     isinstance(one, Api) and one.name in _CONTEXTS
                     for one in options(site.value(manager.func))
                 ):
-                    return _rules(site, manager)
+                    return _find_rules(site, manager)
     return None
 
 

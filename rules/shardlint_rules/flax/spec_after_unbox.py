@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallArguments, CallResult, Function, Place, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 
 _READERS = tuple(
@@ -44,40 +44,39 @@ class SpecAfterUnbox(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     triggers = (Calls(*_READERS, file_says=("unbox",)),)
-    forms = ("call",)
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a read of specs."""
+    @detector("call")
+    def report_read(self, site: Site) -> Finding | None:
+        """A read of the specs of unboxed arrays."""
         if not site.call.args:
-            return
+            return None
         argument = site.call.args[0]
         found = [_unboxed(site, value) for value in options(site.value(argument))]
         if not found or any(one is None for one in found):
-            return
+            return None
         first = found[0]
         assert first is not None
         at = f"line {first.place.line}" if first.place.file is site.file else first.place.file.path.name
-        name = site.api.rpartition(".")[2]
+        name = site.short_name
         inside = first.place.file is site.file and _of_a_function(site, argument)
         message = f"`{name}` returns `P()` for every unboxed array, so all weights are replicated."
         if inside:
-            yield site.finding(
+            return site.finding(
                 first.place.node,
                 message,
                 why=f"line {site.call.lineno} reads the specs of the arrays that this function returns",
                 help="return the boxed variables, read their specs, then unbox",
             )
-            return
-        yield site.finding(
+        return site.finding(
             argument,
             message,
             label=f"unboxed at {at}",
             help="read the specs of the boxed variables, then unbox",
-            fix=self._fix(site, argument, first),
+            fix=self._write_fix(site, argument, first),
         )
 
-    def _fix(self, site: Site, argument: ast.expr, unboxed: CallArguments) -> Fix | None:
+    def _write_fix(self, site: Site, argument: ast.expr, unboxed: CallArguments) -> Fix | None:
         """Read the boxed variables instead, if `unbox` was given a name that still stands for them."""
         call = unboxed.place.node
         if unboxed.place.file is not site.file or not isinstance(call, ast.Call) or len(call.args) != 1:

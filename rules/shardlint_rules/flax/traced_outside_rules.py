@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.ends import End
 from shardlint.model.mesh.logical import SETTERS
-from shardlint.model.signatures import JITS, wrappings
+from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, on_lines
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector, on_lines
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -57,45 +57,37 @@ class TracedOutsideRules(Rule):
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a jitted function."""
-        if not site.wants("called") or not site.anywhere("with_logical_constraint"):
-            return
+    @detector("call", "partial", finds="called")
+    def report_call(self, site: Site) -> Finding | None:
+        """A call that traces a jitted function without rules."""
+        if not site.anywhere("with_logical_constraint"):
+            return None
         if any(map(site.anywhere, _FOR_GOOD)):
-            return
+            return None
         inside = _Constrained(site)
-        named = [inside.of_value(one, 0) for one in _wrapped(site)]
+        named = [inside.of_value(one.inner, 0) for one in site.find_wrapped(*JITS, "flax.linen.jit")]
         if len(named) != 1 or named[0] is None:
-            return
-        ends = _ends(site)
+            return None
+        ends = _find_ends(site)
         calls = [one for one in ends if one.kind == "called"]
         if not calls or any(one.kind == "escaped" for one in ends):
-            return
+            return None
         entered = _Entered(site)
         if any(entered.maybe(one.place, 0) for one in calls):
-            return
+            return None
         elsewhere = site.program.once(site.file, "SL520", lambda: _rules_entered(site))
         if elsewhere is None:
-            return
+            return None
         here = [one.place.node for one in calls if one.place.file is site.file]
-        yield site.finding(
+        return site.finding(
             here[0] if here else site.syntax,
             f"The logical constraints of `{named[0]}` do nothing: this call traces it without logical axis rules.",
             help="call the jitted function under `nn.logical_axis_rules(...)` too",
-            form="called",
             why=f"{elsewhere} enters rules, and no call of this function is under them",
         )
 
 
-def _wrapped(site: Site) -> list[Value]:
-    """Return the functions that the site's jit compiles."""
-    syntax = site.syntax
-    assert isinstance(syntax, ast.expr)
-    found = wrappings(site.program, site.file, syntax, site.form, (*JITS, "flax.linen.jit"))
-    return [one.inner for one in found]
-
-
-def _ends(site: Site) -> list[End]:
+def _find_ends(site: Site) -> list[End]:
     """Return the visible uses of the jitted function."""
     flow = site.program.flow
     if site.decorated is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import is_switched
 from shardlint_rules.flax.sharded_init import under_mesh
@@ -40,22 +40,23 @@ class UnshardedInit(Rule):
     triggers = (Violates("variable.meshless"),)
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of what makes the variables."""
+    @detector("violation")
+    def report_creation(self, site: Site) -> Finding | None:
+        """The call that makes the variables."""
         said, made = site.violation.said, site.syntax
         if not isinstance(made, ast.Call) or is_switched(site):
-            return
+            return None
         missing = "flax does not read `with mesh:`" if said["legacy"] else "no mesh is in context"
         where = f"line {said['line']}" if said["file"] == site.file.path.name else f"{said['file']}:{said['line']}"
-        yield site.report_violation(
+        return site.report_violation(
             f"On {site.release('flax')} `{site.shown(made.func)}` raises ValueError here: {missing}.",
             help="put this call under `with jax.set_mesh(mesh):`",
             why=f"the annotated variable made at {where} needs a mesh in context",
-            fix=_fix(site, made),
+            fix=_write_fix(site, made),
         )
 
 
-def _fix(site: Site, made: ast.Call) -> Fix | None:
+def _write_fix(site: Site, made: ast.Call) -> Fix | None:
     edits: list[Edit] | None
     if site.violation.said["legacy"]:
         contexts = site.program.context(site.file, made).contexts

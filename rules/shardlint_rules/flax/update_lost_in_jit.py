@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Transformed, options
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope
 
@@ -45,11 +45,11 @@ class UpdateLostInJit(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     triggers = (Calls(*_GRADS, file_says=(".update(",)),)
-    forms = ("call",)
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each update that is lost."""
+    @detector("call")
+    def find_updates(self, site: Site) -> Iterator[Finding]:
+        """Each update that is lost."""
         scope = site.scope.function()
         if scope is None or isinstance(scope.node, ast.Lambda):
             return

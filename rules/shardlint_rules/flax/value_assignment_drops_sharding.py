@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import is_switched
 
@@ -41,10 +41,11 @@ class ValueAssignmentDropsSharding(Rule):
     in_version_checks = False
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of an assignment, or of an update."""
+    @detector("violation")
+    def report_assignment(self, site: Site) -> Finding | None:
+        """An assignment, or an update."""
         if is_switched(site):
-            return
+            return None
         written, where = site.syntax, site.violation.said["where"]
         array: ast.expr | None = None
         match written:
@@ -56,20 +57,20 @@ class ValueAssignmentDropsSharding(Rule):
             case ast.Call(args=[variable, *_]):
                 pass
             case _:
-                return
+                return None
         name = site.text(variable)
         placed = "place the array first, with jax.device_put"
         if array is not None:
             placed = f"place the array: jax.device_put(..., {name}.value.sharding)"
         writes_into = array is not None and site.allows("flax", ">=0.12.4")
-        yield site.report_violation(
+        return site.report_violation(
             f"`{name}` loses its sharding: the new array is {where}.",
             help=f"write {name}[...] = ..., or {placed}" if writes_into else placed,
-            fix=_fix(site, name, array, written) if array is not None else None,
+            fix=_write_fix(site, name, array, written) if array is not None else None,
         )
 
 
-def _fix(site: Site, name: str, array: ast.expr, written: ast.AST) -> Fix:
+def _write_fix(site: Site, name: str, array: ast.expr, written: ast.AST) -> Fix:
     if site.allows("flax", ">=0.12.4"):
         whole = f" = {site.text(array)}" if isinstance(written, ast.Call) else ""
         edits = [site.replace(written, f"{name}[...]{whole}")]

@@ -50,7 +50,7 @@ class VmappedLayersShiftAxes(Rule):
         if "transform_metadata" in site.arguments.keywords or not any(map(site.anywhere, init.READING)):
             return None
         layers = Annotated(site.program)
-        built = [value for function in _functions(site) for value in layers.find_built(function)]
+        built = [value for function in _find_functions(site) for value in layers.find_built(function)]
         found = [layers.find_annotation(value) for value in built]
         if not found or any(one is None for one in found):
             return None
@@ -58,12 +58,12 @@ class VmappedLayersShiftAxes(Rule):
         assert first is not None
         where = site.where(first)
         return site.finding(
-            site.call.func if site.form == "call" else site.call.args[0],
+            site.callee,
             "Each annotation shards the wrong dimension: `nnx.vmap` adds no entry for the new layer dimension.",
             why=f"the stacked layers are annotated at {where}",
             help="pass `transform_metadata={nnx.PARTITION_NAME: None}` to `nnx.vmap`. To shard the new dimension, "
             "write an axis name in place of None",
-            fix=self._fix(site),
+            fix=self._write_fix(site),
         )
 
     @detector("violation")
@@ -76,10 +76,10 @@ class VmappedLayersShiftAxes(Rule):
             "write an axis name in place of None",
             why=f"the `nn.with_partitioning` of one of them names {site.violation.said['names']}",
             harm=Harm.CRASH,
-            fix=self._fix(site, "flax.linen", "metadata_params"),
+            fix=self._write_fix(site, "flax.linen", "metadata_params"),
         )
 
-    def _fix(
+    def _write_fix(
         self, site: Site, module: str = "flax.nnx", keyword: str = "transform_metadata"
     ) -> Fix | None:
         from shardlint_rules.mesh.appending import appended
@@ -93,7 +93,7 @@ class VmappedLayersShiftAxes(Rule):
         return site.fix(Safety.UNSAFE, f"add {keyword}={{{name}: None}}", edits, why)
 
 
-def _functions(site: Site) -> Iterator[Value]:
+def _find_functions(site: Site) -> Iterator[Value]:
     """Yield the vmapped function: the decorated definition, or the values of the argument."""
     if site.decorated is not None:
         # The decorator nnx.transform_metadata does the same.

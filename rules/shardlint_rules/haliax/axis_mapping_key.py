@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from shardlint.model.reach import assigned_once
 from shardlint.model.values import Api, Constant, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety, Violates
+from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -54,53 +54,56 @@ class AxisMappingKey(Rule):
         Calls(_ENTER, _SHARD, _JIT),
         Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)),
     )
-    likely = ("conditional",)
-    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for an entry of a mapping."""
-        if site.form == "violation":
-            yield self._report_entry(site)
-            return
-        if site.form == "line":
-            yield from self._field(site)
-            return
-        for name in _RESOURCES if site.api == _JIT else ("mapping",):
-            argument = site.argument(name)
-            for key, node in _keys(site, argument).items() if argument is not None else ():
-                found = self._misspelled(site, node, key)
-                if found is not None:
-                    yield found
-
-    def _report_entry(self, site: Site) -> Finding:
-        """The finding of an entry that the mesh, the array or an outer mapping does not allow."""
+    @detector("violation", of="mapping.axis")
+    def report_axis(self, site: Site) -> Finding:
+        """An entry with an axis that the mesh does not have."""
         said = site.violation.said
-        if site.violation.kind == "mapping.axis":
-            return site.report_violation(
-                f"The first array with the axis `{said['axis']}` raises ValueError: the mesh has no axis "
-                f"`{said['missing']}`.",
-                why=f"the mesh ({said['mesh']}) is made at line {said['line']}; checked for {site.release('haliax')}",
-                help="write the name of a mesh axis",
-                harm=Harm.CRASH,
-            )
-        if site.violation.kind == "mapping.twice":
-            return site.report_violation(
-                f"This raises an error: the axes `{said['first']}` and `{said['second']}` of one array are both "
-                f"sharded over `{said['axis']}`.",
-                why=f"the array is `{said['array']}`, and a mesh axis can shard only one of its dimensions",
-                help="map one of the two axes to another mesh axis, or remove its entry",
-                harm=Harm.CRASH,
-            )
+        return site.report_violation(
+            f"The first array with the axis `{said['axis']}` raises ValueError: the mesh has no axis "
+            f"`{said['missing']}`.",
+            why=f"the mesh ({said['mesh']}) is made at line {said['line']}; checked for {site.release('haliax')}",
+            help="write the name of a mesh axis",
+            harm=Harm.CRASH,
+        )
+
+    @detector("violation", of="mapping.twice")
+    def report_collision(self, site: Site) -> Finding:
+        """Two entries with one mesh axis, of axes of one array."""
+        said = site.violation.said
+        return site.report_violation(
+            f"This raises an error: the axes `{said['first']}` and `{said['second']}` of one array are both "
+            f"sharded over `{said['axis']}`.",
+            why=f"the array is `{said['array']}`, and a mesh axis can shard only one of its dimensions",
+            help="map one of the two axes to another mesh axis, or remove its entry",
+            harm=Harm.CRASH,
+        )
+
+    @detector("violation", of="mapping.outer")
+    def report_override(self, site: Site) -> Finding:
+        """An entry that an outer mapping overrides."""
+        said = site.violation.said
         return site.report_violation(
             f"The entry `{said['axis']}` has no effect: with merge=True haliax uses the outer mapping.",
             why=f"the mapping written at line {said['line']} maps `{said['axis']}` to another mesh axis",
             help="enter one mapping with all entries, without `merge=True`",
         )
 
-    def _field(self, site: Site) -> Iterator[Finding]:
-        """A mapping that a class keeps by default."""
+    @detector("call", "partial")
+    def find_keys(self, site: Site) -> Iterator[Finding]:
+        """The keys of a mapping that is passed."""
+        for name in _RESOURCES if site.api == _JIT else ("mapping",):
+            argument = site.argument(name)
+            for key, node in _list_keys(site, argument).items() if argument is not None else ():
+                found = self._misspelled(site, node, key)
+                if found is not None:
+                    yield found
+
+    @detector("line")
+    def find_keys_of_field(self, site: Site) -> Iterator[Finding]:
+        """The keys of a mapping that a class keeps by default."""
         statement = site.syntax
         if not isinstance(statement, ast.AnnAssign) or statement.value is None or site.scope.kind != "class":
             return
@@ -114,7 +117,7 @@ class AxisMappingKey(Rule):
     def _misspelled(self, site: Site, node: ast.expr, key: str, everywhere: bool = False) -> Finding | None:
         if not isinstance(node, ast.Constant):
             return None
-        axes = [one for file in _files(site, everywhere) for one in _declared(site, file)]
+        axes = [one for file in _list_files(site, everywhere) for one in _find_declared(site, file)]
         near = difflib.get_close_matches(key, axes, 1, _ALIKE)
         if key in axes or not near or _named_elsewhere(site, key):
             return None
@@ -131,7 +134,7 @@ class AxisMappingKey(Rule):
         )
 
 
-def _keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
+def _list_keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
     """The keys as they stand in this file."""
     node: ast.AST | None = argument
     if isinstance(argument, ast.Name):
@@ -143,13 +146,13 @@ def _keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
     }
 
 
-def _files(site: Site, everywhere: bool) -> Iterator[FileFacts]:
+def _list_files(site: Site, everywhere: bool) -> Iterator[FileFacts]:
     """The file of a site, and where asked for those that run with it and make axes, if all can be read."""
     others = list(site.program.project.calling(site.file.path, ("Axis", "make_axes"))) if everywhere else []
     yield from [site.file, *(one for one in others if one is not None and one is not site.file)]
 
 
-def _declared(site: Site, file: FileFacts) -> list[str]:
+def _find_declared(site: Site, file: FileFacts) -> list[str]:
     """Names of the axes that a file makes."""
     found = []
     for word in ("Axis", "make_axes"):

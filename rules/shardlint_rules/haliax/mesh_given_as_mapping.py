@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Table, options
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 
-PARAMETERS = (
+_PARAMETERS = (
     "mapping",
     "axis_resources",
     "in_axis_resources",
@@ -44,63 +44,60 @@ class MeshGivenAsMapping(Rule):
     name = "mesh-given-as-mapping"
     harm = Harm.SILENT
     triggers = (Calls("haliax.shard", "haliax.axis_mapping", "haliax.named_jit", "haliax.fsdp"),)
-    forms = ("call", "partial")
     closed = ("positional", "keywords")
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     fixes = "both"
     assumes = True
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each mapping that is a mesh, whatever callers give."""
-        for given in mappings(site):
-            if is_mesh(site, given):
-                yield in_shard(site, given) if site.api == "haliax.shard" else elsewhere(site, given)
+    @detector("call", "partial", of="haliax.shard")
+    def report_shard(self, site: Site) -> Finding | None:
+        """A mesh as the mapping of `hax.shard`, which takes the mesh behind it."""
+        given = site.argument("mapping")
+        if given is None or not _is_mesh(site, given):
+            return None
+        mesh = site.argument("mesh")
+        if mesh is not None and _is_mapping(site, mesh):
+            effect, harm = "raises AssertionError without a message", Harm.CRASH
+        elif mesh is not None and _is_mesh(site, mesh):
+            effect, harm = "raises AttributeError", Harm.CRASH
+        else:
+            effect, harm = "raises AttributeError under a mesh and does nothing without one", Harm.SILENT
+        return site.finding(
+            given,
+            f"`hax.shard` {effect}: `{site.shown(given)}` is a mesh, not an axis mapping.",
+            why=f"{site.release('haliax')} looks axis names up in the mapping",
+            help="pass the mapping first, then the mesh",
+            harm=harm,
+            fix=_swap(site, given, mesh),
+        )
+
+    @detector("call", "partial")
+    def find_mappings(self, site: Site) -> Iterator[Finding]:
+        """Each mapping of a context or of a compiled function that is a mesh, whatever callers give."""
+        entered = site.api == "haliax.axis_mapping"
+        raises = "Entering this context raises TypeError" if entered else "Every call of the returned function raises"
+        for given in _find_mappings(site):
+            if _is_mesh(site, given):
+                yield site.finding(
+                    given,
+                    f"{raises}: `{site.shown(given)}` is a mesh, not an axis mapping.",
+                    why=f"{site.release('haliax')} looks axis names up in the mapping",
+                    help="pass a dict from axis names to mesh axes",
+                    harm=Harm.CRASH,
+                )
 
 
-def mappings(site: Site) -> Iterator[ast.expr]:
+def _find_mappings(site: Site) -> Iterator[ast.expr]:
     """Yield the arguments that are mappings. `hax.fsdp` takes two, with or without the function in front of them."""
     if site.api == "haliax.fsdp":
         yield from site.call.args
-    for name in PARAMETERS:
+    for name in _PARAMETERS:
         given = site.argument(name)
         if given is not None:
             yield given
 
 
-def elsewhere(site: Site, given: ast.expr) -> Finding:
-    """The mapping of a context, or of a compiled function."""
-    entered = site.api == "haliax.axis_mapping"
-    raises = "Entering this context raises TypeError" if entered else "Every call of the returned function raises"
-    return site.finding(
-        given,
-        f"{raises}: `{site.shown(given)}` is a mesh, not an axis mapping.",
-        why=f"{site.release('haliax')} looks axis names up in the mapping",
-        help="pass a dict from axis names to mesh axes",
-        harm=Harm.CRASH,
-    )
-
-
-def in_shard(site: Site, given: ast.expr) -> Finding:
-    """The mapping of `hax.shard`, which takes the mesh behind it."""
-    mesh = site.argument("mesh")
-    if mesh is not None and is_mapping(site, mesh):
-        effect, harm = "raises AssertionError without a message", Harm.CRASH
-    elif mesh is not None and is_mesh(site, mesh):
-        effect, harm = "raises AttributeError", Harm.CRASH
-    else:
-        effect, harm = "raises AttributeError under a mesh and does nothing without one", Harm.SILENT
-    fix = rewritten(site, given, mesh)
-    return site.finding(
-        given,
-        f"`hax.shard` {effect}: `{site.shown(given)}` is a mesh, not an axis mapping.",
-        why=f"{site.release('haliax')} looks axis names up in the mapping",
-        help="pass the mapping first, then the mesh",
-        harm=harm,
-        fix=fix,
-    )
-
-
-def rewritten(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:
+def _swap(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:
     """The mesh as `mesh=`, or in the place of the mapping that stands there."""
     call = site.call
     here = {id(one) for one in (*call.args, *(keyword.value for keyword in call.keywords))}
@@ -111,21 +108,21 @@ def rewritten(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:
         keyword = site.keyword("mapping")
         node = given if keyword is None else keyword
         return site.fix(Safety.UNSAFE, f"write: `mesh={text}`", [site.replace(node, f"mesh={text}")])
-    if is_mesh(site, mesh):
+    if _is_mesh(site, mesh):
         return site.fix(Safety.UNSAFE, "write: `None`, and the mesh once", [site.replace(given, "None")])
     other = site.text(mesh)
     return site.fix(
-        Safety.SAFE if is_mapping(site, mesh) else Safety.UNSAFE,
+        Safety.SAFE if _is_mapping(site, mesh) else Safety.UNSAFE,
         f"write: `{other}`, then `{text}`",
         [site.replace(given, other), site.replace(mesh, text)],
     )
 
 
-def is_mesh(site: Site, given: ast.expr) -> bool:
+def _is_mesh(site: Site, given: ast.expr) -> bool:
     """Return whether the value is a mesh in all calls."""
     return all(site.mesh_of(one) is not None for one in options(site.program.followed(site.value(given))))
 
 
-def is_mapping(site: Site, given: ast.expr) -> bool:
+def _is_mapping(site: Site, given: ast.expr) -> bool:
     """Return whether the value is a dict in all calls."""
     return all(isinstance(one, Table) for one in options(site.program.followed(site.value(given))))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 _SAYS = {
@@ -61,15 +61,14 @@ class NamedAxesDiffer(Rule):
     code = "SL607"
     name = "named-axes-differ"
     harm = Harm.CRASH
-    likely = ("conditional",)
-    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     triggers = (Violates(*_SAYS),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of a call."""
+    @detector("violation")
+    def report_operation(self, site: Site) -> Finding | None:
+        """The operation on arrays whose axes differ."""
         message, help = _SAYS[site.violation.kind]
         why = f"checked for {site.release('haliax')}"
         harm = Harm.SILENT if site.violation.kind == "named.input" else None
-        yield site.report_violation(message, help=help, why=why, words=site.violation.quoted, harm=harm)
+        return site.report_violation(message, help=help, why=why, words=site.violation.quoted, harm=harm)

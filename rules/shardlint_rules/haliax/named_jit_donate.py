@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Constant, Function, Items, Value, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 
 _JIT = "haliax.named_jit"
@@ -45,8 +45,9 @@ class NamedJitDonate(Rule):
     in_version_checks = False
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each keyword."""
+    @detector("call", "partial")
+    def find_keywords(self, site: Site) -> Iterator[Finding]:
+        """Each keyword that is not taken, or donates the wrong arguments."""
         for keyword in site.call.keywords:
             if keyword.arg == "donate_args":
                 yield from self._flags(site, keyword)
@@ -67,7 +68,7 @@ class NamedJitDonate(Rule):
             keyword,
             f"`named_jit` does not take `donate_argnums`: the first call raises {_ARGNUMS}.",
             help="write `donate_args=`, a tuple with a bool for each argument",
-            fix=None if has_flags or flags is None else self._fix(site, keyword, flags),
+            fix=None if has_flags or flags is None else self._write_fix(site, keyword, flags),
         )
 
     def _flags(self, site: Site, keyword: ast.keyword) -> Iterator[Finding]:
@@ -90,7 +91,7 @@ class NamedJitDonate(Rule):
                 f"The first call raises {text}.",
                 why="donate_args takes a bool for each argument, not an argument number",
                 help="write True or False for each argument, as in `donate_args=(True, False)`",
-                fix=None if flags is None else self._fix(site, keyword, flags),
+                fix=None if flags is None else self._write_fix(site, keyword, flags),
             )
             return
         most = _most_arguments(site)
@@ -101,7 +102,7 @@ class NamedJitDonate(Rule):
                 help="write at most one bool for each positional argument",
             )
 
-    def _fix(self, site: Site, keyword: ast.keyword, flags: str) -> Fix | None:
+    def _write_fix(self, site: Site, keyword: ast.keyword, flags: str) -> Fix | None:
         if "#" in site.text(keyword):
             return None
         text = f"donate_args={flags}"

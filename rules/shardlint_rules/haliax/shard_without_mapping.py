@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 
@@ -35,34 +35,39 @@ class ShardWithoutMapping(Rule):
     name = "hax-shard-without-mapping"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    likely = ("conditional",)
-    assumptions: ClassVar[Mapping[str, str]] = {"conditional": "The branch runs, and options keep their defaults."}
     triggers = (Violates("mapping.none", "mapping.no-mesh", "mapping.meshless"),)
     in_version_checks = False
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of a call."""
-        found, name = site.violation, last_name(site.syntax)
-        automatic = found.said["operation"] == "auto_sharded"
-        if found.kind == "mapping.none":
-            warning = "" if found.said["traced"] or automatic else " (haliax warns)"
-            yield site.report_violation(
-                f"`{name}` has no effect{warning}: no axis mapping is passed or in context.",
-                why=f"without a mapping {site.release('haliax')} returns the array unchanged",
-                help="pass the mapping, or write `with hax.axis_mapping(...):` around the call",
-                form="automatic" if automatic else "",
-            )
-        elif found.kind == "mapping.no-mesh":
-            warns = site.allows("haliax", ">=1.4") and not found.said["traced"]
-            yield site.report_violation(
-                f"`{name}` has no effect{' (haliax may warn)' if warns else ''}: it has a mapping but no mesh.",
-                why=f"without a mesh {site.release('haliax')} returns the array unchanged",
-                help="write `with mesh:` around the call, or pass `mesh=`",
-            )
-        else:
-            yield site.report_violation(
-                "This raises ValueError: `named_jit` has a mapping but no mesh.",
-                why=f"{site.release('haliax')} shards arguments and results by the mapping over the mesh in context",
-                help="write `with mesh:` around the call",
-                harm=Harm.CRASH,
-            )
+    @detector("violation", of="mapping.none")
+    def report_without_mapping(self, site: Site) -> Finding:
+        """A call without a mapping."""
+        said = site.violation.said
+        automatic = said["operation"] == "auto_sharded"
+        warning = "" if said["traced"] or automatic else " (haliax warns)"
+        return site.report_violation(
+            f"`{last_name(site.syntax)}` has no effect{warning}: no axis mapping is passed or in context.",
+            why=f"without a mapping {site.release('haliax')} returns the array unchanged",
+            help="pass the mapping, or write `with hax.axis_mapping(...):` around the call",
+            form="automatic" if automatic else "",
+        )
+
+    @detector("violation", of="mapping.no-mesh")
+    def report_without_mesh(self, site: Site) -> Finding:
+        """A call with a mapping and without a mesh."""
+        warns = site.allows("haliax", ">=1.4") and not site.violation.said["traced"]
+        return site.report_violation(
+            f"`{last_name(site.syntax)}` has no effect{' (haliax may warn)' if warns else ''}: "
+            "it has a mapping but no mesh.",
+            why=f"without a mesh {site.release('haliax')} returns the array unchanged",
+            help="write `with mesh:` around the call, or pass `mesh=`",
+        )
+
+    @detector("violation", of="mapping.meshless")
+    def report_jit_without_mesh(self, site: Site) -> Finding:
+        """A `named_jit` with a mapping and without a mesh."""
+        return site.report_violation(
+            "This raises ValueError: `named_jit` has a mapping but no mesh.",
+            why=f"{site.release('haliax')} shards arguments and results by the mapping over the mesh in context",
+            help="write `with mesh:` around the call",
+            harm=Harm.CRASH,
+        )

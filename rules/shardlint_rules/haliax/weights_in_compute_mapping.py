@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Function, Table, Transformed, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -50,35 +50,33 @@ class WeightsInComputeMapping(Rule):
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a mapping."""
-        if not isinstance(site.syntax, ast.Call) or not site.wants("parameter-mapping-exists"):
-            return
+    @detector("call", "partial", finds="parameter-mapping-exists")
+    def report_mapping(self, site: Site) -> Finding | None:
+        """The compute mapping of a function that returns weights."""
         given = {one.arg: one.value for one in site.call.keywords}
         mapping = given.get("axis_resources", site.argument("axis_resources"))
         if mapping is None or None in given or "out_axis_resources" in given:
-            return
+            return None
         name = last_name(mapping)
         if not _COMPUTE.search(name):
-            return
-        function = self._function(site)
+            return None
+        function = self._find_function(site)
         beside = _beside(site, name)
         if function is None or beside is None or _same(site, mapping, beside):
-            return
+            return None
         kept = _returns_weights(function)
         if kept is None or "shard(" in function.place.text():
-            return
+            return None
         right = site.text(mapping).replace(name, beside)
-        yield site.finding(
+        return site.finding(
             mapping,
             f"Sharded axes of `{kept}` become replicated: `named_jit` shards its result by the compute mapping.",
             help=f"write `out_axis_resources={right}`, or `axis_resources={right}` for an initialization",
-            form="parameter-mapping-exists",
             why=f"without out_axis_resources, {site.release('haliax')} shards results by `{name}`; the program has "
             f"`{beside}` for parameters",
         )
 
-    def _function(self, site: Site) -> Function | None:
+    def _find_function(self, site: Site) -> Function | None:
         if site.decorated is not None:
             found = site.program.evaluator.function(site.file, site.decorated)
         elif site.call.args:

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.facts.origins import given_in_sight
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.leaf import given_in_sight
 
 _CONVERSIONS = ("jax.numpy.asarray", "jax.numpy.array")
 _CREATIONS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "full", "empty"))
@@ -26,14 +26,14 @@ def unplaced_puts(site: Site, owner: ast.AST) -> Iterator[ast.Call]:
             if (
                 last_name(call.func) == "device_put"
                 and not call.keywords
-                and _calls(site, call, "jax.device_put")
+                and _is_call_of(site, call, "jax.device_put")
             ):
                 yield call
 
 
 def returned_conversion(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Call | None:
     """The `jnp.asarray(x)` in what a host function returns."""
-    for value in _returned(function):
+    for value in _find_returned(function):
         for call in walk(value):
             if isinstance(call, ast.Call) and last_name(call.func) in ("asarray", "array"):
                 if _is_unplaced_on_host(site, call, *_CONVERSIONS):
@@ -43,7 +43,7 @@ def returned_conversion(site: Site, function: ast.FunctionDef | ast.AsyncFunctio
 
 def created_arrays(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Call]:
     """The arrays that a host function creates on the default device and returns, also in a container."""
-    for value in _returned(function):
+    for value in _find_returned(function):
         for call in _result_calls(function, value):
             if last_name(call.func) in ("zeros", "ones", "full", "empty") and call.args:
                 shape = call.args[0]
@@ -53,7 +53,7 @@ def created_arrays(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef)
                         yield call
 
 
-def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
+def _find_returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
     for statement in walk(function):
         if isinstance(statement, ast.Return) and statement.value is not None:
             yield statement.value
@@ -84,13 +84,13 @@ def _is_unplaced_on_host(site: Site, call: ast.Call, *names: str) -> bool:
     if (
         not call.args
         or any(one.arg in _PLACING_KEYWORDS for one in call.keywords)
-        or not _calls(site, call, *names)
+        or not _is_call_of(site, call, *names)
     ):
         return False
     return site.program.region(site.file, call).traced not in ("always", "sometimes")
 
 
-def _calls(site: Site, call: ast.Call, *names: str) -> bool:
+def _is_call_of(site: Site, call: ast.Call, *names: str) -> bool:
     return all(isinstance(one, Api) and one.name in names for one in options(site.value(call.func)))
 
 

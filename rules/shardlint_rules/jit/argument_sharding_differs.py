@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -35,16 +33,17 @@ class ArgumentShardingDiffers(Rule):
     in_version_checks = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the contract that is broken."""
+    @detector("violation")
+    def report_argument(self, site: Site) -> Finding | None:
+        """The argument of a call whose sharding is declared otherwise."""
         said = site.violation.said
         if said.get("types") == "default":
-            return  # SL307 reports the mesh
+            return None  # SL307 reports the mesh
         array = f"its argument `{said['array']}`" if said["array"] else "its argument"
         declared = "in_shardings" if said["operation"] == "jit" else "in_specs"
         have = f"on `{said['have']}`" if said["have"].startswith("device") else f"`{said['have']}`"
         placed = "it is" if said["line"] in ("0", "None") else f"line {said['line']} places it as"
-        yield site.report_violation(
+        return site.report_violation(
             f"This call raises ValueError: the sharding of {array} differs from its {declared}.",
             help="call `jax.device_put` on the argument before this call. "
             "If a jitted function returns the array, give that function `out_shardings`.",

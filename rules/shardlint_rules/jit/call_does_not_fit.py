@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.repeated import is_test
 from shardlint.model.signatures import Parameters, of_definition
 from shardlint.model.values import CallArguments, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector, on_lines
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._library_takes import TAKES, wrong_of
 from shardlint_rules.jit._own_calls import CALLING, own_calls
-from shardlint_rules.jit.repeated import is_test
 
 # A newer release may take more.
 _KNOWN = "<0.13"

@@ -10,7 +10,7 @@ from shardlint.model.deciding import deciding_part, is_tracer_test
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.reach import assigned_once
 from shardlint.model.values import Api, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 
@@ -49,12 +49,12 @@ class ConstraintSkipped(Rule):
         "tracer": "The function is called in traced code.",
     }
     triggers = (Calls(*_CONSTRAINTS, file_says=(*_ASKING, "NO_CONSTRAINT", "Tracer")),)
-    forms = ("call",)
     fixes = "none"
     by_hand = "decide what the function does without a mesh"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a test, at the first constraint that it skips."""
+    @detector("call")
+    def find_tests(self, site: Site) -> Iterator[Finding]:
+        """The tests that skip a constraint."""
         if site.api in _LOGICAL:
             yield from self._fallback(site)
         if site.scope.function() is None or "memory" in site.text():
@@ -169,11 +169,11 @@ def _is_platform(evaluator: Evaluator, file: FileFacts, node: ast.expr) -> bool:
         value = assigned_once(file, node)
         return value is not None and not isinstance(value, ast.Name) and _is_platform(evaluator, file, value)
     if isinstance(node, ast.Attribute) and node.attr == "platform":
-        return _calls(evaluator, file, node.value, (*_DEVICES, *_BACKENDS))
-    return isinstance(node, ast.Call) and _calls(evaluator, file, node, _BACKENDS)
+        return _is_call_of(evaluator, file, node.value, (*_DEVICES, *_BACKENDS))
+    return isinstance(node, ast.Call) and _is_call_of(evaluator, file, node, _BACKENDS)
 
 
-def _calls(evaluator: Evaluator, file: FileFacts, node: ast.expr, names: tuple[str, ...]) -> bool:
+def _is_call_of(evaluator: Evaluator, file: FileFacts, node: ast.expr, names: tuple[str, ...]) -> bool:
     if isinstance(node, ast.Subscript):
         node = node.value
     if not isinstance(node, ast.Call):

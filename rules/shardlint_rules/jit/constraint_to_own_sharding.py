@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.tracers import tracer_in_sight
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.placed import knows_it_is_traced
 
@@ -48,41 +48,41 @@ class ConstraintToOwnSharding(Rule):
         Calls(*_PLACING, file_says=(".sharding",)),
         Calls(*_ASKING, file_says=('"sharding"', "'sharding'")),
     )
-    forms = ("call",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a question that a tracer cannot answer."""
-        asked = _find_asked(site)
-        if asked is None or knows_it_is_traced(site) or not site.wants("known-calls-traced"):
-            return
-        guard = site.api in _ASKING
-        if (guard and not site.region.proven) or (not guard and _is_guarded(site)):
-            return
-        why = tracer_in_sight(site.program, Place(site.file, asked))
-        if not why or (site.region.proven and isinstance(asked, ast.Name) and not _is_used(site, asked)):
-            return
-        tracer = f"`{site.text(asked)}` is a tracer and has no sharding."
-        always = "False" if site.api == "builtins.hasattr" or not guard else site.shown(site.call.args[2])
-        yield site.finding(
-            site.call if guard else site.argument(PLACING[site.api]) or site.call,
-            f"This is always {always}: {tracer}" if guard else f"This raises AttributeError: {tracer}",
-            help="read the sharding outside of the traced function, and use the variable of the enclosing scope",
-            harm=Harm.SILENT if guard else Harm.CRASH,
-            certainty=Certainty.POSSIBLE,
-            form="known-calls-traced",
-            why=f"in every call in the project `{site.text(asked)}` comes from {why}",
-        )
-
-
-def _find_asked(site: Site) -> ast.expr | None:
-    """The expression whose sharding is read."""
-    if site.api in _ASKING:
+    @detector("call", of=_ASKING, finds="known-calls-traced")
+    def report_test(self, site: Site) -> Finding | None:
+        """A test for the attribute, or a default for it, that no tracer has."""
         match site.call.args:
             case [asked, ast.Constant(value="sharding"), *default] if default or site.api == _ASKING[0]:
-                return asked
+                if knows_it_is_traced(site) or not site.region.proven:
+                    return None
+                result = site.shown(default[0]) if default else "False"
+                return _make_finding(site, site.call, asked, f"This is always {result}", Harm.SILENT)
         return None
-    target = site.argument(PLACING[site.api])
-    return target.value if isinstance(target, ast.Attribute) and target.attr == "sharding" else None
+
+    @detector("call", of=_PLACING, finds="known-calls-traced")
+    def report_read(self, site: Site) -> Finding | None:
+        """A read of the attribute."""
+        target = site.argument(PLACING[site.api])
+        if not isinstance(target, ast.Attribute) or target.attr != "sharding":
+            return None
+        if knows_it_is_traced(site) or _is_guarded(site):
+            return None
+        return _make_finding(site, target, target.value, "This raises AttributeError", Harm.CRASH)
+
+
+def _make_finding(site: Site, node: ast.expr, asked: ast.expr, effect: str, harm: Harm) -> Finding | None:
+    """The finding of a read or test, if it is of a tracer."""
+    why = tracer_in_sight(site.program, Place(site.file, asked))
+    if not why or (site.region.proven and isinstance(asked, ast.Name) and not _is_used(site, asked)):
+        return None
+    return site.finding(
+        node,
+        f"{effect}: `{site.text(asked)}` is a tracer and has no sharding.",
+        help="read the sharding outside of the traced function, and use the variable of the enclosing scope",
+        harm=harm,
+        why=f"in every call in the project `{site.text(asked)}` comes from {why}",
+    )
 
 
 def _is_guarded(site: Site) -> bool:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model import api
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS
 from shardlint.model.values import Constant, Function, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.devices import is_device
 
@@ -64,33 +64,33 @@ class DeviceAsSharding(Rule):
         Calls("jax.make_array_from_callback"),
         Calls("jax.device_put", "jax.sharding.NamedSharding", "jax.set_mesh"),
     )
-    forms = ("call", "partial")
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each device or function."""
+    @detector("call", "partial")
+    def find_leaves(self, site: Site) -> Iterator[Finding]:
+        """Each device, function or string that stands for a sharding."""
         for name in _TAKING[site.api]:
             place = site.arguments.get(name, api.SIGNATURES.get(site.api, ()))
             if place is None or place.file is not site.file:
                 continue
-            for node in _leaves(place.node):
+            for node in _list_leaves(place.node):
                 if site.api in _GIVEN and is_device(site, node):
-                    yield self._finding(site, node)
+                    yield self._make_finding(site, node)
                 elif _is_function(site, node):
                     yield self._not_called(site, node)
                 elif site.api == "jax.device_put" and _is_string(site, node):
-                    yield self._string(site, node)
+                    yield self._report_string(site, node)
 
     def _not_called(self, site: Site, node: ast.expr) -> Finding:
         text = site.shown(node)
-        name = site.api.rpartition(".")[2]
+        name = site.short_name
         return site.finding(
             node,
             f"`{name}` raises: `{text}` is a function. Its call is missing.",
             help=f"call it: `{text}()`",
         )
 
-    def _string(self, site: Site, node: ast.expr) -> Finding:
+    def _report_string(self, site: Site, node: ast.expr) -> Finding:
         return site.finding(
             node,
             "`device_put` raises ValueError: it takes a device or a sharding, not a string.",
@@ -98,17 +98,17 @@ class DeviceAsSharding(Rule):
             "`NamedSharding(mesh, P(...))` for an axis",
         )
 
-    def _finding(self, site: Site, node: ast.expr) -> Finding:
+    def _make_finding(self, site: Site, node: ast.expr) -> Finding:
         error = "ValueError" if site.api == "jax.ShapeDtypeStruct" else "TypeError"
         text = site.shown(node)
         return site.finding(
             node,
-            f"`{site.api.rpartition('.')[2]}` raises {error}: `{text}` is a device, not a sharding.",
+            f"`{site.short_name}` raises {error}: `{text}` is a device, not a sharding.",
             help=f"write `SingleDeviceSharding({text})`, or use `jax.device_put` outside of jit",
-            fix=self._fix(site, node),
+            fix=self._write_fix(site, node),
         )
 
-    def _fix(self, site: Site, node: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, node: ast.expr) -> Fix | None:
         if site.api == _CONSTRAINT and site.region.traced in ("always", "sometimes"):
             return None
         name, imports = site.spell("jax.sharding.SingleDeviceSharding")
@@ -134,13 +134,13 @@ def _is_string(site: Site, node: ast.expr) -> bool:
     return all(isinstance(one, Constant) and isinstance(one.value, str) for one in options(site.value(node)))
 
 
-def _leaves(node: ast.AST) -> Iterator[ast.expr]:
+def _list_leaves(node: ast.AST) -> Iterator[ast.expr]:
     """The expressions at the leaves of a tree that is written out."""
     if isinstance(node, ast.Tuple | ast.List):
         for element in node.elts:
-            yield from _leaves(element)
+            yield from _list_leaves(element)
     elif isinstance(node, ast.Dict):
         for value in node.values:
-            yield from _leaves(value)
+            yield from _list_leaves(value)
     elif isinstance(node, ast.expr):
         yield node

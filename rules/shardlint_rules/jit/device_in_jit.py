@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.devices import is_device, of_a_named_platform
 from shardlint_rules.jit.placed import knows_it_is_traced
@@ -38,24 +38,23 @@ class DeviceInJit(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (Calls("jax.device_put"),)
-    forms = ("call",)
     where = "traced"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a placement on one device in traced code."""
+    @detector("call")
+    def report_placement(self, site: Site) -> Finding | None:
+        """A placement on one device in traced code."""
         target = site.argument("device")
         if target is None or site.result_use[0] == "dropped" or not is_device(site, target):
-            return
+            return None
         if of_a_named_platform(site, target) or knows_it_is_traced(site):
-            return
+            return None
         if any(word in step.text for step in site.region.steps for word in _PER_DEVICE):
-            return
+            return None
         value = site.shown(site.call.args[0]) if site.call.args else "the value"
-        yield site.finding(
+        return site.finding(
             target,
             f"`device_put` to one device has no effect in traced code: `{value}` stays where it is.",
             via=site.region,
             help=f"move the result after the traced call: `jax.device_put(result, {site.shown(target)})`",
-            certainty=Certainty.PROVEN if site.region.proven else Certainty.POSSIBLE,
             form="" if site.region.proven else "maybe-traced",
         )

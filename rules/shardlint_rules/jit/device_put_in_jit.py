@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, Constant, Place, Value
 from shardlint.rewrite.edits import Layer
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint_rules.jit import _memories
@@ -92,19 +92,20 @@ class DevicePutInJit(Rule):
     }
     behind = ("SL214",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a placement call in traced code, or for one that a `tree.map` makes of each leaf."""
+    @detector("call", "partial")
+    def report_placement(self, site: Site) -> Finding | None:
+        """A placement in traced code, or one that a `tree.map` makes of each leaf."""
         put = placement(site)
         if put is None or site.result_use[0] == "dropped":  # SL203 tells of dropped results
-            return
-        form = self._form(site, put.target)
+            return None
+        form = self._find_form(site, put.target)
         if form is None:
-            return
+            return None
         region = site.region if form != "known-calls-traced" else site.region_in_sight
         if form == "spec" and region.traced == "unknown":
             region = site.region_in_sight
         also = also_eager(site) if form != "known-calls-traced" else "" if _computed(site) else _in_sight(site)
-        message = f"`device_put` {self._effect(also, form)}: `{_short(put.what)}` keeps its sharding."
+        message = f"`device_put` {self._describe_effect(also, form)}: `{_short(put.what)}` keeps its sharding."
         help = "use `jax.lax.with_sharding_constraint`, or place the array before the call of the traced function"
         body, harm = shard_map_around(site, region), Harm.SILENT
         if body is not None:
@@ -115,8 +116,8 @@ class DevicePutInJit(Rule):
         else:
             # Outside traced code a constraint to a sharding spreads an array too, where its mesh is.
             left = also if form or not _computed(site) else ""
-            fix, kept = (None, left) if left else self._fix(site, put)
-        yield site.finding(
+            fix, kept = (None, left) if left else self._write_fix(site, put)
+        return site.finding(
             put.function,
             message,
             via=region,
@@ -124,12 +125,11 @@ class DevicePutInJit(Rule):
             fix=fix,
             kept=kept,
             harm=harm,
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
-            why=self._why(site, put.target, form),
+            why=self._explain_why(site, put.target, form),
         )
 
-    def _effect(self, also: str, form: str) -> str:
+    def _describe_effect(self, also: str, form: str) -> str:
         effect = "has no effect in traced code" if not also else "has no effect when this is traced"
         return f"{effect}, or raises without `jax.set_mesh`" if form == "spec" else effect
 
@@ -140,7 +140,7 @@ class DevicePutInJit(Rule):
         message = "`device_put` raises ValueError in a `shard_map` body for a value that varies across devices."
         return message, Harm.CRASH
 
-    def _why(self, site: Site, target: ast.expr, form: str) -> str:
+    def _explain_why(self, site: Site, target: ast.expr, form: str) -> str:
         """The evidence that the call is traced, and that its target is a sharding."""
         text = site.shown(target)
         reasons = {
@@ -151,12 +151,12 @@ class DevicePutInJit(Rule):
         }
         return reasons.get(form, "")
 
-    def _form(self, site: Site, target: ast.expr) -> str | None:
+    def _find_form(self, site: Site, target: ast.expr) -> str | None:
         """Return the form of the finding, which names its uncertainty; None if there is no mistake."""
         values = shardings(site, target)
         if values and all(isinstance(one, CallResult) and one.api == _SPEC for one in values):
             return self._of_spec(site)
-        places, explicit = self._places(site, target, values), self._explicit(site, values)
+        places, explicit = self._is_sharding(site, target, values), self._explicit(site, values)
         if places is None or explicit is True or knows_it_is_traced(site):
             return None
         unsure = "annotated" if annotated_as(site, target) else "named-sharding"
@@ -185,7 +185,7 @@ class DevicePutInJit(Rule):
             return False
         return site.region_in_sight.traced in ("always", "sometimes")
 
-    def _places(self, site: Site, target: ast.expr, values: list[Value]) -> bool | None:
+    def _is_sharding(self, site: Site, target: ast.expr, values: list[Value]) -> bool | None:
         """Return whether the target is a sharding: True when it surely is, False when it may be, None when it is not.
         """
         if any(word in site.text(target) for word in _memories.WORDS):
@@ -221,7 +221,7 @@ class DevicePutInJit(Rule):
                 return True
         return answer
 
-    def _fix(self, site: Site, put: Placement) -> tuple[Fix | None, str]:
+    def _write_fix(self, site: Site, put: Placement) -> tuple[Fix | None, str]:
         """The fix; or why there is none."""
         if Constant(None) in shardings(site, put.target):
             text, where = " ".join(site.text(put.target).split()), site.where(none_from(site, put.target))
@@ -272,7 +272,7 @@ class DevicePutInJit(Rule):
             moved = [Edit(edit.start - base, edit.end - base, edit.text) for edit in edits]
             written = Layer.of(moved).made(site.text())
         dropped = (put.function.id,) if isinstance(put.function, ast.Name) else ()
-        message = f"write: {_statement(site, written)}"
+        message = f"write: {_find_statement(site, written)}"
         why = "it changes the compiled program"
         if not site.region.proven:
             why += ", and outside traced code a constraint raises for an array committed to one device"
@@ -308,7 +308,7 @@ def _short(text: str) -> str:
     return line if len(line.split()) <= 6 else f"{line[:20].rstrip()}..."
 
 
-def _statement(site: Site, written: str) -> str:
+def _find_statement(site: Site, written: str) -> str:
     """The statement with the call rewritten, where it fits on one line."""
     statement = site.file.statement(site.syntax)
     text = site.text(statement)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
+
+_HELP = "place both with shardings over one mesh"
 
 
 class DevicesDiffer(Rule):
@@ -39,14 +41,22 @@ class DevicesDiffer(Rule):
     triggers = (Violates("devices.differ", "devices.context"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the contract that is broken."""
+    @detector("violation", of="devices.differ")
+    def report_arrays(self, site: Site) -> Finding:
+        """Two arrays on different devices."""
         said = site.violation.said
-        on = f"`{said['left']}`"
-        if site.violation.kind == "devices.context":
-            message = f"This raises ValueError: the array is committed to {on}, and `{said['by']}` uses all devices."
-            why = f"it is placed at line {said['left_line']}; the mesh is made at line {said['right_line']}"
-        else:
-            message = f"This raises ValueError: one array is committed to {on}, another to `{said['right']}`."
-            why = f"they are placed at line {said['left_line']} and at line {said['right_line']}"
-        yield site.report_violation(message, help="place both with shardings over one mesh", why=why)
+        return site.report_violation(
+            f"This raises ValueError: one array is committed to `{said['left']}`, another to `{said['right']}`.",
+            help=_HELP,
+            why=f"they are placed at line {said['left_line']} and at line {said['right_line']}",
+        )
+
+    @detector("violation", of="devices.context")
+    def report_mesh(self, site: Site) -> Finding:
+        """An array on fewer devices than the mesh in context."""
+        said = site.violation.said
+        return site.report_violation(
+            f"This raises ValueError: the array is committed to `{said['left']}`, and `{said['by']}` uses all devices.",
+            help=_HELP,
+            why=f"it is placed at line {said['left_line']}; the mesh is made at line {said['right_line']}",
+        )

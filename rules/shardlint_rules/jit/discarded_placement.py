@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.facts.repeated import is_test
 from shardlint.model.lifetime.effects import called, only_returns
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
 from shardlint.rules_api.rule import (
     Calls,
-    Certainty,
     Edit,
     Finding,
     Fix,
@@ -32,7 +32,6 @@ from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit._pure_dropped import MAPPED, UPDATES, map_dropped, mapped_line, update_dropped
 from shardlint_rules.jit._synced_unread import SYNCED, lost
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
-from shardlint_rules.jit.repeated import is_test
 
 _MAP = "jax.tree.map"
 # Beside these a map over trees is looked at for placements too.
@@ -109,176 +108,76 @@ class DiscardedPlacement(Rule):
     )
     fixes = "unsafe"
 
-    @detector("line")
-    def find_lost_array(self, site: Site) -> Iterator[Finding]:
-        """A statement that only makes new arrays, or a reduced array that nothing reads any more."""
-        return self._updated(site) if isinstance(site.syntax, ast.Expr) else self._synced(site)
-
-    @detector("statement")
-    def find_lost_statement(self, site: Site) -> Iterator[Finding]:
-        """A function of the project as a statement: a context manager, or one that only returns an array."""
-        entered = own_manager(site)
-        if entered is not None:
-            yield self._own_manager(site, entered)
-            return
-        function = called(site.program.evaluator, Place(site.file, site.call)) if not _is_used(site) else None
-        if function is None or not only_returns(function):
-            return
-        if made := _placed_by(site):
-            yield from self._through(site, made)
-        elif site.result_use[0] == "dropped":
-            yield from self._given(site)
-
-    @detector("call")
-    def find_lost_result(self, site: Site) -> Iterator[Finding]:
-        """A result of a library function that goes nowhere."""
-        if site.api == _MAP:
-            yield from self._mapped(site)
-            return
-        if site.api in ONLY_GIVING:
-            yield from self._given(site)
-            return
-        result_use, name = site.result_use
-        if result_use == "used" and site.api in PLACING and asks_for_a_place(site):
-            yield from self._later(site)
-        if _is_used(site) or _of_a_model(site):
-            return
-        if site.api in _MANAGERS:
-            if result_use == "dropped":
-                yield self._manager(site)
-            return
-        first = site.call.args[0] if site.call.args else None
-        if first is None or (site.api in PLACING and not asks_for_a_place(site)):
-            return
-        value = site.shown(first)
-        if result_use == "never read":
-            yield self._unread(site, name)
-            return
-        collected = site.file.parent(site.call)
-        whole = isinstance(collected, ast.Expr)
-        kept = _not_bound(site, first) if whole else _COLLECTED
-        yield site.finding(
-            site.call.func,
-            f"This call has no effect: `{value}` keeps its placement.",
-            label="result dropped",
-            help=f"assign the result: {value} = {site.text(site.call.func)}({value}, ...)"
-            if whole
-            else "assign the list to a name, and use its entries",
-            fix=None if kept else self._fix(site, first),
-            kept=kept,
-            why=_why(site),
-        )
-
-    def _unread(self, site: Site, name: str | None) -> Finding:
-        return site.finding(
-            site.call.func,
-            f"This call has no effect: no later line reads the placed array `{name}`.",
-            why=_why(site),
-            help=f"use `{name}` below, or assign the result to the name that the code below reads",
-            kept=_NO_PLACE,
-        )
-
-    def _mapped(self, site: Site) -> Iterator[Finding]:
-        """A map over trees that places each leaf, or only computes."""
-        if _is_used(site):
-            return
-        if made := _placed_by(site):
-            yield from self._through(site, made)
-        elif map_dropped(site, site.call):
-            yield from self._computed(site, site.call)
-
-    def _through(self, site: Site, made: list[CallResult]) -> Iterator[Finding]:
-        """A call that comes to placements: through `jax.tree.map`, or a function that does nothing else."""
-        if not any(put_somewhere(one, site.program.evaluator) for one in made):
-            return
-        by = made[0].api.rpartition(".")[2]
-        where = made[0].call.place if made[0].call is not None else None
-        at = f" at line {where.line}" if where is not None and where.file is site.file else ""
-        value, name = _subject(site), site.result_use[1]
-        if name:
-            yield self._unread(site, name)
-            return
-        yield site.finding(
-            site.call.func,
-            f"This call has no effect: `{value}` keeps its placement.",
-            label="result dropped",
-            why=f"it only returns the result of `{by}`{at}",
-            help=f"assign the result: {value} = {site.text(site.call.func)}(...)",
-            kept=_ITSELF,
-        )
-
-    def _computed(self, site: Site, call: ast.Call) -> Iterator[Finding]:
-        """A statement that only makes new arrays."""
-        if is_test(site.file, call) or caught(site.file, call) or _shown(site):
-            return
-        at = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)
-        given = site.text(call).partition(".at[")[0] if at else site.text(call.args[1])
-        value = " ".join(given.split())
-        yield site.finding(
-            call.func,
-            f"This statement has no effect: it returns a new array, and `{value}` keeps its value.",
-            label="result dropped",
-            help=f"assign the result: {value} = ...",
-            kept=_AS_IT_WAS,
-            certainty=Certainty.POSSIBLE,
-            form="computed",
-            why="arrays are immutable, and no call in it has a known side effect",
-        )
-
-    def _updated(self, site: Site) -> Iterator[Finding]:
-        """`x.at[i].set(y)` as a statement, or a map over trees in a file that says nothing of where arrays are."""
+    @detector("line", finds="computed")
+    def report_update(self, site: Site) -> Finding | None:
+        """A statement `x.at[i].set(y)`, or a map over trees in a file that says nothing of where arrays are."""
         call = update_dropped(site)
         mapped = mapped_line(site) if call is None and not any(map(site.file.says, _NEAR)) else None
         if mapped is not None and map_dropped(site, mapped):
             call = mapped
-        if call is not None:
-            yield from self._computed(site, call)
+        return self._report_computed(site, call) if call is not None else None
 
-    def _later(self, site: Site) -> Iterator[Finding]:
-        """A result that becomes a part of what is never read."""
-        name = lost_later(site)
-        if (
-            name is None
-            or _only_runs(site)
-            or caught(site.file, site.syntax)
-            or _shown(site)
-            or _of_a_model(site)
-        ):
-            return
-        yield site.finding(
-            name,
-            f"The placement at line {site.call.lineno} has no effect: nothing reads `{name.id}`.",
-            why="arrays are immutable: the code below uses the array with its old placement",
-            help=f"use `{name.id}` below",
-            kept=_NO_PLACE,
-        )
-
-    def _synced(self, site: Site) -> Iterator[Finding]:
-        """Yield a finding for a call whose result is bound to the name of its argument, which nothing reads
-        afterwards.
-        """
-        call = lost(site) if site.wants("synced") else None
+    @detector("line", finds="synced")
+    def report_reduced(self, site: Site) -> Finding | None:
+        """A call whose result is bound to the name of its argument, which nothing reads afterwards."""
+        call = lost(site)
         if call is None or is_test(site.file, call) or caught(site.file, call) or _shown(site):
-            return
+            return None
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
-        yield site.finding(
+        return site.finding(
             call.func,
             f"The result of this call is lost: nothing reads `{name}` after the call.",
             why=f"the function ends or reassigns `{name}` before any read",
             help="call the function on the array that the code below reads, and use the result",
-            certainty=Certainty.POSSIBLE,
-            form="synced",
         )
 
-    def _given(self, site: Site) -> Iterator[Finding]:
-        """Yield a finding for a call without side effects whose result is dropped."""
-        said = dropped(site, _subject(site))
-        if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
-            return
-        message, advice = said
-        yield site.finding(site.call.func, message, label="result dropped", help=advice, kept=_ITSELF)
+    @detector("statement")
+    def report_own_manager(self, site: Site) -> Finding | None:
+        """A context manager of the project as a statement."""
+        entered = own_manager(site)
+        if entered is None:
+            return None
+        return site.finding(
+            site.call.func,
+            f"`{last_name(site.call.func)}` as a statement has no effect: it is a context manager.",
+            why=f"only a `with` statement runs its `{entered}`",
+            help=f"write `with {site.text()}:`",
+            kept=_NOT_ENTERED,
+        )
 
-    def _manager(self, site: Site) -> Finding:
+    @detector("statement")
+    def report_helper(self, site: Site) -> Finding | None:
+        """A function of the project as a statement that only returns an array."""
+        function = called(site.program.evaluator, Place(site.file, site.call)) if not _is_used(site) else None
+        if function is None or not only_returns(function):
+            return None
+        if made := _placed_by(site):
+            return self._report_through(site, made)
+        return self.report_given(site) if site.result_use[0] == "dropped" else None
+
+    @detector("call", of=_MAP)
+    def report_map(self, site: Site) -> Finding | None:
+        """A map over trees that places each leaf, or only computes."""
+        if _is_used(site):
+            return None
+        if made := _placed_by(site):
+            return self._report_through(site, made)
+        return self._report_computed(site, site.call) if map_dropped(site, site.call) else None
+
+    @detector("call", of=tuple(ONLY_GIVING))
+    def report_given(self, site: Site) -> Finding | None:
+        """A call without side effects whose result is dropped."""
+        said = dropped(site, _find_subject(site))
+        if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
+            return None
+        message, advice = said
+        return site.finding(site.call.func, message, label="result dropped", help=advice, kept=_ITSELF)
+
+    @detector("call", of=_MANAGERS)
+    def report_manager(self, site: Site) -> Finding | None:
+        """A context manager of jax as a statement."""
+        if site.result_use[0] != "dropped" or _is_used(site):
+            return None
         argument = site.text(site.call.args[0]) if site.call.args else "mesh"
         return site.finding(
             site.call.func,
@@ -290,17 +189,96 @@ class DiscardedPlacement(Rule):
             kept=_NOT_ENTERED,
         )
 
-    def _own_manager(self, site: Site, entered: str) -> Finding:
+    @detector("call", of=tuple(PLACING))
+    def report_lost_later(self, site: Site) -> Finding | None:
+        """A placement that becomes a part of what is never read."""
+        if site.result_use[0] != "used" or not asks_for_a_place(site):
+            return None
+        name = lost_later(site)
+        if name is None or _only_runs(site) or caught(site.file, site.syntax) or _shown(site) or _of_a_model(site):
+            return None
         return site.finding(
-            site.call.func,
-            f"`{last_name(site.call.func)}` as a statement has no effect: it is a context manager.",
-            why=f"only a `with` statement runs its `{entered}`",
-            help=f"write `with {site.text()}:`",
-            kept=_NOT_ENTERED,
+            name,
+            f"The placement at line {site.call.lineno} has no effect: nothing reads `{name.id}`.",
+            why="arrays are immutable: the code below uses the array with its old placement",
+            help=f"use `{name.id}` below",
+            kept=_NO_PLACE,
         )
 
-    def _fix(self, site: Site, first: ast.expr) -> Fix:
-        name = ", ".join(site.text(one) for one in _variables(first))
+    @detector("call", of=(*PLACING, *_HALIAX, _EINSHARD))
+    def report_lost(self, site: Site) -> Finding | None:
+        """A placement whose result goes nowhere."""
+        first = site.call.args[0] if site.call.args else None
+        if first is None or (site.api in PLACING and not asks_for_a_place(site)):
+            return None
+        if _is_used(site) or _of_a_model(site):
+            return None
+        result_use, name = site.result_use
+        value = site.shown(first)
+        if result_use == "never read":
+            return self._report_unread(site, name)
+        collected = site.file.parent(site.call)
+        whole = isinstance(collected, ast.Expr)
+        kept = _not_bound(site, first) if whole else _COLLECTED
+        return site.finding(
+            site.call.func,
+            f"This call has no effect: `{value}` keeps its placement.",
+            label="result dropped",
+            help=f"assign the result: {value} = {site.text(site.call.func)}({value}, ...)"
+            if whole
+            else "assign the list to a name, and use its entries",
+            fix=None if kept else self._write_fix(site, first),
+            kept=kept,
+            why=_explain_why(site),
+        )
+
+    def _report_unread(self, site: Site, name: str | None) -> Finding:
+        return site.finding(
+            site.call.func,
+            f"This call has no effect: no later line reads the placed array `{name}`.",
+            why=_explain_why(site),
+            help=f"use `{name}` below, or assign the result to the name that the code below reads",
+            kept=_NO_PLACE,
+        )
+
+    def _report_through(self, site: Site, made: list[CallResult]) -> Finding | None:
+        """A call that comes to placements: through `jax.tree.map`, or a function that does nothing else."""
+        if not any(put_somewhere(one, site.program.evaluator) for one in made):
+            return None
+        by = made[0].api.rpartition(".")[2]
+        where = made[0].call.place if made[0].call is not None else None
+        at = f" at line {where.line}" if where is not None and where.file is site.file else ""
+        value, name = _find_subject(site), site.result_use[1]
+        if name:
+            return self._report_unread(site, name)
+        return site.finding(
+            site.call.func,
+            f"This call has no effect: `{value}` keeps its placement.",
+            label="result dropped",
+            why=f"it only returns the result of `{by}`{at}",
+            help=f"assign the result: {value} = {site.text(site.call.func)}(...)",
+            kept=_ITSELF,
+        )
+
+    def _report_computed(self, site: Site, call: ast.Call) -> Finding | None:
+        """A statement that only makes new arrays."""
+        if is_test(site.file, call) or caught(site.file, call) or _shown(site):
+            return None
+        at = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)
+        given = site.text(call).partition(".at[")[0] if at else site.text(call.args[1])
+        value = " ".join(given.split())
+        return site.finding(
+            call.func,
+            f"This statement has no effect: it returns a new array, and `{value}` keeps its value.",
+            label="result dropped",
+            help=f"assign the result: {value} = ...",
+            kept=_AS_IT_WAS,
+            form="computed",
+            why="arrays are immutable, and no call in it has a known side effect",
+        )
+
+    def _write_fix(self, site: Site, first: ast.expr) -> Fix:
+        name = ", ".join(site.text(one) for one in _find_variables(first))
         start, _ = site.file.span(site.syntax)
         written = f"{name} = {' '.join(site.text().split())}"
         return site.fix(
@@ -313,7 +291,7 @@ class DiscardedPlacement(Rule):
 
 def _not_bound(site: Site, first: ast.expr) -> str:
     """Why the result cannot be bound to what was given; empty where it can."""
-    names = _variables(first)
+    names = _find_variables(first)
     if not names or len({one.id for one in names}) < len(names):
         return f"`{site.shown(first)}` is not a variable"
     for name in names:
@@ -325,7 +303,7 @@ def _not_bound(site: Site, first: ast.expr) -> str:
     return ""
 
 
-def _variables(node: ast.expr) -> list[ast.Name]:
+def _find_variables(node: ast.expr) -> list[ast.Name]:
     """The variable that is given, or those of a tuple or list of several; none where it is something else."""
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) and len(node.elts) > 1 else [node]
     names = [one for one in parts if isinstance(one, ast.Name)]
@@ -340,19 +318,19 @@ def _is_used(site: Site) -> bool:
 
 
 def _placed_by(site: Site) -> list[CallResult]:
-    return _placements(site.program.evaluator.trees.expanded(site.value(site.call)))
+    return _find_placements(site.program.evaluator.trees.expanded(site.value(site.call)))
 
 
-def _placements(value: Value) -> list[CallResult]:
+def _find_placements(value: Value) -> list[CallResult]:
     """The placements a value is, or has for leaves; none where it may be anything else."""
     found: list[CallResult] = []
     for option in options(value):
         if isinstance(option, Leaves):
-            inner = _placements(option.of)
+            inner = _find_placements(option.of)
         elif isinstance(option, Items) and not option.open:
-            inner = [one for item in option.items for one in _placements(item)]
+            inner = [one for item in option.items for one in _find_placements(item)]
         elif isinstance(option, Table) and not option.open:
-            inner = [one for _, item in option.entries for one in _placements(item)]
+            inner = [one for _, item in option.entries for one in _find_placements(item)]
         else:
             inner = (
                 [option]
@@ -365,13 +343,13 @@ def _placements(value: Value) -> list[CallResult]:
     return found
 
 
-def _subject(site: Site) -> str:
+def _find_subject(site: Site) -> str:
     """Return the text of the argument that a call places."""
     arguments = site.call.args[1:] if site.api == _MAP else site.call.args
     return site.shown(arguments[0]) if arguments else "the argument"
 
 
-def _why(site: Site) -> str:
+def _explain_why(site: Site) -> str:
     if site.region.proven:
         return "a discarded constraint adds no operation to the compiled program"
     return "arrays are immutable: the call returns a new array"

@@ -16,9 +16,9 @@ from shardlint.model.signatures import (
     names,
     numbers,
     positions,
-    wrappings,
 )
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._donated_shifted import shifted
@@ -67,9 +67,10 @@ class DonateIndex(Rule):
         "counts-bound-arguments": "You want to donate the argument that the call reassigns."
     }
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a keyword with which wrapping raises."""
-        functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
+    @detector("call", "partial")
+    def find_keywords(self, site: Site) -> Iterator[Finding]:
+        """The donations with which wrapping raises, or the wrong arguments are donated."""
+        functions = site.find_wrapped(*JITS, PMAP)
         for name in DONATE_SETTINGS:
             keyword = site.keyword(name)
             if keyword is None or not functions:
@@ -78,15 +79,35 @@ class DonateIndex(Rule):
             if found == {None}:
                 yield from _from_behind(site, keyword, functions)
                 yield from _by_keyword(site, functions)
-                yield from _counts_bound(site, keyword, functions)
             elif len(found) == 1 and (wrong := found.pop()) is not None:
                 problem, advice, static = wrong
                 yield site.finding(
                     keyword,
                     f"Wrapping {named(functions[0])} raises ValueError: {problem}.",
                     help=advice,
-                    fix=_fix(site, keyword, functions[0], static) if static else None,
+                    fix=_write_fix(site, keyword, functions[0], static) if static else None,
                 )
+
+    @detector("call", "partial", finds="counts-bound-arguments")
+    def report_bound(self, site: Site) -> Finding | None:
+        """Positions that count what a partial or a method has bound."""
+        keyword = site.keyword("donate_argnums")
+        functions = site.find_wrapped(*JITS, PMAP)
+        if keyword is None or len(functions) != 1:
+            return None
+        given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
+        found = shifted(site, given or ())
+        if found is None:
+            return None
+        return site.finding(
+            keyword,
+            f"`{found.meant}` is not donated: {found.bound} binds arguments, so position {found.number} is "
+            f"`{found.donated}`.",
+            help=f"write `donate_argnums={found.position}`",
+            harm=Harm.COST,
+            why=f"{site.where(Place(found.seen.file, found.seen.call))} assigns its result to `{found.meant}`, "
+            f"not to `{found.donated}`",
+        )
 
 
 _Wrong = tuple[str, str, frozenset[int | str]]
@@ -102,7 +123,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
         wrong = lost(function, parameters, entries)
         if wrong is not None:
             return *wrong, frozenset()
-    static = _static(site, function)
+    static = _find_static(site, function)
     if static is None:
         return None
     both = frozenset(one for one in entries if _position(parameters, one) in static or one in static)
@@ -115,7 +136,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     return f"{shown} is donated and static", "donate only the others: a static argument is not an array", both
 
 
-def _static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:
+def _find_static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:
     """Static positions, and names that are no positions."""
     evaluator, settings = site.program.evaluator, function.settings
     if function.api == PMAP:
@@ -178,28 +199,6 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         )
 
 
-def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:
-    """Positions that count what a partial or a method has bound."""
-    given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
-    if keyword.arg != "donate_argnums" or len(functions) != 1 or not site.wants("counts-bound-arguments"):
-        return
-    found = shifted(site, given or ())
-    if found is None:
-        return
-    line = found.seen.call.lineno
-    where = f"line {line}" if found.seen.file is site.file else f"{found.seen.file.path.name}:{line}"
-    yield site.finding(
-        keyword,
-        f"`{found.meant}` is not donated: {found.bound} binds arguments, so position {found.number} is "
-        f"`{found.donated}`.",
-        help=f"write `donate_argnums={found.position}`",
-        harm=Harm.COST,
-        certainty=Certainty.POSSIBLE,
-        form="counts-bound-arguments",
-        why=f"{where} assigns its result to `{found.meant}`, not to `{found.donated}`",
-    )
-
-
 def _undonated(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
     """The keyword arguments of a call that stand at donated positions."""
     count, parameters, given = seen.count, seen.function.parameters, seen.call.keywords
@@ -254,7 +253,7 @@ def _api(function: Jitted) -> str:
 
 def _counted(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix | None:
     """The same positions counted from the front."""
-    value, parameters, static = keyword.value, functions[0].parameters, _static(site, functions[0])
+    value, parameters, static = keyword.value, functions[0].parameters, _find_static(site, functions[0])
     elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
     found = [_constant(element) for element in elements]
     if len(functions) != 1 or parameters is None or parameters.star or static is None:
@@ -271,7 +270,7 @@ def _counted(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix |
     return site.fix(Safety.UNSAFE, f"write: {shown}", edits, why)
 
 
-def _fix(site: Site, keyword: ast.keyword, function: Jitted, static: frozenset[int | str]) -> Fix | None:
+def _write_fix(site: Site, keyword: ast.keyword, function: Jitted, static: frozenset[int | str]) -> Fix | None:
     """Drop the static entries; with nothing left, the keyword."""
     import libcst as cst
 

@@ -94,7 +94,7 @@ class DonatedTwice(Rule):
         """Findings at the second place of a buffer in a call; at the wrapper for calls in other files."""
         for file, story in stories(site):
             for twice in story.twice:
-                certainty = _certainty(site, file, twice) if twice.call.by.node is site.call else None
+                certainty = _find_certainty(site, file, twice) if twice.call.by.node is site.call else None
                 if certainty is None:
                     continue
                 here = file is site.file
@@ -105,17 +105,17 @@ class DonatedTwice(Rule):
                 where = "" if here else f"; the call is at {place(site, file, twice.nodes[1])}"
                 yield site.finding(
                     twice.nodes[1] if here else asked(site),
-                    f"The call raises: {same}, and {_reason(twice)}.",
+                    f"The call raises: {same}, and {_explain_reason(twice)}.",
                     why=f"a donated buffer can become only one output{where}",
                     help=f"copy one of them: `jnp.copy({second})`, or `jax.tree.map(jnp.copy, {second})` for a tree",
-                    fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
+                    fix=_write_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,
                 )
 
-    @detector("line")
+    @detector("line", finds="aliased-in-init")
     def find_kept_by_init(self, site: Site) -> Iterator[Finding]:
         """The state of an optimizer that holds an array of somebody else."""
-        for kept in kept_by_init(site) if site.wants("aliased-in-init") else ():
+        for kept in kept_by_init(site):
             params = kept.of == "the caller"
             raises = (
                 f"A step that donates the parameters and this state raises: both contain `{kept.name}`."
@@ -128,8 +128,6 @@ class DonatedTwice(Rule):
                 help=f"copy the array: `jax.tree.map(jnp.copy, {kept.name})`"
                 if params
                 else f"copy the array: `jnp.copy({kept.name})`",
-                certainty=Certainty.POSSIBLE,
-                form="aliased-in-init",
                 why=f"the state contains `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
             )
 
@@ -150,14 +148,14 @@ class DonatedTwice(Rule):
             )
 
 
-def _reason(twice: Twice) -> str:
+def _explain_reason(twice: Twice) -> str:
     api = name_of(twice.call.api)
     if twice.other.donated:
         return f"`{api}` donates both"
     return f"`{api}` donates one and reads the other"
 
 
-def _certainty(site: Site, file: FileFacts, twice: Twice) -> Certainty | None:
+def _find_certainty(site: Site, file: FileFacts, twice: Twice) -> Certainty | None:
     program, call = site.program, twice.call
     if expected_to_fail(file, call.call) or twice.other.used is False or twice.donor.used is False:
         return None
@@ -176,7 +174,7 @@ def _certainty(site: Site, file: FileFacts, twice: Twice) -> Certainty | None:
     return certainty
 
 
-def _fix(site: Site, twice: Twice) -> Fix | None:
+def _write_fix(site: Site, twice: Twice) -> Fix | None:
     node = twice.nodes[1]
     whole = any(argument.node is node for argument in (twice.donor, twice.other))
     if twice.nodes[0] is node or not whole or not isinstance(node, ast.Name | ast.Attribute):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
-from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
+from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions
 from shardlint.model.values import Function, Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._donated_named import WEIGHTS, Named, by_wrapper, named
 from shardlint_rules.jit.donated import donation_of
@@ -69,83 +69,93 @@ class DonationNotUsed(Rule):
             words=site.violation.quoted,
         )
 
-    @detector("keyword")
-    def find_named_for_wrapper(self, site: Site) -> Iterator[Finding]:
+    @detector("keyword", finds="by-name")
+    def report_named_for_wrapper(self, site: Site) -> Finding | None:
         """Arguments that a decorator of the project donates, and of which no new ones are returned."""
-        wrapped = by_wrapper(site) if site.wants("by-name") else None
-        if wrapped is not None:
-            yield from self._named(site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated))
+        wrapped = by_wrapper(site)
+        if wrapped is None:
+            return None
+        return _report_named(site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated))
 
     @detector("call", "partial")
-    def compare_with_results(self, site: Site) -> Iterator[Finding]:
-        """One finding for a wrapper that donates what no result can reuse."""
-        keyword = next((one for one in site.call.keywords if (one.arg or "").startswith("donate_arg")), None)
-        if keyword is None:
-            return
-        functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
-        if len(functions) != 1:
-            return
-        donated = _donated(site, functions[0])
-        lost = [(name, why) for name in donated if (why := why_none(site, functions[0], name))]
+    def report_lost(self, site: Site) -> Finding | None:
+        """Donated arguments that no result can reuse."""
+        keyword, function = _find_donation(site)
+        if keyword is None or function is None:
+            return None
+        donated = _donated(site, function)
+        lost = [(name, why) for name in donated if (why := why_none(site, function, name))]
         if not lost:
-            too_many = list(self._too_many(site, keyword, functions[0], donated))
-            yield from too_many
-            inner = functions[0].inner
-            if not too_many and isinstance(inner, Function) and isinstance(inner.node, ast.FunctionDef):
-                yield from self._named(site, keyword, named(inner.place.file, inner.node, donated))
-            return
+            return None
         shown = ", ".join(f"`{name}`" for name, _ in lost)
-        proven = all(_proven(site, functions[0], name) for name, _ in lost)
+        proven = all(_proven(site, function, name) for name, _ in lost)
         weights = next((name for name, _ in lost if WEIGHTS.search(name)), None)
-        yield site.finding(
+        return site.finding(
             keyword,
             f"Donating {shown} frees no memory: no result can reuse the buffer.",
             help="do not donate the argument. Write `del` after the last use in the caller.",
-            certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "weights" if weights is not None else "shape",
             why=f"{lost[0][1]}"
             + (f"; the name `{weights}` suggests that the caller uses it again" if weights and not proven else ""),
         )
 
-    def _named(self, site: Site, keyword: ast.keyword, arguments: list[Named]) -> Iterator[Finding]:
-        """Donated arguments that are no state by their names, and of which no new one is returned."""
-        if not arguments or not site.wants("by-name"):
-            return
-        shown = ", ".join(f"`{one.name}`" for one in arguments)
-        whats = " and ".join(dict.fromkeys(one.what for one in arguments))
-        yield site.finding(
-            keyword,
-            f"Donating {shown} frees no memory: no result reuses the buffer.",
-            label=whats,
-            help="donate arguments whose update the function returns: the parameters, the optimizer state",
-            certainty=Certainty.POSSIBLE,
-            form="by-name",
-            why=f"the function returns no new {shown}",
-        )
-
-    def _too_many(
-        self, site: Site, keyword: ast.keyword, function: Jitted, donated: list[str]
-    ) -> Iterator[Finding]:
+    @detector("call", "partial", finds="more-than-results")
+    def report_too_many(self, site: Site) -> Finding | None:
         """More donated arguments than there are results."""
-        if not isinstance(function.inner, Function) or len(donated) < 2 or "self" in donated:
-            return
+        keyword, function = _find_donation(site)
+        if keyword is None or function is None or not isinstance(function.inner, Function):
+            return None
+        donated = _donated(site, function)
+        if len(donated) < 2 or "self" in donated:
+            return None
         file, node = function.inner.place.file, function.inner.node
         returned = counted(site.program.evaluator, file, returned_by(file, node))
         rest = returned.left_over(donated) if returned is not None else []
         if returned is None or not rest:
-            return
+            return None
         others = ", ".join(f"`{name}`" for name in returned.like)
         shown = ", ".join(f"`{name}`" for name in rest)
         results = [others] if others else []
         results += [f"{returned.arrays} array{'s' if returned.arrays > 1 else ''}"] if returned.arrays else []
-        yield site.finding(
+        return site.finding(
             donation_of(keyword, rest[-1], _place(function, rest[-1])),
             f"More buffers are donated than the results can reuse: {shown}.",
             help="donate at most one argument for each result of the same shape",
-            certainty=Certainty.POSSIBLE,
-            form="more-than-results",
             why=f"{len(donated)} arguments are donated, and the function returns {' and '.join(results) or 'no array'}",
         )
+
+    @detector("call", "partial", finds="by-name")
+    def report_named(self, site: Site) -> Finding | None:
+        """Donated arguments that are no state by their names, and of which no new one is returned."""
+        keyword, function = _find_donation(site)
+        inner = function.inner if function is not None else None
+        if keyword is None or function is None or not isinstance(inner, Function):
+            return None
+        if not isinstance(inner.node, ast.FunctionDef):
+            return None
+        return _report_named(site, keyword, named(inner.place.file, inner.node, _donated(site, function)))
+
+
+def _find_donation(site: Site) -> tuple[ast.keyword | None, Jitted | None]:
+    """The keyword that donates, and the function that is wrapped, if it is one."""
+    keyword = next((one for one in site.call.keywords if (one.arg or "").startswith("donate_arg")), None)
+    if keyword is None:
+        return None, None
+    functions = site.find_wrapped(*JITS, PMAP)
+    return keyword, functions[0] if len(functions) == 1 else None
+
+
+def _report_named(site: Site, keyword: ast.keyword, arguments: list[Named]) -> Finding | None:
+    if not arguments:
+        return None
+    shown = ", ".join(f"`{one.name}`" for one in arguments)
+    return site.finding(
+        keyword,
+        f"Donating {shown} frees no memory: no result reuses the buffer.",
+        label=" and ".join(dict.fromkeys(one.what for one in arguments)),
+        help="donate arguments whose update the function returns: the parameters, the optimizer state",
+        why=f"the function returns no new {shown}",
+    )
 
 
 def _proven(site: Site, function: Jitted, name: str) -> bool:

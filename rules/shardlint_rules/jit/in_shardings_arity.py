@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted
 from shardlint.model.values import Items, Place
 from shardlint.rules_api.rule import (
     Calls,
@@ -76,14 +76,16 @@ class InShardingsArity(Rule):
     fixes = "both"
     by_hand = "the code does not show which sharding belongs to which argument"
 
-    @detector("call", "partial")
+    @detector("call", of="jax.sharding.PartitionSpec")
+    def find_specs_for_helper(self, site: Site) -> Iterator[Finding]:
+        """Trees of specs that do not fit the function which a helper compiles with them."""
+        found = (self._compare_with_helper(site, one) for one in handed(site))
+        yield from (one for one in found if one is not None)
+
+    @detector("call", "partial", of=JITS)
     def compare_structures(self, site: Site) -> Iterator[Finding]:
-        """Findings at the keywords, or at calls that they do not fit."""
-        if site.api == "jax.sharding.PartitionSpec":
-            for one in handed(site) if site.form == "call" else ():
-                yield from self._handed(site, one)
-            return
-        functions = list(wrappings(site.program, site.file, site.call, site.form))
+        """The keywords, or calls that they do not fit."""
+        functions = site.find_wrapped()
         if functions and self._written_here(site, "in_shardings"):
             yield from self._inputs(site, functions)
             yield from self._container(site, functions)
@@ -110,21 +112,21 @@ class InShardingsArity(Rule):
             why="`nnx.get_named_sharding` returns shardings in Variables, and `nnx.jit` accepts none there",
         )
 
-    def _handed(self, site: Site, one: Handed) -> Iterator[Finding]:
+    def _compare_with_helper(self, site: Site, one: Handed) -> Finding | None:
         """A tree of specs that does not fit the function which a helper compiles with it."""
         function, value = one.function, tree_of(site, one.function, one.setting)
         given = count_of(site, function, one.setting)
         if one.setting == "in_shardings":
             counted = counts(site, function)
             if given is None or counted is None or counted.fits(given) or counted.with_static(given):
-                return
+                return None
             takes, has = f"takes {_takes(counted)}", several(given, "entry")
         else:
             returned = returned_by(site, function.inner)
             if not is_tree(value) or not returned or not all(trees_differ(value, each) for each in returned):
-                return
+                return None
             takes, has = f"returns {kind_of(returned[0])}", kind_of(value)
-        yield site.finding(
+        return site.finding(
             one.node,
             f"Every call of the jit in `{one.helper}` raises ValueError: {has}, and {named(function)} {takes}.",
             why=f"{one.setting} has one entry per {'argument' if one.setting == 'in_shardings' else 'result'}",
@@ -187,15 +189,14 @@ class InShardingsArity(Rule):
             "tuple with one entry per argument.",
             label=f"{found.what}, not a tuple",
             help="put the sharding in a tuple: `in_shardings=(...,)`",
-            fix=self._wrapped(site, keyword, found.surely) if one else None,
-            certainty=Certainty.PROVEN if found.surely else Certainty.POSSIBLE,
+            fix=self._write_tuple(site, keyword, found.surely) if one else None,
             form="" if found.surely else "tree",
             why=f"{called} takes one argument"
             if one
             else "jax matches each entry with a positional argument",
         )
 
-    def _wrapped(self, site: Site, keyword: ast.keyword, surely: bool) -> Fix:
+    def _write_tuple(self, site: Site, keyword: ast.keyword, surely: bool) -> Fix:
         start, end = site.file.span(keyword.value)
         text = site.text(keyword.value)
         short = text if "\n" not in text and len(text) < 40 else "..."

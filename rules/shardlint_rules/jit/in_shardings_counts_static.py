@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from shardlint.model.signatures import JITS, Jitted, wrappings
+from shardlint.model.signatures import JITS, Jitted
 from shardlint.model.values import Constant
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.sharded import count_of, counts, named
 
@@ -38,35 +37,36 @@ class InShardingsCountsStatic(Rule):
     in_version_checks = False
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a tuple that counts static arguments."""
+    @detector("call", "partial")
+    def report_tuple(self, site: Site) -> Finding | None:
+        """A tuple of in_shardings that counts static arguments."""
         keyword = site.keyword("in_shardings")
         if keyword is None:
-            return
-        functions = list(wrappings(site.program, site.file, site.call, site.form))
+            return None
+        functions = site.find_wrapped()
         given = count_of(site, functions[0], "in_shardings") if functions else None
         if given is None:
-            return
+            return None
         found = [counts(site, function) for function in functions]
         if not all(one is not None and one.with_static(given) for one in found):
-            return
+            return None
         static = {tuple(sorted(one.static)) for one in found if one is not None}
         dropped = sorted(position for one in static for position in one if position < given)
         fix, kept = None, ""
         if len(static) == 1:
-            fix, kept = _fix(site, keyword.value, dropped, functions[0])
-        yield site.finding(
+            fix, kept = _write_fix(site, keyword.value, dropped, functions[0])
+        return site.finding(
             keyword,
             f"Every call of {named(functions[0])} raises ValueError: in_shardings has no entries for static arguments.",
             why=f"{len(dropped)} of {given} entries {'is' if len(dropped) == 1 else 'are'} for "
-            f"{_static(functions[0], dropped)}",
+            f"{_find_static(functions[0], dropped)}",
             help="remove the entries of static arguments",
             fix=fix,
             kept=kept,
         )
 
 
-def _static(function: Jitted, positions: list[int]) -> str:
+def _find_static(function: Jitted, positions: list[int]) -> str:
     names = function.parameters.positional if function.parameters is not None else ()
     shown = ", ".join(
         f"`{names[position]}`" if position < len(names) else f"{position}" for position in positions
@@ -74,7 +74,7 @@ def _static(function: Jitted, positions: list[int]) -> str:
     return f"the static {shown}"
 
 
-def _fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted) -> tuple[Fix | None, str]:
+def _write_fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted) -> tuple[Fix | None, str]:
     """The fix; or why there is none, where more is to be said."""
     if not isinstance(value, ast.Tuple | ast.List) or "#" in site.text(value):
         return None, ""

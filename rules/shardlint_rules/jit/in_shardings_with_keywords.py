@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardlint.model.signatures import JITS
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.sharded import by_position, calls, may_be_none, value_of
 
@@ -38,8 +38,9 @@ class InShardingsWithKeywords(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding a call."""
+    @detector("call", "partial")
+    def find_calls(self, site: Site) -> Iterator[Finding]:
+        """The calls with keywords of a function with in_shardings."""
         keyword = site.keyword("in_shardings")
         if keyword is None:
             return

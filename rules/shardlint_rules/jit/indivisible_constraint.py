@@ -12,7 +12,7 @@ from shardlint.model.mesh.meshes import Mesh, Spec
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Environment, Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, divided_already
@@ -67,12 +67,9 @@ class IndivisibleConstraint(Rule):
         Violates("spec.indivisible", "spec.padded", "spec.odd"),
     )
 
-    @detector("call")
+    @detector("call", of=_WAKING)
     def find_undivided(self, site: Site) -> Iterator[Finding]:
-        """The first dimension of a placed array, or of the results of a jit, that is not divided."""
-        if site.api in _JITS:
-            yield from self.find_undivided_result(site)
-            return
+        """The first dimension of a placed array that is not divided."""
         target, array = site.argument(PLACING[site.api]), site.argument("x")
         if target is None or array is None or caught(site.file, site.syntax):
             return
@@ -87,7 +84,7 @@ class IndivisibleConstraint(Rule):
         mesh, spec = parts
         if mesh is None or (site.api != _PUT and site.shardings.axis_types(mesh) != "auto"):
             return
-        sizes = _sizes(mesh)
+        sizes = _list_sizes(mesh)
         if not sizes:
             return
         shape = shape_of(site.program.evaluator, Place(site.file, array))
@@ -97,34 +94,34 @@ class IndivisibleConstraint(Rule):
         axis, size, split, names = problem
         yield site.finding(
             target,
-            f"{self._effect(site)}: {_not_divisible(axis, size, split, names)}.",
+            f"{self._describe_effect(site)}: {_not_divisible(axis, size, split, names)}.",
             why=f"on {site.release('jax')}, the array is `{site.shown(array)}`{self._outside(site)}",
             help=f"pad the dimension to a multiple of {split}, or shard another dimension",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
 
-    @detector("violation")
+    @detector("violation", of="spec.indivisible")
     def report_indivisible(self, site: Site) -> Finding:
         """An array that its spec does not divide, in the program as it runs."""
-        said = site.violation.said
-        raises = site.violation.kind == "spec.indivisible" or bool(said.get("raises"))
-        array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
-        odd = site.violation.kind == "spec.odd"
-        suffix = "sharded over all devices" if odd else f"not divisible by {said['parts']}"
-        effect = "This raises ValueError" if raises else "The array is padded or replicated"
-        count = "the number of devices" if odd else said["parts"]
-        return site.report_violation(
-            f"{effect}: dimension {said['dimension']} of {array} has size {said['size']}, {suffix} (`{said['axes']}`).",
-            help=f"pad the dimension to a multiple of {count}, or shard another dimension",
-            why=f"on {site.release('jax')}, the array is `{said['shape']}`",
-            harm=Harm.CRASH if raises else Harm.SILENT,
-            form="odd-size" if odd else "",
-        )
+        parts = site.violation.said["parts"]
+        return _report_size(site, f"not divisible by {parts}", parts, raises=True)
 
-    @detector("keyword")
+    @detector("violation", of="spec.padded")
+    def report_padded(self, site: Site) -> Finding:
+        """The same of an array that a compiled program shards."""
+        parts = site.violation.said["parts"]
+        return _report_size(site, f"not divisible by {parts}", parts, bool(site.violation.said.get("raises")))
+
+    @detector("violation", of="spec.odd", finds="odd-size")
+    def report_odd(self, site: Site) -> Finding:
+        """An array of an odd size that is sharded over an unknown number of devices."""
+        raises = bool(site.violation.said.get("raises"))
+        return _report_size(site, "sharded over all devices", "the number of devices", raises)
+
+    @detector("keyword", finds="shard-size")
     def find_divided_already(self, site: Site) -> Iterator[Finding]:
         """A size that was divided by the devices, in an array that is split over them."""
-        if not site.wants("shard-size") or site.assuming or site.program.project.is_test(site.file.path):
+        if site.assuming or site.program.project.is_test(site.file.path):
             return
         for size, axis, division in divided_already(site):
             yield site.finding(
@@ -132,16 +129,12 @@ class IndivisibleConstraint(Rule):
                 f"The array is too small: `{site.text(size)}` is the size of one shard, and the spec shards it again "
                 f"over {site.text(axis)}.",
                 help=f"pass the global size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
-                certainty=Certainty.POSSIBLE,
-                form="shard-size",
                 why=f"line {division.lineno} divides: {site.text(division)}; an array has its global shape",
             )
 
-    @detector("partial")
+    @detector("call", "partial", of=_JITS)
     def find_undivided_result(self, site: Site) -> Iterator[Finding]:
         """A result of a jitted function that its `out_shardings` do not divide."""
-        if site.api not in _JITS:
-            return
         shardings, function = site.argument("out_shardings"), site.argument("fun")
         jitted = site.value(function) if function is not None else None
         if isinstance(site.decorated, ast.FunctionDef):
@@ -161,7 +154,7 @@ class IndivisibleConstraint(Rule):
 
     def _part(self, site: Site, shardings: ast.expr, one: Made) -> Finding | None:
         parts = site.shardings.named(one.sharding)
-        if parts is None or parts[0] is None or not (sizes := _sizes(parts[0])):
+        if parts is None or parts[0] is None or not (sizes := _list_sizes(parts[0])):
             return None
         shape = one.shape(site)
         problem = _undivided(parts[1], sizes, shape) if shape is not None else None
@@ -181,7 +174,7 @@ class IndivisibleConstraint(Rule):
             harm=Harm.CRASH,
         )
 
-    def _effect(self, site: Site) -> str:
+    def _describe_effect(self, site: Site) -> str:
         if site.api == _PUT or site.region.traced == "never":
             return "This raises ValueError"
         return "The array is padded or replicated inside jit"
@@ -190,6 +183,19 @@ class IndivisibleConstraint(Rule):
         """The effect where the code is not traced, if it may run there too."""
         sure = site.api == _PUT or site.region.proven or site.region.traced == "never"
         return "" if sure else "; outside jit this raises ValueError"
+
+
+def _report_size(site: Site, suffix: str, count: str, raises: bool) -> Finding:
+    """The finding of a size that does not fit the number of devices."""
+    said = site.violation.said
+    array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
+    effect = "This raises ValueError" if raises else "The array is padded or replicated"
+    return site.report_violation(
+        f"{effect}: dimension {said['dimension']} of {array} has size {said['size']}, {suffix} (`{said['axes']}`).",
+        help=f"pad the dimension to a multiple of {count}, or shard another dimension",
+        why=f"on {site.release('jax')}, the array is `{said['shape']}`",
+        harm=Harm.CRASH if raises else Harm.SILENT,
+    )
 
 
 def _not_divisible(axis: int, size: int, split: int, names: str) -> str:
@@ -211,7 +217,7 @@ def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
         yield around
 
 
-def _sizes(mesh: Mesh) -> dict[str, int]:
+def _list_sizes(mesh: Mesh) -> dict[str, int]:
     return {
         name: size
         for name, size in zip(mesh.axis_names or (), mesh.sizes, strict=False)

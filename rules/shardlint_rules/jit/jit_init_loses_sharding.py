@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import (
     Calls,
-    Certainty,
     Finding,
     Fix,
     Harm,
@@ -29,6 +28,8 @@ _JITS = ("jax.jit", "equinox.filter_jit")
 # The arrays may be placed in another file than the one that says what is made like them.
 _SAYS = (*PLACED_WORDS, ".init", "zeros", "_like", "TrainState")
 _PLACING = ("out_shardings", "out_axis_resources", "device", "backend")
+
+_HELP = "call the function outside jit, call it under `jax.set_mesh(mesh)`, or pass `out_shardings` to jit"
 
 
 class JitInitLosesSharding(Rule):
@@ -96,18 +97,15 @@ class JitInitLosesSharding(Rule):
             return None
         return self._compare_calls(site, site.call.args[0], list(calls_of(site.file, site.call)))
 
-    @detector("violation")
-    def report_made(self, site: Site) -> Finding:
-        """An array that a jit makes unsharded, beside sharded ones or like one over Explicit axes."""
-        if site.violation.kind != "made.whole":
-            return self._report_apart(site)
+    @detector("violation", of="made.whole", finds="used-with-sharded")
+    def report_whole(self, site: Site) -> Finding:
+        """An array that a jit makes unsharded, beside sharded ones."""
         said = site.violation.said
         return site.report_violation(
             f"`{said['array']}` is created unsharded on one device: the jit has no `out_shardings`.",
             help="pass `out_shardings` to jit",
             why=f"a jitted function takes it together with arrays of at most its size, sharded over `{said['axes']}`",
             harm=Harm.COST,
-            form="used-with-sharded",
         )
 
     def _compare_calls(
@@ -132,25 +130,28 @@ class JitInitLosesSharding(Rule):
             + ("; no mesh of this project has Explicit axes" if form else ""),
             help="call the function outside jit: there `zeros_like` keeps the sharding. "
             "Or pass `out_shardings` to jit.",
-            fix=self._fix(site, known[0]),
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
+            fix=self._write_fix(site, known[0]),
             form=form,
         )
 
-    def _report_apart(self, site: Site) -> Finding:
-        """The finding of what a jit makes like arrays over Explicit axes, without a mesh in context."""
-        said = site.violation.said
-        text = site.shown()
-        help = "call the function outside jit, call it under `jax.set_mesh(mesh)`, or pass `out_shardings` to jit"
-        why = f"only the shape of `{said['array']}` is used, and no mesh is in context"
-        if site.violation.kind == "made.apart":
-            message = f"`{text}` ends up on one device: it depends on no array."
-            return site.report_violation(message, help=help, why=why)
-        devices = said["devices"]
-        message = f"`{text}` raises ValueError: it runs on one device, but its type has a mesh of {devices} devices."
-        return site.report_violation(message, help=help, why=why, harm=Harm.CRASH)
+    @detector("violation", of="made.apart")
+    def report_apart(self, site: Site) -> Finding:
+        """An array that a jit makes like one over Explicit axes, without a mesh in context."""
+        message = f"`{site.shown()}` ends up on one device: it depends on no array."
+        return site.report_violation(message, help=_HELP, why=_explain_apart(site))
 
-    def _fix(self, site: Site, call: ast.Call) -> Fix | None:
+    @detector("violation", of="made.off-mesh")
+    def report_off_mesh(self, site: Site) -> Finding:
+        """The same with the type of the mesh."""
+        return site.report_violation(
+            f"`{site.shown()}` raises ValueError: it runs on one device, but its type has a mesh of "
+            f"{site.violation.said['devices']} devices.",
+            help=_HELP,
+            why=_explain_apart(site),
+            harm=Harm.CRASH,
+        )
+
+    def _write_fix(self, site: Site, call: ast.Call) -> Fix | None:
         """The call without the jit, where both are one expression."""
         if not isinstance(site.syntax, ast.Call):
             return None
@@ -170,6 +171,10 @@ class JitInitLosesSharding(Rule):
             "the arrays are created one by one, and small counters stay on one device",
             drops=[part.id for part in walk(site.call.func) if isinstance(part, ast.Name)],
         )
+
+
+def _explain_apart(site: Site) -> str:
+    return f"only the shape of `{site.violation.said['array']}` is used, and no mesh is in context"
 
 
 def _placed(site: Site, call: ast.Call) -> bool:

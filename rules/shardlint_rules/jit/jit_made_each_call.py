@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from shardlint.model.values import Api, Function, Transformed, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, on_lines
-from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint.syntax import FileFacts, Scope
-from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.reads import name_of, reads
-from shardlint_rules.jit.repeated import (
+from shardlint.facts.repeated import (
     Loop,
     bound_in,
     called_in_a_loop,
@@ -22,6 +14,13 @@ from shardlint_rules.jit.repeated import (
     meant_once,
     once_only,
 )
+from shardlint.model.values import Api, Function, Transformed, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector, on_lines
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
+from shardlint_rules.jit.reads import name_of, reads
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")
@@ -86,16 +85,17 @@ class JitMadeEachCall(Rule):
     fixes = "none"
     bound = True
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a jitted function that is created and called repeatedly."""
+    @detector("call", "partial", "name")
+    def report_jit(self, site: Site) -> Finding | None:
+        """A jitted function that is created and called repeatedly."""
         scope = site.scope.function()
-        created, wrapped = _created(site)
+        created, wrapped = _find_created(site)
         if created is None or wrapped is None or is_test(site.file, site.syntax):
-            return
+            return None
         wrapped = _bound_here(site, wrapped)
         what = _new_object(site, wrapped)
         if not what or not _called_here(site, created) or _may_be_traced(site):
-            return
+            return None
         loop = loop_around(site.file, created)
         if loop is not None and not _defined_outside(site, wrapped, loop):
             stays = meant_once(site.file, created, loop)
@@ -103,10 +103,10 @@ class JitMadeEachCall(Rule):
                 not once_only(site.file, created, loop) and not _reads_from_loop(site, created, wrapped, loop)
             ):
                 why = f"the loop at line {loop.lineno} calls it"
-                yield self._finding(site, what, "in each iteration", why, "in-a-loop")
-            return
+                return self._make_finding(site, what, "in each iteration", why, "in-a-loop")
+            return None
         if scope is None or isinstance(scope.node, ast.Lambda):
-            return
+            return None
         call = called_in_a_loop(site.program, site.file, scope.node)
         closes = call is not None and _closes_over(site, created, wrapped)
         step = _is_step(site, created, scope.name)
@@ -118,22 +118,21 @@ class JitMadeEachCall(Rule):
         elif _called_often(site, created) and not _closes_over(site, wrapped, wrapped):
             form, why = "each-call", f"`{scope.name}` may run more than once"
         else:
-            return
-        yield self._finding(site, what, f"at each call of `{scope.name}`", why, form)
+            return None
+        return self._make_finding(site, what, f"at each call of `{scope.name}`", why, form)
 
-    def _finding(self, site: Site, what: str, when: str, why: str, form: str) -> Finding:
+    def _make_finding(self, site: Site, what: str, when: str, why: str, form: str) -> Finding:
         where = "above the loop" if "iteration" in when else "at module level"
         return site.finding(
             site.syntax,
             f"{what[0].upper()}{what[1:]} is recompiled {when}: jit gets a new function object.",
             help=f"jit it once, {where}, and pass changing values as arguments",
-            certainty=Certainty.POSSIBLE,
             form=form,
             why=f"{why}; {site.release('jax')} caches compiled programs by function object",
         )
 
 
-def _created(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
+def _find_created(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
     """The expression or definition of the jitted function, and the function that is jitted."""
     if site.decorated is not None:
         return site.decorated, site.decorated  # `@jax.jit`, `@jax.jit(...)`, `@partial(jax.jit, ...)`
@@ -206,7 +205,7 @@ def _called_here(site: Site, created: ast.AST) -> bool:
             for node in site.file.mentions_in(home, created.name)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
         ]
-        return bool(uses) and all(_calls(site.file, use, home) for use in uses)
+        return bool(uses) and all(_is_called(site.file, use, home) for use in uses)
     parent = site.file.parent(created)
     if isinstance(parent, ast.Call) and parent.func is created:
         return True
@@ -214,10 +213,10 @@ def _called_here(site: Site, created: ast.AST) -> bool:
     if target is None or site.file.home(target).kind != "function":
         return False
     uses, home = list(reads(site.file, target, only=False)), site.file.home(target)
-    return bool(uses) and all(_calls(site.file, use, home) for use in uses)
+    return bool(uses) and all(_is_called(site.file, use, home) for use in uses)
 
 
-def _calls(file: FileFacts, use: ast.AST, home: Scope) -> bool:
+def _is_called(file: FileFacts, use: ast.AST, home: Scope) -> bool:
     """True if a name is called in the scope itself, not in a nested function."""
     parent = file.parent(use)
     return (

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.origins import origins
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -17,10 +18,10 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.jit.leaf import array_values, leaves_of, origins, seems_spread
+from shardlint_rules.jit.leaf import array_values, leaves_of, seems_spread
 from shardlint_rules.jit.placed import placed_around, placed_by_callers, placed_later
 
 _BACK = ("jax.numpy.asarray", "jax.numpy.array", "jax.device_put")
@@ -86,46 +87,49 @@ class LostThroughHost(Rule):
         Calls(*_BACK, file_says=_COPYING),
         Calls("jax.tree.map", file_says=tuple(f"map({name}" for name in _MAPPED)),
     )
-    forms = ("call",)
     closed = ("positional", "keywords")
     where = "host"
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a way back."""
-        if not site.call.args:
-            return
-        mapped = site.api == "jax.tree.map"
-        if mapped and (len(site.call.args) != 2 or not _converts_to_jax(site, site.call.args[0])):
-            return
-        if not mapped and (
-            len(site.arguments.positional) > 2 or any(one in site.arguments.keywords for one in _WHERE)
-        ):
-            return
+    @detector("call", of="jax.tree.map", finds="placed")
+    def report_tree(self, site: Site) -> Finding | None:
+        """A function of jax that makes arrays of a tree of copies."""
+        match site.call.args:
+            case [function, copy] if _converts_to_jax(site, function):
+                return _make_finding(site, copy)
+        return None
+
+    @detector("call", of=_BACK, finds="placed")
+    def report_array(self, site: Site) -> Finding | None:
+        """A call that makes an array of a copy."""
+        arguments = site.arguments
+        if not site.call.args or len(arguments.positional) > 2 or any(one in arguments.keywords for one in _WHERE):
+            return None
         if site.api == "jax.device_put" and len(site.call.args) > 1:
-            return
-        if any(_GATHERS.search(getattr(one, "name", None) or "") for one in site.file.ancestors(site.call)):
-            return
-        copied = list(_copied(site, site.call.args[1 if mapped else 0]))
-        if not copied or not any(seems_spread(site, one) for one in copied):
-            return
-        outer = next((call for _, call in leaves_of(site, _root(site.call.args[0]))), site.call)
-        if any(placed_around(site, one) or placed_later(site, one) for one in (site.call, outer)):
-            return
-        if placed_by_callers(site):
-            return
-        replicated = site.api != "jax.device_put" and site.anywhere("set_mesh")
-        where = "one device (replicated under `jax.set_mesh`)" if replicated else "one device"
-        shown = site.shown(_root(site.call.args[1 if mapped else 0]))
-        yield site.finding(
-            site.call,
-            f"`{shown}` ends up on {where}: the numpy copy has no sharding.",
-            help="call `jax.device_put` with the old sharding, or do not copy the array to the host",
-            certainty=Certainty.POSSIBLE,
-            form="placed",
-            why="the array that is copied may be sharded; jax puts a numpy array on the default device",
-        )
+            return None
+        return _make_finding(site, site.call.args[0])
+
+
+def _make_finding(site: Site, copy: ast.expr) -> Finding | None:
+    """The finding of a copy of a sharded array that is not placed again."""
+    if any(_GATHERS.search(getattr(one, "name", None) or "") for one in site.file.ancestors(site.call)):
+        return None
+    if not any(seems_spread(site, one) for one in list(_find_copied(site, copy))):
+        return None
+    outer = next((call for _, call in leaves_of(site, _find_root(site.call.args[0]))), site.call)
+    if any(placed_around(site, one) or placed_later(site, one) for one in (site.call, outer)):
+        return None
+    if placed_by_callers(site):
+        return None
+    replicated = site.api != "jax.device_put" and site.anywhere("set_mesh")
+    where = "one device (replicated under `jax.set_mesh`)" if replicated else "one device"
+    return site.finding(
+        site.call,
+        f"`{site.shown(_find_root(copy))}` ends up on {where}: the numpy copy has no sharding.",
+        help="call `jax.device_put` with the old sharding, or do not copy the array to the host",
+        why="the array that is copied may be sharded; jax puts a numpy array on the default device",
+    )
 
 
 def _converts_to_jax(site: Site, node: ast.expr) -> bool:
@@ -133,7 +137,7 @@ def _converts_to_jax(site: Site, node: ast.expr) -> bool:
     return all(isinstance(one, Api) and one.name in _BACK for one in values)
 
 
-def _root(node: ast.expr) -> ast.expr:
+def _find_root(node: ast.expr) -> ast.expr:
     """The array inside host functions: `x` of `np.asarray(x).astype(dtype)`."""
     while isinstance(node, ast.Call):
         func = node.func
@@ -147,14 +151,14 @@ def _root(node: ast.expr) -> ast.expr:
     return node
 
 
-def _copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
+def _find_copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
     """The arrays that a host array is a copy of; none if it may be something else."""
     if depth > _DEPTH:
         return
     match node:
         case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args) if attr in _SAME:
             module = isinstance(inner, ast.Name) and isinstance(site.value(node.func), Api)
-            yield from _copied(site, args[0] if module and args else inner, depth + 1)
+            yield from _find_copied(site, args[0] if module and args else inner, depth + 1)
             return
         case ast.Call(args=[array, *_]):
             values = options(site.value(node.func))
@@ -173,14 +177,14 @@ def _of_value(site: Site, value: Value, depth: int) -> Iterator[Value]:
     for one in options(value):
         if one == Constant(None):
             continue
-        originals = list(_originals(site, one, depth))
+        originals = list(_find_originals(site, one, depth))
         if not originals:
             return
         values += originals
     yield from values
 
 
-def _originals(site: Site, value: Value, depth: int) -> Iterator[Value]:
+def _find_originals(site: Site, value: Value, depth: int) -> Iterator[Value]:
     if isinstance(value, Leaves):
         yield from _of_value(site, value.of, depth + 1)
     if not isinstance(value, CallResult) or value.call is None or not value.call.positional:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import jitted
 from shardlint.model.values import Api, Function, Place, options
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
@@ -50,13 +50,14 @@ class LoweredOutsideContext(Rule):
     triggers = (Methods("lower", file_says=("mesh", "Mesh", "axis_rules")),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call of `lower`."""
+    @detector("method", finds="lowered")
+    def report_lowering(self, site: Site) -> Finding | None:
+        """A call of `lower` outside of the mesh context of the other calls."""
         func = site.call.func
         if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name | ast.Attribute):
-            return
-        if not (site.call.args or site.call.keywords) or not site.wants("lowered"):
-            return
+            return None
+        if not (site.call.args or site.call.keywords):
+            return None
         scope = site.scope.function() or site.scope
         written = site.text(func.value)
         calls = [call for call in site.file.walked(scope).calls if site.file.text(call.func) == written]
@@ -65,19 +66,18 @@ class LoweredOutsideContext(Rule):
             or _entered_context(site, site.file, site.call) is not None
             or "set_mesh(" in _text_without_contexts(site)
         ):
-            return
+            return None
         if not all(_is_same_function(site, call, func.value) for call in calls):
-            return
+            return None
         around = [_entered_context(site, site.file, call) for call in calls]
         first = around[0]
         if first is None or any(one is None for one in around) or _needs_no_context(site, func.value):
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             site.call,
             f"The program lowered from `{written}` differs from the program that runs: the mesh context is missing.",
             label="outside the `with`",
             help=f"call `lower` under `{first}` too",
-            form="lowered",
             why=f"line {calls[0].lineno} calls `{written}` under `{first}`, and tracing reads that context",
         )
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.mesh.meshes import leaves
 from shardlint.model.signatures import JITS
 from shardlint.model.values import CallArguments, CallResult, Items, Transformed, options
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 
 _STRUCT = "jax.ShapeDtypeStruct"
@@ -43,12 +43,12 @@ class LoweredWithoutSharding(Rule):
     }
     triggers = (Methods("lower"),)
     project_says = ("ShapeDtypeStruct",)
-    forms = ("method",)
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an argument without a sharding."""
+    @detector("method", finds="unsharded-argument")
+    def find_arguments(self, site: Site) -> Iterator[Finding]:
+        """Arguments of `lower` without a sharding."""
         passed = [*site.call.args, *(one.value for one in site.call.keywords if one.arg is not None)]
         if (
             not passed[1:]
@@ -69,7 +69,6 @@ class LoweredWithoutSharding(Rule):
                 "the argument was lowered without a sharding.",
                 label="no sharding",
                 help="add `sharding=` with the sharding of the array that you pass to the compiled function",
-                form="unsharded-argument",
                 why=f"line {site.call.lineno} lowers the function with shardings for other arguments",
             )
 

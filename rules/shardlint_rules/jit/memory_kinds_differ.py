@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -32,10 +32,11 @@ class MemoryKindsDiffer(Rule):
     triggers = (Violates("memory.differ"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the contract that is broken."""
+    @detector("violation")
+    def report_operands(self, site: Site) -> Finding | None:
+        """The operation on arrays of two memory kinds."""
         said = site.violation.said
-        yield site.report_violation(
+        return site.report_violation(
             f"This raises ValueError: one operand is in `{said['left']}` memory, another in `{said['right']}` memory.",
             help='move the array first: `jax.device_put(x, sharding.with_memory_kind("device"))`',
             why=f"the memory kind is chosen at line {said['made']}",

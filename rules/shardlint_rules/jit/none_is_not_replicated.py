@@ -38,11 +38,11 @@ class NoneIsNotReplicated(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (Calls(*JITS, file_says=("out_shardings",)),)
 
-    @detector("call")
+    @detector("call", finds="gather")
     def report_gathering(self, site: Site) -> Finding | None:
         """An `out_shardings=None` in a function that says it gathers."""
         node = site.argument("out_shardings") or getattr(site.keyword("out_shardings"), "value", None)
-        if not isinstance(node, ast.Constant) or node.value is not None or not site.wants("gather"):
+        if not isinstance(node, ast.Constant) or node.value is not None:
             return None
         name = _gathering(site)
         if name is None:
@@ -52,7 +52,6 @@ class NoneIsNotReplicated(Rule):
             f"`{name}` gathers nothing: with `out_shardings=None` the result stays sharded like its argument.",
             why=f"the name `{name}` suggests a gather; with several processes jax.device_get of the result raises",
             help="write `out_shardings=NamedSharding(mesh, P())`",
-            form="gather",
         )
 
 

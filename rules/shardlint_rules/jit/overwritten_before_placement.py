@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -50,32 +49,31 @@ class OverwrittenBeforePlacement(Rule):
     likely = ("overwritten",)
     triggers = (Lines(_LINE, saying=_CONVERTING),)
     fixes = "none"
-    forms = ("line",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an assignment."""
+    @detector("line", finds="overwritten")
+    def report_assignment(self, site: Site) -> Finding | None:
+        """An assignment that overwrites an array before any read."""
         statement = site.syntax
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
-            return
+            return None
         name, call = _bound_name(statement), statement.value
         while isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             if _CALL.match(call.func.attr) or not isinstance(call.func.value, ast.Call):
                 break
             call = call.func.value  # `np.array_split(files, count).tolist()`
         if not name or not isinstance(call, ast.Call) or not _CALL.match(last_name(call.func)):
-            return
+            return None
         passed = [*call.args, *(one.value for one in call.keywords)]
         if not passed or isinstance(passed[0], ast.Constant) or says(call, name):
-            return
+            return None
         before = _unread_definition(site, statement, name)
         if before is None or _computes_same(before, statement):
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             passed[0],
             f"The `{name}` of line {before.lineno} is lost: this result overwrites it before any read.",
             label=f"`{name}` is expected here",
             help=f"pass the computed value: {last_name(call.func)}({name}, ...)",
-            form="overwritten",
             why=f"line {before.lineno} computes `{name}`, and `{last_name(call.func)}` gets `{site.shown(passed[0])}`",
         )
 

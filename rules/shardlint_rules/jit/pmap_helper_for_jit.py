@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 
 _REPLICATES = ("flax.jax_utils.replicate", "jax.device_put_replicated")
@@ -39,23 +39,22 @@ class PmapHelperForJit(Rule):
     likely = ("no-pmap",)
     assumptions: ClassVar[Mapping[str, str]] = {"no-pmap": "No other code removes the leading axis."}
     triggers = (Calls(*_REPLICATES, *_SHARES),)
-    forms = ("call", "partial")
     where = "host"
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call."""
+    @detector("call", "partial", finds="no-pmap")
+    def report_helper(self, site: Site) -> Finding | None:
+        """A helper that adds an axis which only pmap removes."""
         if not all(any(site.file.says(word) for word in words) for words in (_MESHES, ("jit",))):
-            return  # a library of helpers: its callers are unknown
+            return None  # a library of helpers: its callers are unknown
         if site.program.project.holds(site.file.path, *_ONE_DEVICE_EACH):
-            return
-        name = site.api.rpartition(".")[2]
+            return None
+        name = site.short_name
         state = site.api in _REPLICATES
-        yield site.finding(
+        return site.finding(
             site.call,
             f"`{name}` adds a leading device axis, and `jit` computes with it: no `pmap` removes the axis.",
             help="write jax.device_put(..., NamedSharding(mesh, " + ("P()))" if state else 'P("data")))'),
-            form="no-pmap",
             why="the program uses jit over a mesh and mentions no pmap",
         )

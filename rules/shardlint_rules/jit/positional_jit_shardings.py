@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Constant, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, on_lines
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector, on_lines
 from shardlint.rules_api.site import Site
 
 # The settings that positions after the function meant before jax 0.7.
@@ -45,29 +45,29 @@ class PositionalJitShardings(Rule):
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     triggers = (Calls("jax.jit", file_says=("jit(", "jit as ", on_lines(r"(?!from |import |@)", "jit"))),)
-    forms = ("call",)
     in_version_checks = False
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding a call, at the second argument."""
+    @detector("call")
+    def report_argument(self, site: Site) -> Finding | None:
+        """The second positional argument of a jit."""
         extra = site.call.args[1:]
         if not extra:
-            return
+            return None
         if any(isinstance(one, ast.Starred) for one in site.call.args):
-            return
+            return None
         names = _ORDER[: len(extra)]
         written = ", ".join(f"{name}={site.text(one)}" for name, one in zip(names, extra, strict=False))
-        yield site.finding(
+        return site.finding(
             extra[0],
             f"On {site.release('jax')} this raises TypeError: `jax.jit` takes one positional argument.",
             label="passed by position",
             help="pass all arguments except the function by keyword",
-            fix=_fix(site, extra, " ".join(written.split())),
+            fix=_write_fix(site, extra, " ".join(written.split())),
         )
 
 
-def _fix(site: Site, extra: list[ast.expr], written: str) -> Fix | None:
+def _write_fix(site: Site, extra: list[ast.expr], written: str) -> Fix | None:
     taken = {keyword.arg for keyword in site.call.keywords}
     names = _ORDER[: len(extra)]
     if len(extra) > len(_ORDER) or taken.intersection(names) or None in taken:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.fresh import SHAPED
 from shardlint_rules.jit.leaf import array_values, leaves_of, seems_spread
@@ -48,41 +48,28 @@ class ShardingLostByShape(Rule):
     likely = ("sharded-parameter",)
     assumptions: ClassVar[Mapping[str, str]] = {"sharded-parameter": "The sharding that callers pass shards the array."}
     triggers = (Calls(*SHAPED, file_says=_CALLED, function_says=_WHOLE),)
-    forms = ("call",)
     closed = ("positional", "keywords")
     where = "host"
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an array made with the shape of a sharded one."""
-        arguments = site.arguments
-        shape = arguments.get("shape", ("shape",))
-        node = shape.node if shape is not None else None
-        if not isinstance(node, ast.Attribute) or node.attr != "shape":
-            return
-        if any(name in arguments.keywords for name in _WHERE):
-            return
-        certain = _is_sharded(site, node.value)
-        if not certain and not (site.wants("sharded-parameter") and _seems_sharded(site, node.value)):
-            return
-        whole = _mapping(site, node.value)
-        if placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole):
-            return
-        text = site.shown(node.value)
-        if not certain and placed_by_callers(site):
-            return
-        yield site.finding(
-            site.call,
-            f"The new array is on one device, while `{text}` is sharded: a shape has no sharding.",
-            help=f"write {site.api.rpartition('.')[2]}_like({text}): it keeps the sharding",
-            fix=self._fix(site, text) if certain else None,
-            certainty=Certainty.PROVEN if certain else Certainty.POSSIBLE,
-            form="" if certain else "sharded-parameter",
-            why="" if certain else f"the sharding of `{text}` may shard it",
-        )
+    @detector("call")
+    def report_shape(self, site: Site) -> Finding | None:
+        """An array made with the shape of a sharded one."""
+        array = _find_array(site)
+        if array is None or not _is_sharded(site, array) or _is_placed(site, array):
+            return None
+        return _make_finding(site, array, self._write_fix(site, site.shown(array)))
 
-    def _fix(self, site: Site, array: str) -> Fix | None:
-        maker = site.api.rpartition(".")[2]
+    @detector("call", finds="sharded-parameter")
+    def report_shape_of_parameter(self, site: Site) -> Finding | None:
+        """An array made with the shape of one that may be sharded."""
+        array = _find_array(site)
+        if array is None or not _seems_sharded(site, array) or _is_placed(site, array) or placed_by_callers(site):
+            return None
+        return _make_finding(site, array, None, f"the sharding of `{site.shown(array)}` may shard it")
+
+    def _write_fix(self, site: Site, array: str) -> Fix | None:
+        maker = site.short_name
         names = ("shape", "fill_value", "dtype") if maker == "full" else ("shape", "dtype")
         dtype = site.arguments.get("dtype", names)
         parts = [array]
@@ -106,6 +93,32 @@ class ShardingLostByShape(Rule):
         return site.spell(f"jax.numpy.{maker}_like")
 
 
+def _make_finding(site: Site, array: ast.expr, fix: Fix | None, why: str = "") -> Finding:
+    """The finding of an array made with the shape of another."""
+    text = site.shown(array)
+    return site.finding(
+        site.call,
+        f"The new array is on one device, while `{text}` is sharded: a shape has no sharding.",
+        help=f"write {site.short_name}_like({text}): it keeps the sharding",
+        fix=fix,
+        why=why,
+    )
+
+
+def _find_array(site: Site) -> ast.expr | None:
+    """The array whose shape the new one gets, if the new one gets no sharding."""
+    shape = site.arguments.get("shape", ("shape",))
+    node = shape.node if shape is not None else None
+    if not isinstance(node, ast.Attribute) or node.attr != "shape":
+        return None
+    return None if any(name in site.arguments.keywords for name in _WHERE) else node.value
+
+
+def _is_placed(site: Site, array: ast.expr) -> bool:
+    whole = _find_mapping(site, array)
+    return placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole)
+
+
 def _is_sharded(site: Site, node: ast.expr) -> bool:
     """True if the array surely is sharded, by itself or as a leaf of a mapped tree."""
     if site.shardings.spread(site.value(node)):
@@ -120,7 +133,7 @@ def _seems_sharded(site: Site, node: ast.expr) -> bool:
     return any(seems_spread(site, value) for value in array_values(site, node))
 
 
-def _mapping(site: Site, node: ast.expr) -> ast.AST:
+def _find_mapping(site: Site, node: ast.expr) -> ast.AST:
     """The `tree.map` whose lambda returns the array; or the call itself."""
     for _, call in leaves_of(site, node):
         function = call.args[0]

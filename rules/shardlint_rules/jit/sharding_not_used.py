@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.signatures import Parameters, of_definition
@@ -17,9 +17,9 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
+from shardlint.rules_api.rule import Finding, Harm, Rule, Takes, detector
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax import last_name
 from shardlint.syntax.nodes import defaults, walk
 from shardlint_rules.jit._unplaced import (
     class_with_unread_attribute,
@@ -48,6 +48,7 @@ _HOST_LOADERS = (
     "pickle.load",
     "pickle.loads",
 )
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class ShardingNotUsed(Rule):
@@ -84,75 +85,92 @@ class ShardingNotUsed(Rule):
     triggers = (Takes(*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a parameter."""
-        parameter = site.syntax
-        scope = _function_of(site.file, parameter)
-        if not isinstance(parameter, ast.arg) or scope is None:
-            return
-        node, name = scope.node, parameter.arg
-        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        unread = not _reads(node, name)
-        if unread:
-            for call in site.file.walked(scope).calls:
-                callee = _takes(site, call, name)
-                if callee is not None:
-                    function, argument = scope.name, name
-                    yield site.finding(
-                        call,
-                        f"`{function}` ignores its `{argument}`: `{last_name(call.func)}` runs without it.",
-                        why=f"`{callee}` takes `{argument}` too, with None as its default",
-                        help=f"pass `{argument}={argument}` to `{callee}`",
-                    )
-                    return
-        overrides = _signature_is_fixed(site, scope)
-        if unread and not overrides and name in _SHARDINGS:
-            load = next((one for one in site.file.walked(scope).calls if _returns_loaded(site, one)), None)
-            if load is not None:
-                yield self._ignored(site, load, node.name, name, Certainty.PROVEN, "")
-                return
-        if site.program.project.is_test(site.file.path):
-            return
-        if name == "mesh" and unread and not overrides:
-            created = next(created_arrays(site, node), None)
-            if created is not None and gets_mesh_from_callers(site, node, name):
-                yield self._ignored(site, created, node.name, name, Certainty.POSSIBLE, "created")
-        elif name in (*_SHARDINGS, *_OF_BATCHES):
-            owner = class_with_unread_attribute(site, node, name)
-            if owner is not None or (unread and not overrides):
-                put = next(unplaced_puts(site, owner or node), None)
-                if put is None and owner is None and name in _SHARDINGS:
-                    put = returned_conversion(site, node)
-                if put is not None:
-                    yield self._ignored(site, put, (owner or node).name, name, Certainty.POSSIBLE, "unplaced")
+    @detector("parameter")
+    def report_call(self, site: Site) -> Finding | None:
+        """A call that leaves out the parameter of the same name."""
+        name = _name_of(site)
+        function = _find_ignoring(site)
+        for call in site.file.walked(site.file.scope(function)).calls if function is not None else ():
+            callee = _takes(site, call, name)
+            if function is not None and callee is not None:
+                return site.finding(
+                    call,
+                    f"`{function.name}` ignores its `{name}`: `{last_name(call.func)}` runs without it.",
+                    why=f"`{callee}` takes `{name}` too, with None as its default",
+                    help=f"pass `{name}={name}` to `{callee}`",
+                )
+        return None
 
-    def _ignored(
-        self, site: Site, array: ast.Call, owner: str, name: str, certainty: Certainty, form: str
-    ) -> Finding:
-        sharding = f"NamedSharding({name}, ...)" if name == "mesh" else name
-        return site.finding(
-            array,
-            f"`{owner}` ignores its `{name}`: this array stays on the default device.",
-            why=f"nothing reads `{name}`",
-            help=f"place the array: `jax.device_put(..., {sharding})`",
-            certainty=certainty,
-            form=form,
-        )
+    @detector("parameter")
+    def report_load(self, site: Site) -> Finding | None:
+        """A call that loads the array which the function returns."""
+        function = _find_ignoring(site) if _name_of(site) in _SHARDINGS else None
+        if function is None or _signature_is_fixed(site, function):
+            return None
+        calls = site.file.walked(site.file.scope(function)).calls
+        load = next((one for one in calls if _returns_loaded(site, one)), None)
+        return _make_finding(site, load, function.name) if load is not None else None
+
+    @detector("parameter", finds="created")
+    def report_creation(self, site: Site) -> Finding | None:
+        """An array that is created in a function with a mesh."""
+        function = _find_ignoring(site) if _name_of(site) == "mesh" else None
+        if function is None or site.program.project.is_test(site.file.path) or _signature_is_fixed(site, function):
+            return None
+        created = next(created_arrays(site, function), None)
+        if created is None or not gets_mesh_from_callers(site, function, "mesh"):
+            return None
+        return _make_finding(site, created, function.name)
+
+    @detector("parameter", finds="unplaced")
+    def report_placement(self, site: Site) -> Finding | None:
+        """An array that is placed without the sharding."""
+        name, function = _name_of(site), _find_function(site)
+        if function is None or name not in (*_SHARDINGS, *_OF_BATCHES) or site.program.project.is_test(site.file.path):
+            return None
+        owner = class_with_unread_attribute(site, function, name)
+        if owner is None and (_reads(function, name) or _signature_is_fixed(site, function)):
+            return None
+        put = next(unplaced_puts(site, owner or function), None)
+        if put is None and owner is None and name in _SHARDINGS:
+            put = returned_conversion(site, function)
+        return _make_finding(site, put, (owner or function).name) if put is not None else None
 
 
-def _function_of(file: FileFacts, parameter: ast.AST) -> Scope | None:
-    """The function that takes a parameter, if its body does something."""
-    arguments = file.parent(parameter)
-    node = file.parent(arguments) if isinstance(arguments, ast.arguments) else arguments
+def _make_finding(site: Site, array: ast.Call, owner: str) -> Finding:
+    """The finding of an array that stays where it is."""
+    name = _name_of(site)
+    sharding = f"NamedSharding({name}, ...)" if name == "mesh" else name
+    return site.finding(
+        array,
+        f"`{owner}` ignores its `{name}`: this array stays on the default device.",
+        why=f"nothing reads `{name}`",
+        help=f"place the array: `jax.device_put(..., {sharding})`",
+    )
+
+
+def _name_of(site: Site) -> str:
+    """The name of the parameter."""
+    return getattr(site.syntax, "arg", "")
+
+
+def _find_function(site: Site) -> _Definition | None:
+    """The function that takes the parameter, if its body does something."""
+    arguments = site.file.parent(site.syntax)
+    node = site.file.parent(arguments) if isinstance(arguments, ast.arguments) else arguments
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
-    body = [
-        one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
-    ]
-    return file.scope(node) if any(not isinstance(one, ast.Pass | ast.Raise) for one in body) else None
+    body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    return node if any(not isinstance(one, ast.Pass | ast.Raise) for one in body) else None
 
 
-def _reads(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+def _find_ignoring(site: Site) -> _Definition | None:
+    """The function that takes the parameter, if it does something and does not read the parameter."""
+    function = _find_function(site)
+    return None if function is None or _reads(function, _name_of(site)) else function
+
+
+def _reads(node: _Definition, name: str) -> bool:
     """True if a function mentions its parameter, or may read all its locals."""
     words = walk(ast.Module(node.body, []))
     return any(isinstance(one, ast.Name) and one.id in (name, "locals", "vars", "eval") for one in words)
@@ -166,16 +184,16 @@ def _takes(site: Site, call: ast.Call, name: str) -> str | None:
     values = options(site.value(call.func))
     if len(values) != 1:
         return None
-    definition = _definition(site, values[0])
+    definition = _find_definition(site, values[0])
     if definition is None:
         return None
     parameters, node = definition
     if not parameters.fits(arguments) or _passes(parameters, arguments, name):
         return None
-    return node.name if isinstance(_default(node, name), ast.Constant) else None
+    return node.name if isinstance(_find_default(node, name), ast.Constant) else None
 
 
-def _definition(site: Site, value: Value) -> tuple[Parameters, ast.FunctionDef] | None:
+def _find_definition(site: Site, value: Value) -> tuple[Parameters, ast.FunctionDef] | None:
     """The parameters of a function or method of the project, or of the `__init__` of a class."""
     while isinstance(value, Transformed) and value.api.name != "functools.partial":
         value = value.inner
@@ -196,20 +214,19 @@ def _passes(parameters: Parameters, arguments: CallArguments, name: str) -> bool
     return name not in parameters.keyword_only
 
 
-def _default(node: ast.FunctionDef, name: str) -> ast.expr | None:
+def _find_default(node: ast.FunctionDef, name: str) -> ast.expr | None:
     """The default of a parameter, if it is None."""
     expression = next((default for one, default in defaults(node.args) if one.arg == name), None)
     return expression if isinstance(expression, ast.Constant) and expression.value is None else None
 
 
-def _signature_is_fixed(site: Site, scope: Scope) -> bool:
+def _signature_is_fixed(site: Site, node: _Definition) -> bool:
     """True if others decide what a function takes: one passed as a value, or a method of a class with bases."""
+    scope = site.file.scope(node)
     if scope.parent is not None and scope.parent.kind == "class":
         bases = getattr(scope.parent.node, "bases", [])
         if any(site.text(base) not in ("object", "nn.Module", "nnx.Module", "eqx.Module") for base in bases):
             return True
-    node = scope.node
-    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     if any("overload" in site.text(one) or "abstract" in site.text(one) for one in node.decorator_list):
         return True
     if any(isinstance(site.file.parent(one), ast.Dict | ast.List | ast.Tuple) for one in site.file.mentions(node.name)):

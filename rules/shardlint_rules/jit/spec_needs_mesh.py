@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
 from shardlint.model.values import options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import caught
@@ -83,19 +83,6 @@ class SpecNeedsMesh(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    @detector("call", "partial")
-    def find_bare_spec(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call, at its first bare spec."""
-        nodes = [one.node for one in given(site) if one.certain] if not _asks_first(site) else []
-        if not nodes or (site.form == "partial" and site.decorated is None):
-            return
-        context = _context(site)
-        if not context.complete or context.contexts:
-            found = self._outside_block(site, nodes) or self._mesh_made(site, nodes, context)
-            yield from [found] if found is not None else []
-        if context.complete:
-            yield from self._report_unset(site, nodes, context)
-
     @detector("violation")
     def report_missing(self, site: Site) -> Finding | None:
         """A constraint or placement on a call path without a mesh."""
@@ -106,25 +93,30 @@ class SpecNeedsMesh(Rule):
             return None  # it runs later
         missing = _UNREAD if site.violation.said["context"] else _NO_CONTEXT
         error = _name_error(operation)
-        fix, kept = self._fix(site, [node], ())
+        fix, kept = self._write_fix(site, [node], ())
         return site.report_violation(f"`{operation}` raises {error}: {missing}.", help=_HELP, fix=fix, kept=kept)
 
-    def _report_unset(self, site: Site, nodes: list[ast.expr], context: Context) -> Iterator[Finding]:
+    @detector("call", "partial")
+    def report_unset(self, site: Site) -> Finding | None:
         """A spec of which all call paths are known, and none has a mesh that the call reads."""
+        nodes = _find_bare_specs(site)
+        context = _find_context(site) if nodes else None
+        if context is None or not context.complete:
+            return None
         why, help = "", _HELP
         if not context.contexts:
             missing = _NO_CONTEXT
         elif not all(one.kind in _NO_USE.get(site.api, ()) and _is_surely_mesh(one) for one in context.contexts):
-            return
+            return None
         elif site.api == _PJIT:
             missing, why = "pjit reads only the mesh of `with mesh:`", "sets the mesh in another context"
             help = "pass a `NamedSharding`, or use `jax.jit`: it reads the mesh of `jax.set_mesh`"
         else:
             missing, why = _UNREAD, "enters the mesh"
-        name, error = site.api.rpartition(".")[2], _name_error(site.api)
+        name, error = site.short_name, _name_error(site.api)
         later = " when it is called" if site.api in (_JIT, _PJIT) else ""
-        fix, kept = self._fix(site, nodes, context.contexts)
-        yield site.finding(
+        fix, kept = self._write_fix(site, nodes, context.contexts)
+        return site.finding(
             nodes[0],
             f"`{name}` raises {error}{later}: {missing}.",
             why=f"line {context.contexts[0].place.line} {why}" if why else "",
@@ -133,11 +125,11 @@ class SpecNeedsMesh(Rule):
             kept=kept,
         )
 
-    def _outside_block(self, site: Site, nodes: list[ast.expr]) -> Finding | None:
+    @detector("call", "partial", of=(_PUT, *CONSTRAINTS), finds="outside-mesh-context")
+    def report_outside_block(self, site: Site) -> Finding | None:
         """A call on a path to the spec that its function makes outside of the `with` of its mesh."""
-        if not site.wants("outside-mesh-context") or site.api in (_JIT, _PJIT):
-            return None
-        if site.program.project.is_test(site.file.path):
+        nodes = _find_bare_specs(site)
+        if not nodes or not _may_have_mesh(_find_context(site)) or site.program.project.is_test(site.file.path):
             return None
         found = beside_block(site, _NO_USE.get(site.api, ()))
         if found is None:
@@ -152,14 +144,15 @@ class SpecNeedsMesh(Rule):
             why=f"{site.where(found.call)} is outside the `with` at line {line}, where the same function "
             "enters its mesh",
             help="move the call into the `with`, or use a NamedSharding in the called function",
-            fix=self._fix(site, nodes, site.context.contexts)[0],
-            certainty=Certainty.POSSIBLE,
-            form="outside-mesh-context",
+            fix=self._write_fix(site, nodes, site.context.contexts)[0],
         )
 
-    def _mesh_made(self, site: Site, nodes: list[ast.expr], context: Context) -> Finding | None:
+    @detector("call", "partial", finds="local-mesh")
+    def report_own_mesh(self, site: Site) -> Finding | None:
         """A spec on unknown call paths, if no code that runs with it sets a mesh and the function makes its own."""
-        if not site.wants("local-mesh") or site.program.project.is_test(site.file.path):
+        nodes = _find_bare_specs(site)
+        context = _find_context(site) if nodes else None
+        if context is None or not _may_have_mesh(context) or site.program.project.is_test(site.file.path):
             return None
         if any(site.anywhere(word) for word in _SERVING):
             return None
@@ -176,18 +169,16 @@ class SpecNeedsMesh(Rule):
         made = mesh_made(site)
         if made is None:
             return None
-        name, error = site.api.rpartition(".")[2], _name_error(site.api)
+        name, error = site.short_name, _name_error(site.api)
         return site.finding(
             nodes[0],
             f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains none.",
             help=_HELP,
-            fix=self._fix(site, nodes, site.context.contexts)[0],
-            certainty=Certainty.POSSIBLE,
-            form="local-mesh",
+            fix=self._write_fix(site, nodes, site.context.contexts)[0],
             why=f"{why}, and the function makes its mesh at line {made.lineno}",
         )
 
-    def _fix(
+    def _write_fix(
         self, site: Site, nodes: list[ast.expr], contexts: tuple[MeshContext, ...]
     ) -> tuple[Fix | None, str]:
         """The fix that writes the mesh in scope with each spec; or why there is none."""
@@ -204,11 +195,22 @@ class SpecNeedsMesh(Rule):
         return site.fix(Safety.UNSAFE, f"write {written[nodes[0]]}", [*edits, *imports], why), ""
 
 
+def _find_bare_specs(site: Site) -> list[ast.expr]:
+    """The specs of a call, if it does not ask for a mesh first."""
+    if _asks_first(site) or (site.form == "partial" and site.decorated is None):
+        return []
+    return [one.node for one in given(site) if one.certain]
+
+
+def _may_have_mesh(context: Context) -> bool:
+    return not context.complete or bool(context.contexts)
+
+
 def _name_error(operation: str) -> str:
     return "ValueError" if operation.endswith("device_put") else "RuntimeError"
 
 
-def _context(site: Site) -> Context:
+def _find_context(site: Site) -> Context:
     """The mesh contexts on the ways to the call; for a jit, to the calls of its result."""
     if site.api in (_JIT, _PJIT):
         return site.program.call_context(site.file, jitted(site))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -34,18 +34,21 @@ class StateLosesLayout(Rule):
     triggers = (Violates("carried.memory", "carried.whole"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of what the loop passes on."""
+    @detector("violation", of="carried.whole")
+    def report_sharding(self, site: Site) -> Finding:
+        """A state that the loop passes on without its sharding."""
         said = site.violation.said
-        if site.violation.kind == "carried.whole":
-            yield site.report_violation(
-                f"After this step each device holds all of `{said['array']}`, which was sharded over `{said['axes']}`.",
-                help="pass `out_shardings` with the shardings of the state to the jit",
-                why=f"the loop passes the result to the next call; before this call it is `{said['before']}`",
-            )
-        else:
-            yield site.report_violation(
-                f"After this step `{said['array']}` stays in device memory; it was in `pinned_host` memory.",
-                help='pass `out_shardings` with `memory_kind="pinned_host"` for the state to the jit',
-                why="the step returns it in device memory, and the loop passes it to the next call",
-            )
+        return site.report_violation(
+            f"After this step each device holds all of `{said['array']}`, which was sharded over `{said['axes']}`.",
+            help="pass `out_shardings` with the shardings of the state to the jit",
+            why=f"the loop passes the result to the next call; before this call it is `{said['before']}`",
+        )
+
+    @detector("violation", of="carried.memory")
+    def report_memory(self, site: Site) -> Finding:
+        """A state that the loop passes on in device memory."""
+        return site.report_violation(
+            f"After this step `{site.violation.said['array']}` stays in device memory; it was in `pinned_host` memory.",
+            help='pass `out_shardings` with `memory_kind="pinned_host"` for the state to the jit',
+            why="the step returns it in device memory, and the loop passes it to the next call",
+        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.signatures import JITS, STATIC_SETTINGS, wrappings
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.model.signatures import JITS, STATIC_SETTINGS
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.parameters import given, lost
 from shardlint_rules.jit.sharded import named
@@ -39,12 +39,13 @@ class StaticArgumentNotTaken(Rule):
     in_version_checks = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a setting with which wrapping raises."""
+    @detector("call", "partial")
+    def find_settings(self, site: Site) -> Iterator[Finding]:
+        """The settings with which wrapping raises."""
         settings = [(name, site.keyword(name)) for name in STATIC_SETTINGS]
         if all(keyword is None for _, keyword in settings):
             return
-        functions = list(wrappings(site.program, site.file, site.call, site.form))
+        functions = site.find_wrapped()
         if not functions:
             return
         for name, keyword in settings:

@@ -6,16 +6,16 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.repeated import is_test, loop_around
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, jitted
 from shardlint.model.values import Constant, Function, Items, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.repeated import is_test, loop_around
 
 _JITS = (*JITS, PMAP)
 _FILTER_JIT = "equinox.filter_jit"
@@ -75,52 +75,61 @@ class UpdateNotDonated(Rule):
         Calls(*_JITS, file_says=_NEAR),
         Uses(*_JITS, file_says=_NEAR),
         Calls(_FILTER_JIT, file_says=_BUT_THE_FIRST),
-        Uses(_FILTER_JIT, file_says=_BUT_THE_FIRST),
     )
-    forms = ("call", "partial", "name", "import")
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a wrapper."""
-        if is_test(site.file, site.syntax) or site.program.project.is_test(site.file.path):
-            return
-        call = isinstance(site.syntax, ast.Call)
-        keyword = (
-            next((one for one in map(site.keyword, (*DONATE_SETTINGS, "donate")) if one), None)
-            if call
-            else None
-        )
-        if keyword is None and site.api == _FILTER_JIT:
-            return
-        donated = _donated_positions(site, keyword) if keyword is not None else set()
-        if donated is None or not site.wants(
-            *(("partly-donated",) if keyword is not None else ("in-a-loop", "once"))
-        ):
-            return
-        rebound = _rebound_by_all_calls(site, keyword is not None)
+    @detector("call", "partial", finds="partly-donated")
+    def report_left_out(self, site: Site) -> Finding | None:
+        """A jit that donates other arguments."""
+        keyword = _find_donation(site)
+        donated = _donated_positions(site, keyword) if keyword is not None else None
+        if keyword is None or donated is None or _is_in_test(site):
+            return None
+        rebound = _rebound_by_all_calls(site, True)
         left = [one for one in rebound if one.position not in donated]
         others = [one for one in rebound if one.position in donated]
-        if not left or (keyword is not None and not others):
-            return
-        names = " and ".join(f"`{one.name}`" for one in left)
-        where = site.where(left[0].place)
-        why, form = f"{where} assigns the result to {names}", "partly-donated"
-        if keyword is None:
-            form = "in-a-loop" if any(one.looped for one in left) else "once"
-        else:
-            why += f", and also to the donated `{others[0].name}`"
-        yield site.finding(
-            keyword or site.syntax,
-            f"Old and new {names} are both in memory during the call: the old value is not donated.",
-            help="pass the batch, or another argument without an update, as the first argument"
-            if site.api == _FILTER_JIT
-            else _donation_to_write(donated | {one.position for one in left}),
-            form=form,
-            why=why,
-        )
+        if not left or not others:
+            return None
+        help = "pass the batch, or another argument without an update, as the first argument"
+        if site.api != _FILTER_JIT:
+            help = _write_donation(donated | {one.position for one in left})
+        return _make_finding(site, keyword, left, help, f", and also to the donated `{others[0].name}`")
+
+    @detector("call", "partial", "name", of=_JITS, finds=("in-a-loop", "once"))
+    def report_undonated(self, site: Site) -> Finding | None:
+        """A jit that donates nothing."""
+        if (isinstance(site.syntax, ast.Call) and _find_donation(site) is not None) or _is_in_test(site):
+            return None
+        left = _rebound_by_all_calls(site, False)
+        if not left:
+            return None
+        form = "in-a-loop" if any(one.looped for one in left) else "once"
+        return _make_finding(site, site.syntax, left, _write_donation({one.position for one in left}), form=form)
 
 
-def _donation_to_write(positions: set[int]) -> str:
+def _make_finding(
+    site: Site, node: ast.AST, left: list[_Update], help: str, besides: str = "", form: str = ""
+) -> Finding:
+    """The finding of the updates that a jit leaves out."""
+    names = " and ".join(f"`{one.name}`" for one in left)
+    return site.finding(
+        node,
+        f"Old and new {names} are both in memory during the call: the old value is not donated.",
+        help=help,
+        form=form,
+        why=f"{site.where(left[0].place)} assigns the result to {names}{besides}",
+    )
+
+
+def _find_donation(site: Site) -> ast.keyword | None:
+    return next((one for one in map(site.keyword, (*DONATE_SETTINGS, "donate")) if one is not None), None)
+
+
+def _is_in_test(site: Site) -> bool:
+    return is_test(site.file, site.syntax) or site.program.project.is_test(site.file.path)
+
+
+def _write_donation(positions: set[int]) -> str:
     numbers = ", ".join(map(str, sorted(positions)))
     return f"write donate_argnums=({numbers}{',' if len(positions) == 1 else ''})"
 
@@ -137,7 +146,7 @@ def _donated_positions(site: Site, keyword: ast.keyword) -> set[int] | None:
 
 def _rebound_by_all_calls(site: Site, donating: bool) -> list[_Update]:
     """The updates of the first call whose parameters every call updates."""
-    calls = [_updates(site, one, donating) for one in _calls(site, donating)]
+    calls = [_find_updates(site, one, donating) for one in _find_calls(site, donating)]
     parameters = [{one.parameter for one in updates} for updates in calls]
     return [one for one in calls[0] if all(one.parameter in each for each in parameters)] if calls else []
 
@@ -153,7 +162,7 @@ def _positions(site: Site, node: ast.expr) -> set[int]:
     return numbers
 
 
-def _calls(site: Site, donating: bool) -> Iterator[Place]:
+def _find_calls(site: Site, donating: bool) -> Iterator[Place]:
     """The calls of the jitted function, outside tests."""
     node = site.decorated
     if node is not None:
@@ -173,11 +182,11 @@ def _calls(site: Site, donating: bool) -> Iterator[Place]:
                 yield end.place
 
 
-def _updates(site: Site, place: Place, donating: bool) -> list[_Update]:
+def _find_updates(site: Site, place: Place, donating: bool) -> list[_Update]:
     """The arguments of a call that the function updates and the call rebinds."""
     file, call = place.file, place.node
     assert isinstance(call, ast.Call)
-    rebound = _targets(file, call)
+    rebound = _find_targets(file, call)
     function = _training_step(site, place, donating)
     if not rebound or function is None or function.parameters is None:
         return []
@@ -208,7 +217,7 @@ def _training_step(site: Site, place: Place, donating: bool) -> Jitted | None:
     return function if _TRAINING.search(function.inner.place.text()) else None
 
 
-def _targets(file: FileFacts, call: ast.Call) -> set[str]:
+def _find_targets(file: FileFacts, call: ast.Call) -> set[str]:
     """The names and attributes that the result of a call, or its parts, are assigned to."""
     parent = file.parent(call)
     if not isinstance(parent, ast.Assign) or parent.value is not call:

@@ -13,7 +13,7 @@ from shardlint.model.lifetime.donation import DONATING
 from shardlint.model.lifetime.reads import Reading, read_object
 from shardlint.model.signatures import jitted
 from shardlint.model.values import options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts
 from shardlint.syntax.nodes import walk
@@ -77,12 +77,13 @@ class UseAfterDonate(Rule):
     }
     triggers = (Calls(*DONATING, file_says=("donate",)),)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at the reads in this file; at the wrapper for those in other files."""
+    @detector("call", "partial")
+    def find_reads(self, site: Site) -> Iterator[Finding]:
+        """The reads in this file; at the wrapper those in other files."""
         for file, story in stories(site):
             uses = [use for use in story.uses if use.death.call.by.node is site.call]
             for use, certainty in _most_certain(site, file, uses):
-                form = _form(file, use, certainty)
+                form = _find_form(file, use, certainty)
                 if form is not None and file is site.file:
                     yield self._here(site, use, certainty, form)
                 elif form is not None:
@@ -105,7 +106,7 @@ class UseAfterDonate(Rule):
     def _here(self, site: Site, use: Use, certainty: Certainty, form: str) -> Finding:
         name, donated = written(site.file, read_object(use.node)), written(site.file, use.death.argument.node)
         node: ast.AST = use.node
-        help, why = _advice(name, use), _why(form, name)
+        help, why = _write_advice(name, use), _explain_why(form, name)
         if use.again and _others_are_rebound(site.file, use):
             # A loop that rebinds all its other donated arguments: the donation of this one is unintended.
             node = donation_of(asked(site), use.death.argument.name, use.death.argument.position)
@@ -114,10 +115,9 @@ class UseAfterDonate(Rule):
             why = why or f"`{name}` is part of `{donated}` or an alias of it"
         return site.finding(
             node,
-            _message(site.file, use, certainty, f"line {use.death.call.call.lineno}"),
+            _write_message(site.file, use, certainty, f"line {use.death.call.call.lineno}"),
             why=why,
             help=help,
-            certainty=certainty,
             form=form,
         )
 
@@ -126,10 +126,9 @@ class UseAfterDonate(Rule):
         read = place(site, file, use.node)
         return site.finding(
             asked(site),
-            _message(file, use, certainty, place(site, file, use.death.call.call)),
-            why=_why(form, name) if use.again else f"{read} reads `{name}`",
-            help=_advice(name, use),
-            certainty=certainty,
+            _write_message(file, use, certainty, place(site, file, use.death.call.call)),
+            why=_explain_why(form, name) if use.again else f"{read} reads `{name}`",
+            help=_write_advice(name, use),
             form=form,
         )
 
@@ -169,7 +168,7 @@ def _refilled(file: FileFacts, use: Use) -> bool:
     )
 
 
-def _form(file: FileFacts, use: Use, certainty: Certainty) -> str | None:
+def _find_form(file: FileFacts, use: Use, certainty: Certainty) -> str | None:
     """The form of a finding; None for a read that no text shows to raise."""
     if certainty is Certainty.PROVEN:
         return ""
@@ -180,7 +179,7 @@ def _form(file: FileFacts, use: Use, certainty: Certainty) -> str | None:
     return "alias-in-loop" if _kept_in_loop(file, use) else None
 
 
-def _why(form: str, name: str) -> str:
+def _explain_why(form: str, name: str) -> str:
     if form == "warm-up-call":
         return f"the call here passes `{name}` again and returns its next value: an output can reuse the buffer"
     if form == "alias-in-loop":
@@ -225,7 +224,7 @@ def _part(binding: Binding) -> ast.expr | None:
     return binding.value if binding.kind == "assign" else None
 
 
-def _message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str:
+def _write_message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str:
     name, function = written(file, read_object(use.node)), written(file, use.death.call.call.func)
     if use.again:
         raises = "raises" if certainty is Certainty.PROVEN else "may raise"
@@ -234,7 +233,7 @@ def _message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str
     return f"Reading `{name}` raises{when}: `{function}` donated it at {where}."
 
 
-def _advice(name: str, use: Use) -> str:
+def _write_advice(name: str, use: Use) -> str:
     if use.again:
         return f"assign the result to `{name}` in the loop, or do not donate `{name}`"
     return f"use the result of the call, copy the array before the call (`jnp.copy({name})`), or do not donate it"

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
 
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.rules_api.rule import (
+    Calls,
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Harm,
+    Methods,
+    Rule,
+    Safety,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
@@ -70,31 +80,31 @@ class WholeOnOneDevice(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("joined",)
     triggers = (Calls(_PUT, f"jax.lax.{_CONSTRAINT}", file_says=_NEAR), Methods(_CONSTRAINT, file_says=_NEAR))
-    forms = ("call", "method")
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for what is placed."""
+    @detector("call", "method")
+    def report_array(self, site: Site) -> Finding | None:
+        """An array that is created whole and then sharded."""
         if len(site.call.args) < 2 or site.program.project.is_test(site.file.path):
-            return
+            return None
         array, sharding = site.call.args[:2]
-        source = _source(site, site.file, array)
+        source = _find_source(site, site.file, array)
         if source is None or site.region.traced == "always":
-            return
+            return None
         if not _splits(site, sharding):
-            return
+            return None
         maker = source.file.text(source.call.func)
         shown = f"`{array.id}`" if isinstance(array, ast.Name) else "the array"
-        yield site.finding(
+        return site.finding(
             array,
             f"`{maker}` creates {shown} unsharded on the first device before it is sharded.",
-            help=_help(source.form, maker),
-            fix=self._fix(site, source, sharding) if source.call is array else None,
+            help=_write_help(source.form, maker),
+            fix=self._write_fix(site, source, sharding) if source.call is array else None,
             form=source.form,
             why=f"line {source.call.lineno} creates it, and `{site.shown(sharding)}` shards it",
         )
 
-    def _fix(self, site: Site, source: _Source, sharding: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, source: _Source, sharding: ast.expr) -> Fix | None:
         """`jnp.zeros(shape, device=sharding)` in place of the two calls, for a NamedSharding."""
         call = source.call
         if (
@@ -113,7 +123,7 @@ class WholeOnOneDevice(Rule):
         return site.fix(Safety.SAFE, f"write {text}", edits)
 
 
-def _help(form: str, maker: str) -> str:
+def _write_help(form: str, maker: str) -> str:
     if form == "constant":
         return f"write {maker}(..., device=sharding): it creates each shard on its device"
     if form == "random":
@@ -138,7 +148,7 @@ def _splits(site: Site, sharding: ast.expr) -> bool:
     return "shard" in name and not any(word in name for word in ("replica", "single", "empty", "host", "rep"))
 
 
-def _source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) -> _Source | None:
+def _find_source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) -> _Source | None:
     """The call that creates the full array; the first of several."""
     if depth > _DEPTH:
         return None
@@ -147,7 +157,7 @@ def _source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) -> _Sou
         values = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
         if not values or len(values) < len(bindings):
             return None
-        sources = [_source(site, file, one, depth + 1) for one in values]
+        sources = [_find_source(site, file, one, depth + 1) for one in values]
         return sources[0] if all(sources) else None
     if not isinstance(node, ast.Call):
         return None
@@ -156,7 +166,7 @@ def _source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) -> _Sou
             return None
         if option.name in _MAPS and len(node.args) > 1:
             return _mapped(site, file, node.args[0], depth + 1)
-        form = _form(site, file, node, option.name)
+        form = _find_form(site, file, node, option.name)
         known = shape_of(site.program.evaluator, Place(file, node)) if form else None
         if known is not None and all(known) and math.prod(one or 0 for one in known) <= _SMALL:
             return None
@@ -171,14 +181,14 @@ def _mapped(site: Site, file: FileFacts, function: ast.expr, depth: int) -> _Sou
             return None
         inside, node = option.place.file, option.node
         if isinstance(node, ast.Lambda):
-            return _source(site, inside, node.body, depth)
+            return _find_source(site, inside, node.body, depth)
         returned = [one.value for one in walk(node) if isinstance(one, ast.Return)]
-        sources = [_source(site, inside, one, depth) if one is not None else None for one in returned]
+        sources = [_find_source(site, inside, one, depth) if one is not None else None for one in returned]
         return sources[0] if sources and all(sources) else None
     return None
 
 
-def _form(site: Site, file: FileFacts, call: ast.Call, name: str) -> str:
+def _find_form(site: Site, file: FileFacts, call: ast.Call, name: str) -> str:
     """How a call creates an array on the default device; "" for small or placed arrays and other calls."""
     last = name.rpartition(".")[2]
     if any(one.arg in ("device", "out_sharding", None) for one in call.keywords) or not call.args:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.mesh.table import made_meshes, making_meshes
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint_rules.mesh.given import Given, bound_by, named, where
@@ -62,12 +62,12 @@ class AxisOfNoMesh(Rule):
     }
     behind = ("SL301", "SL340", "SL316")
     triggers = (Calls(_SPEC),)
-    forms = ("call",)
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each axis of a spec that is in no mesh."""
+    @detector("call", finds="axis-of-no-mesh")
+    def find_axes(self, site: Site) -> Iterator[Finding]:
+        """The axes of a spec that are in no mesh."""
         spec = spec_of(site.value(site.call), site.program.evaluator)
         if spec is None or site.program.own.axes:
             return
@@ -88,7 +88,6 @@ class AxisOfNoMesh(Rule):
                     f'A sharding with this spec raises ValueError: no mesh of the program has an axis "{axis}".',
                     label=f'did you mean "{near[0]}"?' if near else "",
                     help=f"write one of {listed}, or None for a replicated dimension",
-                    form="axis-of-no-mesh",
                     why=f"the meshes that the program makes have the axes {listed}; checked on {site.release('jax')}",
                 )
 

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import ClassVar
 
 from shardlint.model.mesh.table import NamedMesh, named_meshes
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
@@ -47,8 +47,9 @@ class AxisOfSomeMeshes(Rule):
     triggers = (Lines(r"(?:import|from)\s+\w+", file_says=_NEAR, saying=("import",)),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each place in a file: asked once, at its first import."""
+    @detector("line")
+    def find_axes(self, site: Site) -> Iterator[Finding]:
+        """The axes of all specs of a file: asked once, at its first import."""
         imports = (one for one in site.file.tree.body if isinstance(one, ast.Import | ast.ImportFrom))
         if site.syntax is not next(imports, None):
             return
@@ -58,9 +59,9 @@ class AxisOfSomeMeshes(Rule):
         missing = _optional(named_meshes(site.program, site.file))
         for node, axis, form in found:
             if axis in missing and not _asked(site, node, axis):
-                yield self._finding(site, node, axis, form, *missing[axis])
+                yield self._make_finding(site, node, axis, form, *missing[axis])
 
-    def _finding(
+    def _make_finding(
         self, site: Site, node: ast.AST, axis: str, form: str, large: NamedMesh, small: NamedMesh
     ) -> Finding:
         raises = "This raises KeyError" if form == "shape" else "A sharding with this spec raises ValueError"
@@ -71,7 +72,6 @@ class AxisOfSomeMeshes(Rule):
             help=f'write `mesh.shape.get("{axis}", 1)`'
             if form == "shape"
             else "take the axis name from the mesh in use",
-            certainty=Certainty.POSSIBLE,
             form=form,
             why=f"the mesh at {large.path.name}:{large.line} has the axis, the other mesh has only "
             f"{', '.join(small.axes)}",
@@ -102,12 +102,12 @@ def _written(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
         for node in file.mentions(name):
             match node, file.parent(node):
                 case (ast.keyword(value=ast.Tuple() as value), _):
-                    yield from _axes(value)
+                    yield from _list_axes(value)
                 case (ast.Name(), ast.AnnAssign(target=target, value=ast.Tuple() as value)) if target is node:
-                    yield from _axes(value)
+                    yield from _list_axes(value)
 
 
-def _axes(value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
+def _list_axes(value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
     """The axes of a tuple that is a spec by what it is called."""
     for part in walk(value):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.contexts import BRING_A_MESH, SET_KINDS
+from shardlint.model.mesh.meshes import Mesh
 from shardlint.rules_api.rule import (
     Calls,
-    Certainty,
     Edit,
     Finding,
     Fix,
@@ -65,19 +65,37 @@ class ConstraintOnExplicitMesh(Rule):
     in_version_checks = False
     fixes = "unsafe"
 
-    @detector("call")
-    def compare_with_mesh(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call: its sharding is one over Explicit axes, or of `reshard` over Auto axes."""
-        argument = site.argument(CONSTRAINTS.get(site.api, "out_shardings"))
-        if argument is None:
-            return
-        for target in targets(site.program, site.file, argument):
-            finding = self._bare(site, target) if target.bare else self._on_mesh(site, target)
-            if finding is None and not target.bare and not target.meshes and site.api != _RESHARD:
-                finding = self._on_any_mesh(site, target)
+    @detector("call", of=tuple(CONSTRAINTS))
+    def report_constraint(self, site: Site) -> Finding | None:
+        """A constraint over Explicit axes."""
+        argument = site.argument(CONSTRAINTS[site.api])
+        for target in targets(site.program, site.file, argument) if argument is not None else ():
+            if target.bare:
+                finding = self._report_bare(site, target)
+            elif target.meshes:
+                finding = self._report_on_mesh(site, target)
+            else:
+                finding = self._report_on_any_mesh(site, target)
             if finding is not None:
-                yield finding
-                return
+                return finding
+        return None
+
+    @detector("call", of=_RESHARD)
+    def report_reshard(self, site: Site) -> Finding | None:
+        """A `reshard` over Auto axes."""
+        argument = site.argument("out_shardings")
+        found = targets(site.program, site.file, argument) if argument is not None else ()
+        where = next(filter(None, (_find_auto_mesh(site, target) for target in found)), "")
+        if not where:
+            return None
+        return site.finding(
+            site.call.func,
+            f"`reshard` raises ValueError: {where} has Auto axes.",
+            label="Auto axes",
+            help="write `jax.lax.with_sharding_constraint` inside a jit, `jax.device_put` outside",
+            fix=self._from_reshard(site),
+            why=f"on {site.release('jax')} reshard is for Explicit axes only",
+        )
 
     @detector("violation")
     def report_output(self, site: Site) -> Finding:
@@ -90,7 +108,7 @@ class ConstraintOnExplicitMesh(Rule):
             why=f"the mesh made at line {said['line']} has Auto axes, and `out_sharding` is for Explicit axes",
         )
 
-    def _on_any_mesh(self, site: Site, target: Target) -> Finding | None:
+    def _report_on_any_mesh(self, site: Site, target: Target) -> Finding | None:
         """The mesh is not followed, but whichever it is, its axes are Explicit."""
         if not site.anywhere("Explicit") or _own_axes(site):
             return None
@@ -102,72 +120,42 @@ class ConstraintOnExplicitMesh(Rule):
         every = "the mesh of the program" if len(made) == 1 else "every mesh that the program passes to other code"
         return site.finding(
             site.call.func,
-            f"`{_name(site)}` raises ValueError: {every} has Explicit axes."
+            f"`{site.short_name}` raises ValueError: {every} has Explicit axes."
             if target.names_an_axis
             else f"No-op: {every} has Explicit axes, and a constraint reshards nothing over them.",
             label="Explicit axes",
             help=_TO_RESHARD,
             fix=self._to_reshard(site),
-            certainty=Certainty.POSSIBLE,
             form="project-mesh",
             why=f"see {where}; {_ASSERTS.format(site.release('jax'))}",
         )
 
-    def _on_mesh(self, site: Site, target: Target) -> Finding | None:
-        if not target.names_an_axis:
+    def _report_on_mesh(self, site: Site, target: Target) -> Finding | None:
+        """A constraint over a mesh that is made with Explicit axes."""
+        explicit = (
+            way[0]
+            for way in target.meshes
+            if all(site.shardings.axis_types(one) == "explicit" and one.axis_types != "default" for one in way)
+        )
+        mesh = next(explicit, None)
+        if not target.names_an_axis or mesh is None or _may_be_set(site):
             return None
-        for way in target.meshes:
-            mesh = way[0]
-            kinds = {(site.shardings.axis_types(one), one.axis_types == "default") for one in way}
-            if len({types for types, _ in kinds}) != 1:
-                continue
-            types = site.shardings.axis_types(mesh)
-            where = f"the mesh made at {_where(site, mesh.place.file.path.name, mesh.place.line)}"
-            if site.api == _RESHARD and types == "auto":
-                return self._on_auto(site, where)
-            if site.api != _RESHARD and kinds == {("explicit", False)}:
-                if _may_be_set(site):
-                    return None
-                return site.finding(
-                    site.call.func,
-                    f"`{_name(site)}` raises ValueError: {where} has Explicit axes.",
-                    label="Explicit axes",
-                    help=_TO_RESHARD,
-                    fix=self._to_reshard(site),
-                    why=_AUTO_ONLY.format(site.release("jax")),
-                )
-        return None
+        return self._report_explicit(site, _describe_made(site, mesh), self._to_reshard(site))
 
-    def _bare(self, site: Site, target: Target) -> Finding | None:
-        context = site.context
-        if not target.names_an_axis or not context.only("with mesh", *SET_KINDS):
+    def _report_bare(self, site: Site, target: Target) -> Finding | None:
+        """A constraint by a spec under a mesh with Explicit axes."""
+        if not target.names_an_axis or not site.context.only("with mesh") or _types_in_context(site) != {"explicit"}:
             return None
-        types = {
-            site.shardings.axis_types(one.mesh) if one.mesh is not None else "other"
-            for one in context.contexts
-        }
-        at = context.contexts[0].place
-        where = f"the mesh set at {_where(site, at.file.path.name, at.line)}"
-        if site.api == _RESHARD:
-            return self._on_auto(site, where) if types == {"auto"} and context.only(*SET_KINDS) else None
-        if types != {"explicit"} or not context.only("with mesh"):
-            return None
+        return self._report_explicit(site, _describe_set(site))
+
+    def _report_explicit(self, site: Site, where: str, fix: Fix | None = None) -> Finding:
         return site.finding(
             site.call.func,
-            f"`{_name(site)}` raises ValueError: {where} has Explicit axes.",
+            f"`{site.short_name}` raises ValueError: {where} has Explicit axes.",
             label="Explicit axes",
             help=_TO_RESHARD,
+            fix=fix,
             why=_AUTO_ONLY.format(site.release("jax")),
-        )
-
-    def _on_auto(self, site: Site, where: str) -> Finding:
-        return site.finding(
-            site.call.func,
-            f"`reshard` raises ValueError: {where} has Auto axes.",
-            label="Auto axes",
-            help="write `jax.lax.with_sharding_constraint` inside a jit, `jax.device_put` outside",
-            fix=self._from_reshard(site),
-            why=f"on {site.release('jax')} reshard is for Explicit axes only",
         )
 
     def _to_reshard(self, site: Site) -> Fix | None:
@@ -192,6 +180,34 @@ class ConstraintOnExplicitMesh(Rule):
         return site.fix(
             Safety.UNSAFE, f"write {name}", edits, "you may have wanted a mesh with Explicit axes"
         )
+
+
+def _find_auto_mesh(site: Site, target: Target) -> str:
+    """The mesh of a target that has Auto axes, in words; empty if there is none."""
+    if not target.names_an_axis:
+        return ""
+    if target.bare:
+        is_auto = site.context.only(*SET_KINDS) and _types_in_context(site) == {"auto"}
+        return _describe_set(site) if is_auto else ""
+    for way in target.meshes:
+        if all(site.shardings.axis_types(one) == "auto" for one in way):
+            return _describe_made(site, way[0])
+    return ""
+
+
+def _types_in_context(site: Site) -> set[str]:
+    """The types of the axes of the meshes in context."""
+    meshes = (one.mesh for one in site.context.contexts)
+    return {site.shardings.axis_types(mesh) if mesh is not None else "other" for mesh in meshes}
+
+
+def _describe_made(site: Site, mesh: Mesh) -> str:
+    return f"the mesh made at {_where(site, mesh.place.file.path.name, mesh.place.line)}"
+
+
+def _describe_set(site: Site) -> str:
+    place = site.context.contexts[0].place
+    return f"the mesh set at {_where(site, place.file.path.name, place.line)}"
 
 
 def _may_be_set(site: Site) -> bool:
@@ -228,10 +244,6 @@ def _own_axes(site: Site) -> bool:
         if any(wrapper.api in BRING_A_MESH for end in ends.found for wrapper in end.wrappers):
             return True
     return False
-
-
-def _name(site: Site) -> str:
-    return site.api.rpartition(".")[2]
 
 
 def _where(site: Site, name: str, line: int) -> str:

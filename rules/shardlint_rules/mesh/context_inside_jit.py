@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 
-_USE = "jax.sharding.use_mesh"
-_GET = "jax.sharding.get_mesh"
+_SET_OUTSIDE = "remove this call, and set the mesh where the jitted function is called"
 # Asked before a mesh is set: the code knows that it may be traced.
 _ASKS = ("Tracer", "trace_state", "in_jit", "is_tracing")
 
@@ -35,36 +34,42 @@ class ContextInsideJit(Rule):
     name = "context-inside-jit"
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
-    triggers = (Calls("jax.set_mesh", _USE, _GET),)
-    forms = ("call",)
+    triggers = (Calls("jax.set_mesh", "jax.sharding.use_mesh", "jax.sharding.get_mesh"),)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a mesh that is set in code that is always traced."""
-        if _asks_first(site):
-            return
-        entered = isinstance(site.file.parent(site.call), ast.withitem)
-        if site.api == _USE and not entered:
-            return  # it does nothing until it is entered
+    @detector("call", of="jax.set_mesh")
+    def report_set_mesh(self, site: Site) -> Finding | None:
+        """A mesh that is set in code that is always traced."""
         if site.written == "jax.set_mesh" and site.allows("jax", "<0.7.1"):
-            return  # the name is not there yet: SL901
-        if not site.region.proven:
-            return
-        if site.api == _GET:
-            if site.allows("jax", ">=0.8.1"):
-                yield self._finding(site, "write `jax.sharding.get_abstract_mesh()`, or pass the mesh")
-            return
-        yield self._finding(site, "remove this call, and set the mesh where the jitted function is called")
+            return None  # the name is not there yet: SL901
+        return _make_finding(site, _SET_OUTSIDE)
 
-    def _finding(self, site: Site, help: str) -> Finding:
-        name = site.api.rpartition(".")[2]
-        renamed = name == "use_mesh" and site.allows("jax", ">=0.7.1")
-        return site.finding(
-            site.call,
-            f"Tracing this raises ValueError: on {site.release('jax')} `{name}` can only be used outside of jit.",
-            via=site.region,
-            why="use_mesh is jax.set_mesh on this release" if renamed else "",
-            help=help,
-        )
+    @detector("call", of="jax.sharding.use_mesh")
+    def report_use_mesh(self, site: Site) -> Finding | None:
+        """A mesh that is entered in code that is always traced."""
+        if not isinstance(site.file.parent(site.call), ast.withitem):
+            return None  # it does nothing until it is entered
+        renamed = site.allows("jax", ">=0.7.1")
+        return _make_finding(site, _SET_OUTSIDE, "use_mesh is jax.set_mesh on this release" if renamed else "")
+
+    @detector("call", of="jax.sharding.get_mesh")
+    def report_get_mesh(self, site: Site) -> Finding | None:
+        """A mesh that is read in code that is always traced."""
+        if not site.allows("jax", ">=0.8.1"):
+            return None
+        return _make_finding(site, "write `jax.sharding.get_abstract_mesh()`, or pass the mesh")
+
+
+def _make_finding(site: Site, help: str, why: str = "") -> Finding | None:
+    if _asks_first(site) or not site.region.proven:
+        return None
+    return site.finding(
+        site.call,
+        f"Tracing this raises ValueError: on {site.release('jax')} `{site.short_name}` can only be used "
+        "outside of jit.",
+        via=site.region,
+        why=why,
+        help=help,
+    )
 
 
 def _asks_first(site: Site) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.values import Api
 from shardlint.rewrite.indent import indent_unit
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import defaults
 
@@ -22,6 +21,7 @@ _ASKING = (
     "jax.make_mesh",
     "jax.experimental.mesh_utils.create_device_mesh",
 )
+_MESSAGE = "Importing this module initializes the backend, so a later `jax.distributed.initialize()` raises."
 
 
 class DevicesInDefault(Rule):
@@ -49,66 +49,41 @@ class DevicesInDefault(Rule):
     name = "devices-in-default"
     harm = Harm.CRASH
     triggers = (Calls(*_ASKING, at_module_level=True),)
-    forms = ("call",)
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a default or an attribute."""
-        if site.scope.function() is not None or _is_test(site) or _only_as_a_script(site):
-            return
-        if self._asked_inside(site):
-            return
-        found = self._default(site)
-        if found is not None:
-            function, parameter, default = found
-            name = getattr(function, "name", "the function")
-            yield site.finding(
-                site.call,
-                "Importing this module initializes the backend, so a later `jax.distributed.initialize()` raises.",
-                label="runs at import",
-                help=f"write {parameter.arg}=None, and make this call in the body",
-                why=f"the default of `{parameter.arg}` is computed when `{name}` is defined",
-                fix=self._fix(site, function, parameter, default),
-            )
-        elif self._attribute(site):
-            yield site.finding(
-                site.call,
-                "Importing this module initializes the backend, so a later `jax.distributed.initialize()` raises.",
-                label="runs at import",
-                help="make this call in a method, or use `default_factory` for a dataclass field",
-                why="a class attribute is computed when the class is defined",
-            )
+    @detector("call")
+    def report_default(self, site: Site) -> Finding | None:
+        """A call in the default of a parameter."""
+        found = _find_default(site)
+        if found is None or not _runs_at_import(site):
+            return None
+        function, parameter, default = found
+        return site.finding(
+            site.call,
+            _MESSAGE,
+            label="runs at import",
+            help=f"write {parameter.arg}=None, and make this call in the body",
+            why=f"the default of `{parameter.arg}` is computed when `{function.name}` is defined",
+            fix=self._write_fix(site, function, parameter, default),
+        )
 
-    def _asked_inside(self, site: Site) -> bool:
-        """Return whether a call around this one is one of these too, and is reported instead."""
-        for outer in site.file.ancestors(site.call):
-            if isinstance(outer, ast.stmt):
-                return False
-            if isinstance(outer, ast.Call):
-                callee = site.value(outer.func)
-                if isinstance(callee, Api) and callee.name in _ASKING:
-                    return True
-        return False
-
-    def _default(self, site: Site) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.arg, ast.expr] | None:
-        inner: ast.AST = site.call
-        for outer in site.file.ancestors(site.call):
-            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-                for parameter, default in defaults(outer.args):
-                    if default is inner:
-                        return outer, parameter, default
-                return None
-            if isinstance(outer, ast.stmt):
-                return None
-            inner = outer
-        return None
-
-    def _attribute(self, site: Site) -> bool:
+    @detector("call")
+    def report_attribute(self, site: Site) -> Finding | None:
+        """A call in the value of a class attribute."""
         statement = site.file.statement(site.call)
-        plain = isinstance(statement, ast.Assign | ast.AnnAssign)
-        return plain and isinstance(site.file.parent(statement), ast.ClassDef)
+        if not isinstance(statement, ast.Assign | ast.AnnAssign) or not _runs_at_import(site):
+            return None
+        if not isinstance(site.file.parent(statement), ast.ClassDef):
+            return None
+        return site.finding(
+            site.call,
+            _MESSAGE,
+            label="runs at import",
+            help="make this call in a method, or use `default_factory` for a dataclass field",
+            why="a class attribute is computed when the class is defined",
+        )
 
-    def _fix(
+    def _write_fix(
         self,
         site: Site,
         function: ast.FunctionDef | ast.AsyncFunctionDef,
@@ -138,6 +113,32 @@ class DevicesInDefault(Rule):
         lines = f"{indent}if {name} is None:{newline}{indent}{indent_unit(file, indent)}{name} = {text}{newline}"
         edits.append(Edit(start, start, lines))
         return site.fix(Safety.SAFE, f"write {name}=None, and in the body {name} = {text}", edits)
+
+
+def _runs_at_import(site: Site) -> bool:
+    """Return whether importing the module makes the call, which no call around it makes too."""
+    if site.scope.function() is not None or _is_test(site) or _only_as_a_script(site):
+        return False
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.stmt):
+            return True
+        callee = site.value(outer.func) if isinstance(outer, ast.Call) else None
+        if isinstance(callee, Api) and callee.name in _ASKING:
+            return False
+    return True
+
+
+def _find_default(site: Site) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.arg, ast.expr] | None:
+    """The function and parameter whose default makes the call."""
+    inner: ast.AST = site.call
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            found = ((outer, parameter, default) for parameter, default in defaults(outer.args) if default is inner)
+            return next(found, None)
+        if isinstance(outer, ast.stmt):
+            return None
+        inner = outer
+    return None
 
 
 def _of_a_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -11,9 +11,9 @@ from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
 from shardlint.model.mesh.table import named_meshes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh.given import WAKES, Given, given, named, where
+from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given, named, where
 
 _SPEC = "jax.sharding.PartitionSpec"
 
@@ -48,16 +48,12 @@ class DuplicateAxis(Rule):
     }
     triggers = (*WAKES, Calls(_SPEC), Violates("axis.twice"))
 
-    @detector("call", "partial")
+    @detector("call", "partial", of=tuple(TAKERS))
     def find_repeated_axis(self, site: Site) -> Iterator[Finding]:
-        """One finding for each axis named again."""
-        if site.api != _SPEC:
-            for one in given(site):
-                for axis in _repeated(one.spec):
-                    yield self._finding(site, one, axis)
-        elif site.form == "call":
-            yield from self._by_name(site)
-            yield from self._written(site)
+        """Each axis that a spec names again."""
+        for one in given(site):
+            for axis in _repeated(one.spec):
+                yield self._report_repeated(site, one, axis)
 
     @detector("violation")
     def report_variable(self, site: Site) -> Finding:
@@ -69,9 +65,10 @@ class DuplicateAxis(Rule):
             why=f"the names of the Variable are {said['spec']}, and the mesh is made at line {said['line']}",
         )
 
-    def _by_name(self, site: Site) -> Iterator[Finding]:
+    @detector("call", of=_SPEC, finds="by-name")
+    def report_fields(self, site: Site) -> Finding | None:
         """A spec of constants and fields, wherever it is given: two of them hold one axis of a mesh."""
-        parts = [(one, _axes(site, one)) for one in site.call.args]
+        parts = [(one, _list_axes(site, one)) for one in site.call.args]
         several = [one for one, variants in parts if len(variants) > 1]
         found = [
             (one, before, axis)
@@ -83,42 +80,39 @@ class DuplicateAxis(Rule):
         ]
         # What two of them are in one variant, the text does not tell.
         if not found or len(several) > 1 or not _attributes(site, found[0][:2]):
-            return
+            return None
         one, before, axis = found[0]
         meshes = named_meshes(site.program, site.file)
         if not any(axis in mesh.axes for mesh in meshes):
-            return
-        yield site.finding(
-            _source(site, one),
+            return None
+        return site.finding(
+            _find_source(site, one),
             "A sharding with this spec raises DuplicateSpecError: "
             f'`{site.shown(before)}` and `{site.shown(one)}` are both "{axis}".',
             label=f'"{axis}" again',
             help="use another axis, or None, for one of them",
-            certainty=Certainty.POSSIBLE,
-            form="by-name",
             why=f'both have the value "{axis}" {"in one variant of their class" if several else "by default"}, and a '
             "mesh axis shards one dimension only",
         )
 
-    def _written(self, site: Site) -> Iterator[Finding]:
+    @detector("call", of=_SPEC, finds="unknown-callee")
+    def report_spec(self, site: Site) -> Finding | None:
         """A spec that says an axis twice and is handed to what is not known here, or stands in a table of rules."""
         if "logical" in site.text(site.file.statement(site.call)):
-            return
+            return None
         spec = spec_of(site.value(site.call), site.program.evaluator)
         again = _repeated(spec) if spec is not None else []
         if spec is None or not again or not _handed_on(site) or site.program.project.is_test(site.file.path):
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             site.call,
             f'A sharding with this spec raises DuplicateSpecError: mesh axis "{again[0]}" shards two dimensions.',
             label=f'"{again[0]}" twice',
             help=f'keep "{again[0]}" for one dimension, and write None or another axis for the rest',
-            certainty=Certainty.POSSIBLE,
-            form="unknown-callee",
             why="a mesh axis shards one dimension only, and nothing marks these names as logical",
         )
 
-    def _finding(self, site: Site, one: Given, axis: str) -> Finding:
+    def _report_repeated(self, site: Site, one: Given, axis: str) -> Finding:
         mentions = [entry for entry, name in named(one.spec) if name == axis]
         again = mentions[1]
         nth = 1 if again is mentions[0] else 0  # twice inside one tuple
@@ -169,7 +163,7 @@ def _repeated(spec: Spec) -> list[str]:
     return [axis for axis, times in counted.items() if times > 1 and axis]
 
 
-def _axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
+def _list_axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
     """The axes of an entry, in each of its variants."""
     entries = [spec_entry(one) for one in options(site.value(node))]
     return [one.axes for one in entries] if all(one.known for one in entries) else []
@@ -177,12 +171,12 @@ def _axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
 
 def _attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
     """Return whether both are fields or constants of a class or module, themselves or by a name for one."""
-    return all(isinstance(_source(site, one), ast.Attribute) for one in pair) and len(
-        {site.text(_source(site, one)) for one in pair}
+    return all(isinstance(_find_source(site, one), ast.Attribute) for one in pair) and len(
+        {site.text(_find_source(site, one)) for one in pair}
     ) == len(pair)
 
 
-def _source(site: Site, node: ast.expr) -> ast.expr:
+def _find_source(site: Site, node: ast.expr) -> ast.expr:
     """Return the definition of a local name that is bound once."""
     if not isinstance(node, ast.Name):
         return node

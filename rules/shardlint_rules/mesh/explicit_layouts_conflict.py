@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 # By kind: the effect, and what to write.
@@ -116,12 +116,13 @@ class ExplicitLayoutsConflict(Rule):
     triggers = (Violates(*_TEXTS),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the contract that is broken."""
+    @detector("violation")
+    def report_conflict(self, site: Site) -> Finding | None:
+        """The operation on arrays whose shardings conflict."""
         broken = site.violation
         message, help = _TEXTS[broken.kind]
         operands = [
             broken.said[name] for name in ("left", "right", "array") if "[" in broken.said.get(name, "")
         ]
         why = f"the shardings are {' and '.join(f'`{one}`' for one in operands)}" if operands else ""
-        yield site.report_violation(message, help=help, why=why, words={"axes": "", "other": "", **broken.quoted})
+        return site.report_violation(message, help=help, why=why, words={"axes": "", "other": "", **broken.quoted})

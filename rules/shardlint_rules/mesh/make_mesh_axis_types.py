@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model import Program
 from shardlint.model.values import Api, Constant, Items, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.mesh._mapped_over import over_mesh
@@ -56,97 +56,94 @@ class MakeMeshAxisTypes(Rule):
     likely = ("with-constraints",)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
     triggers = (Calls("jax.make_mesh", "jax.sharding.AbstractMesh"),)
-    forms = ("call",)
     closed = ("positional", "keywords")
     in_version_checks = False
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
-        warned = site.api == "jax.make_mesh" and site.allows("jax", _WARNS)
-        if not (warned or site.shardings.turned_explicit(site.api)):
-            return
-        types = site.argument("axis_types")
-        if types is not None and site.value(types) != Constant(None):
-            return
-        constraint = _over(site)
-        if constraint is not None and site.shardings.turned_explicit(site.api):
-            yield self._constrained(site, types, *constraint)
-        elif site.allows("jax", _WARNS):
-            yield self._warned(site, types)
-        elif (mapped := over_mesh(site)) is not None and not speaks_of_explicit(site):
-            yield self._mapped(site, types, *mapped)
-        elif written_for_auto(site, site.api):
-            yield self._explicit(site, types, "the project pins a jax that makes Auto axes", Safety.SAFE)
-        elif not speaks_of_explicit(site):
-            yield from self._unspoken(site, types)
-
-    def _constrained(self, site: Site, types: ast.expr | None, file: FileFacts, call: ast.Call) -> Finding:
+    @detector("call")
+    def report_constraint(self, site: Site) -> Finding | None:
+        """A mesh whose axes are Explicit, and a constraint over it."""
+        found = _find_constraint(site) if _makes_explicit(site) else None
+        if found is None:
+            return None
         return site.finding(
             site.call,
-            f"The constraint at {site.where(Place(file, call))} raises ValueError: on {site.release('jax')} "
-            f"`{_name(site)}` makes Explicit axes.",
+            f"The constraint at {site.where(found)} raises ValueError: on {site.release('jax')} "
+            f"`{site.short_name}` makes Explicit axes.",
             label="Explicit axes",
             help=f"{_ADD}, or replace the constraint by `jax.reshard`",
-            fix=self._fix(site, types, Safety.SAFE),
+            fix=self._write_fix(site, Safety.SAFE),
             why="a constraint may name Auto axes only",
             kept=_KEPT,
         )
 
-    def _mapped(self, site: Site, types: ast.expr | None, file: FileFacts, call: ast.Call) -> Finding:
+    @detector("call")
+    def report_shard_map(self, site: Site) -> Finding | None:
+        """A mesh whose axes are Explicit, and a shard_map over it."""
+        found = over_mesh(site) if _makes_explicit(site) else None
+        if found is None or speaks_of_explicit(site):
+            return None
         return site.finding(
             site.call,
-            f"The `shard_map` at {site.where(Place(file, call))} raises ValueError: on {site.release('jax')} "
-            f"`{_name(site)}` has Explicit axes, and no argument is sharded.",
+            f"The `shard_map` at {site.where(Place(*found))} raises ValueError: on {site.release('jax')} "
+            f"`{site.short_name}` has Explicit axes, and no argument is sharded.",
             label="Explicit axes",
             help=f"{_ADD}, or `jax.device_put` the arguments with the shardings of `in_specs`",
-            fix=self._fix(site, types, Safety.UNSAFE),
+            fix=self._write_fix(site, Safety.UNSAFE),
             why="on a mesh with Explicit axes shard_map takes only arrays that are sharded as its in_specs, and no "
             "code of the project places any",
             kept=_KEPT,
         )
 
-    def _warned(self, site: Site, types: ast.expr | None) -> Finding:
+    @detector("call", of="jax.make_mesh")
+    def report_warning(self, site: Site) -> Finding | None:
+        """A mesh whose axes will be Explicit."""
+        if not site.allows("jax", _WARNS) or _has_axis_types(site):
+            return None
         return site.finding(
             site.call,
-            f"On {site.release('jax')} `{_name(site)}` warns: from jax 0.9 on its axes are Explicit.",
+            f"On {site.release('jax')} `{site.short_name}` warns: from jax 0.9 on its axes are Explicit.",
             label="Explicit from jax 0.9 on",
             help=_ADD,
-            fix=self._fix(site, types, Safety.SAFE),
+            fix=self._write_fix(site, Safety.SAFE),
             harm=Harm.REMOVED,
             why="on a mesh with Explicit axes constraints raise, and many operations need an out_sharding",
             kept=_KEPT,
         )
 
-    def _unspoken(self, site: Site, types: ast.expr | None) -> Iterator[Finding]:
-        if not site.wants("with-constraints", "without-constraints"):
-            return
-        near = constrained_nearby(site)
-        if near is None:
-            why = "no file of the program mentions Explicit axes"
-            yield self._explicit(site, types, why, Safety.UNSAFE, "without-constraints")
-        else:
-            why = f"{near.path.name} constrains arrays by specs, and no file of the program mentions Explicit axes"
-            yield self._explicit(site, types, why, Safety.UNSAFE, "with-constraints")
+    @detector("call")
+    def report_pinned(self, site: Site) -> Finding | None:
+        """A mesh whose axes are not Explicit on the release that the project pins."""
+        if not _makes_explicit(site) or not written_for_auto(site, site.api):
+            return None
+        return self._report_explicit(site, "the project pins a jax that makes Auto axes", Safety.SAFE)
 
-    def _explicit(
-        self, site: Site, types: ast.expr | None, why: str, safety: Safety, form: str = ""
-    ) -> Finding:
+    @detector("call", finds=("with-constraints", "without-constraints"))
+    def report_explicit(self, site: Site) -> Finding | None:
+        """A mesh whose axes are Explicit in a program that does not mention such axes."""
+        if not _makes_explicit(site) or speaks_of_explicit(site):
+            return None
+        near, form = constrained_nearby(site), "without-constraints"
+        why = "no file of the program mentions Explicit axes"
+        if near is not None:
+            why, form = f"{near.path.name} constrains arrays by specs, and {why}", "with-constraints"
+        return self._report_explicit(site, why, Safety.UNSAFE, form)
+
+    def _report_explicit(self, site: Site, why: str, safety: Safety, form: str = "") -> Finding:
         return site.finding(
             site.call,
-            f"On {site.release('jax')} `{_name(site)}` makes Explicit axes: constraints raise, and many operations "
+            f"On {site.release('jax')} `{site.short_name}` makes Explicit axes: constraints raise, and many operations "
             "need an out_sharding.",
             label="Explicit axes",
             help=_ADD,
-            fix=self._fix(site, types, safety),
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
+            fix=self._write_fix(site, safety),
             form=form,
             why=why,
             kept=_KEPT,
         )
 
-    def _fix(self, site: Site, types: ast.expr | None, safety: Safety) -> Fix | None:
-        names = site.argument("axis_names")
+    def _write_fix(self, site: Site, safety: Safety) -> Fix | None:
+        names, types = site.argument("axis_names"), site.argument("axis_types")
         if names is None:
             return None
         from shardlint_rules.mesh.appending import appended
@@ -171,20 +168,26 @@ class MakeMeshAxisTypes(Rule):
         return site.fix(safety, f"add axis_types={text}", edits, why)
 
 
-def _name(site: Site) -> str:
-    return site.api.rpartition(".")[2]
+def _has_axis_types(site: Site) -> bool:
+    types = site.argument("axis_types")
+    return types is not None and site.value(types) != Constant(None)
 
 
-def _over(site: Site) -> tuple[FileFacts, ast.Call] | None:
+def _makes_explicit(site: Site) -> bool:
+    """Return whether the mesh has Explicit axes because the call does not say which."""
+    return site.shardings.turned_explicit(site.api) and not _has_axis_types(site)
+
+
+def _find_constraint(site: Site) -> Place | None:
     """A constraint of the project over the mesh that the site makes."""
     for file, call in _constraints(site.program, site.file):
-        argument = _shardings(site.program, file, call)
+        argument = _find_shardings(site.program, file, call)
         if argument is None:
             continue
         for target in targets(site.program, file, argument):
             over = any(all(mesh.place.node is site.call for mesh in way) for way in target.meshes)
             if target.names_an_axis and over:
-                return file, call
+                return Place(file, call)
     return None
 
 
@@ -202,7 +205,7 @@ def _constraints(program: Program, home: FileFacts) -> Iterator[tuple[FileFacts,
                     yield file, call
 
 
-def _shardings(program: Program, file: FileFacts, call: ast.Call) -> ast.expr | None:
+def _find_shardings(program: Program, file: FileFacts, call: ast.Call) -> ast.expr | None:
     for option in options(program.value(file, call.func)):
         if isinstance(option, Api) and option.name in CONSTRAINTS:
             return sharding_argument(call, option.name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.meshes import mesh_of
 from shardlint.model.values import options
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 
@@ -32,39 +32,39 @@ class MeshCopyDropsTypes(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
     triggers = (Calls("jax.sharding.Mesh", file_says=("axis_names",)),)
-    forms = ("call",)
     closed = ("positional", "keywords")
     in_version_checks = False
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
+    @detector("call")
+    def report_copy(self, site: Site) -> Finding | None:
+        """A mesh made of the devices and names of another."""
         if site.argument("axis_types") is not None:
-            return
+            return None
         names, devices = site.argument("axis_names"), site.argument("devices")
         if devices is None or not isinstance(names, ast.Attribute) or names.attr != "axis_names":
-            return
+            return None
         other = site.text(names.value)
         if not any(
             isinstance(part, ast.Attribute) and part.attr == "devices" and site.text(part.value) == other
             for part in walk(devices)
         ):
-            return
+            return None
         meshes = [mesh_of(option, site.program.evaluator) for option in options(site.value(names.value))]
         if any(mesh is None or mesh.axis_types == "unknown" for mesh in meshes):
-            return
+            return None
         if any(mesh is not None and site.shardings.axis_types(mesh) == "auto" for mesh in meshes):
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             site.call,
             f"Arrays on this copy lose the sharding in their type: the copy has Auto axes, unlike `{other}`.",
             label="no axis_types",
             help=f"add `axis_types={other}.axis_types`",
-            fix=self._fix(site, other),
+            fix=self._write_fix(site, other),
             why=f"on {site.release('jax')} Mesh makes Auto axes by default, and nothing is raised",
         )
 
-    def _fix(self, site: Site, other: str) -> Fix:
+    def _write_fix(self, site: Site, other: str) -> Fix:
         from shardlint_rules.mesh.appending import appended
 
         call = appended(site.node, "axis_types", f"{other}.axis_types")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.values import ClassValue, Function, options
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -58,20 +58,19 @@ class MeshLeftOut(Rule):
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a statement that replaces None."""
+    @detector("line", finds="before-default")
+    def report_use(self, site: Site) -> Finding | None:
+        """The use of an argument before its default."""
         found = _find_use_before_default(site)
         if found is None or not isinstance(site.syntax, ast.stmt):
-            return
+            return None
         node, name, call = found
         line = site.syntax.lineno
-        yield site.finding(
+        return site.finding(
             node,
             f"`{last_name(call.func)}` gets None if a caller omits `{name}`: line {line} sets the default too late.",
             label="may still be None",
             help=f"move the default of `{name}` above this call",
-            certainty=Certainty.POSSIBLE,
-            form="before-default",
             why=f"`{name}` is None by default, and only line {line} replaces None",
         )
 
@@ -95,7 +94,7 @@ def _find_use_before_default(site: Site) -> tuple[ast.expr, str, ast.Call] | Non
             for one in walk(above)
         ):
             return None
-        for call in _calls(above, name):
+        for call in _find_calls(above, name):
             given = [(None, one) for one in call.args] + [(one.arg, one.value) for one in call.keywords]
             for at, (keyword, value) in enumerate(given):
                 if (
@@ -126,7 +125,7 @@ def _replaced(statement: ast.stmt) -> str | None:
     return name if any(isinstance(one, ast.Name) and one.id == name for one in targets) else None
 
 
-def _calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
+def _find_calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
     """The calls in a statement that are made whatever the name holds, and are no question about it."""
     if isinstance(node, ast.If | ast.IfExp) and says(node.test, name):
         return
@@ -139,7 +138,7 @@ def _calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
     if isinstance(node, ast.Call) and last_name(node.func) not in _LOOKING:
         yield node
     for child in children(node):
-        yield from _calls(child, name)
+        yield from _find_calls(child, name)
 
 
 def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> bool:

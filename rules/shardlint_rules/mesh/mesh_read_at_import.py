@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, options
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, Takes
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, Takes, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import children, defaults
@@ -55,20 +55,13 @@ class MeshReadAtImport(Rule):
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """Findings for the reads of one statement."""
-        if isinstance(site.syntax, ast.ImportFrom):
-            yield from self._copies(site, site.syntax)
-            return
-        for call in _own(site):
-            if call.args or call.keywords:
-                continue
-            found = self._read(site, call)
-            if found is not None:
-                yield found
-                return
+    @detector("line", "parameter", finds="called-at-import")
+    def report_call(self, site: Site) -> Finding | None:
+        """The first call of a statement, or of a default, that gives the mesh."""
+        found = (self._report_read(site, call) for call in _find_own(site) if not call.args and not call.keywords)
+        return next((one for one in found if one is not None), None)
 
-    def _read(self, site: Site, call: ast.Call) -> Finding | None:
+    def _report_read(self, site: Site, call: ast.Call) -> Finding | None:
         """A call that gives the mesh, where it runs as the module is imported."""
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if "mesh" not in name.lower():
@@ -82,14 +75,14 @@ class MeshReadAtImport(Rule):
             f"`{site.shown(call)}` returns no mesh here: it runs at import, before the program sets one.",
             label="runs at import",
             help="read the mesh in the function that uses it",
-            certainty=Certainty.POSSIBLE,
-            form="called-at-import",
             why=f"{what}, and this call runs when {when}",
         )
 
-    def _copies(self, site: Site, statement: ast.ImportFrom) -> Iterator[Finding]:
+    @detector("line", finds="imported-value")
+    def find_copies(self, site: Site) -> Iterator[Finding]:
         """Names that are taken from a module while they are still None."""
-        if site.file.home(statement).kind != "module":
+        statement = site.syntax
+        if not isinstance(statement, ast.ImportFrom) or site.file.home(statement).kind != "module":
             return
         for alias in statement.names:
             if "mesh" not in alias.name.lower():
@@ -108,20 +101,18 @@ class MeshReadAtImport(Rule):
                 f"`{name}` stays None: the import copies it before a function of {file.path.name} sets it.",
                 label="None at import",
                 help=f"import the module, and read its `{alias.name}` in the function that uses it",
-                certainty=Certainty.POSSIBLE,
-                form="imported-value",
                 why=f"`{alias.name}` is None in {file.path.name} until a function rebinds the global",
             )
 
 
-def _own(site: Site) -> Iterator[ast.Call]:
+def _find_own(site: Site) -> Iterator[ast.Call]:
     """The calls of a statement, without those in lambdas and blocks; of a parameter those of its default."""
     statement = site.syntax
     parts: list[ast.AST] = []
     if isinstance(statement, ast.arg):
         owner = site.file.parent(statement)
         arguments = getattr(owner, "args", owner)
-        parts = list(_default(arguments, statement)) if isinstance(arguments, ast.arguments) else []
+        parts = list(_find_default(arguments, statement)) if isinstance(arguments, ast.arguments) else []
     elif isinstance(statement, ast.If | ast.While):
         parts = [statement.test]
     elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return):
@@ -135,7 +126,7 @@ def _own(site: Site) -> Iterator[ast.Call]:
         parts += children(node)
 
 
-def _default(arguments: ast.arguments, parameter: ast.arg) -> Iterator[ast.expr]:
+def _find_default(arguments: ast.arguments, parameter: ast.arg) -> Iterator[ast.expr]:
     return (default for one, default in defaults(arguments) if one is parameter and default is not None)
 
 
@@ -150,13 +141,13 @@ def _gives(site: Site, call: ast.Call) -> str | None:
         return "no mesh is set while modules are imported" if ambient else None
     if not isinstance(getter, Function) or not isinstance(getter.node, ast.FunctionDef):
         return None
-    file, name = getter.place.file, _returned(getter.node)
+    file, name = getter.place.file, _find_returned(getter.node)
     if name is None or name not in kept_globals(file) or set_while_importing(site, file, name):
         return None
     return f"`{name}` of {file.path.name} is None until a function sets it"
 
 
-def _returned(getter: ast.FunctionDef) -> str | None:
+def _find_returned(getter: ast.FunctionDef) -> str | None:
     """The name that a function gives, where it does nothing but that."""
     body = [
         one

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
 
 from shardlint.model.shapes import Shape, shape_of
 from shardlint.model.values import CallResult, Constant, Items, Place, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 
 _MESH = "jax.sharding.Mesh"
@@ -38,51 +37,35 @@ class MeshShapeAndNames(Rule):
     harm = Harm.CRASH
     assumes = True
     triggers = (Calls(_MESH, _MAKE, _ABSTRACT),)
-    forms = ("call",)
     closed = ("positional",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
-        if _patched(site):
-            return
-        if site.api == _ABSTRACT and site.allows("jax", "<0.5"):
-            return  # it takes pairs there
-        names = site.argument("axis_names")
-        value = _single(site, names)
-        found = self._shape(site)
-        if found is None and names is not None and value is not None:
-            found = self._names(site, names, value) or self._lengths(site, names, value)
-        if found is not None:
-            yield found
-
-    def _shape(self, site: Site) -> Finding | None:
+    @detector("call", of=_MAKE)
+    def report_shape(self, site: Site) -> Finding | None:
         """A shape for make_mesh that is none."""
-        shape = site.argument("axis_shapes") if site.api == _MAKE else None
+        shape = site.argument("axis_shapes")
         value = _single(site, shape)
-        if shape is None or value is None:
+        if shape is None or value is None or _patched(site):
             return None
         if isinstance(value, Constant) and isinstance(value.value, int):
-            return self._raises(
-                site,
-                shape,
-                f"the shape `{site.shown(shape)}` is a number",
-                "TypeError",
-                f"write ({site.text(shape)},)",
-            )
+            help = f"write ({site.text(shape)},)"
+            return _make_finding(site, shape, f"the shape `{site.shown(shape)}` is a number", "TypeError", help)
         if isinstance(value, Items) and Constant(-1) in value.items:
-            return self._raises(site, shape, "-1 is not an axis size", "ValueError", "write every size")
+            return _make_finding(site, shape, "-1 is not an axis size", "ValueError", "write every size")
         return None
 
-    def _names(self, site: Site, node: ast.expr, value: Value) -> Finding | None:
+    @detector("call")
+    def report_names(self, site: Site) -> Finding | None:
         """Names that no mesh can have."""
+        node = site.argument("axis_names")
+        value = _single(site, node)
+        if node is None or _patched(site) or _takes_pairs(site):
+            return None
         if value == Constant(None):
-            return self._raises(
-                site, node, "`axis_names` is None", "TypeError", "write one axis name per dimension"
-            )
+            return _make_finding(site, node, "`axis_names` is None", "TypeError", "write one axis name per dimension")
         if not isinstance(value, Items):
             return None
         if Constant(None) in value.items and site.api != _ABSTRACT:
-            return self._raises(site, node, "one axis name is None", "ValueError", "name every axis")
+            return _make_finding(site, node, "one axis name is None", "ValueError", "name every axis")
         names = [
             item.value for item in value.items if isinstance(item, Constant) and isinstance(item.value, str)
         ]
@@ -97,42 +80,47 @@ class MeshShapeAndNames(Rule):
             why=f"{site.release('jax')} accepts the mesh, and keeps the axis once, with one of the sizes",
         )
 
-    def _lengths(self, site: Site, node: ast.expr, value: Value) -> Finding | None:
+    @detector("call")
+    def report_lengths(self, site: Site) -> Finding | None:
         """Names that are more or fewer than what they name."""
-        count = _count(value)
-        if count is None:
+        node = site.argument("axis_names")
+        value = _single(site, node)
+        count = _count_names(value) if value is not None else None
+        if node is None or count is None or _patched(site) or _takes_pairs(site):
             return None
         named = "one axis name" if count == 1 else f"{count} axis names"
-        shape = self._dimensions(site)
+        shape = _find_dimensions(site)
         if shape is not None and len(shape) != count:
             has = "one dimension" if len(shape) == 1 else f"{len(shape)} dimensions"
             what = "devices" if site.api == _MESH else "a shape"
             why = "a string is one name; a tuple needs a comma" if isinstance(node, ast.Constant) else ""
             help = "write one axis name per dimension"
-            return self._raises(site, node, f"{named} for {what} of {has}", "ValueError", help, why)
+            return _make_finding(site, node, f"{named} for {what} of {has}", "ValueError", help, why)
         types = site.argument("axis_types")
         given = _single(site, types)
         if types is not None and isinstance(given, Items) and not given.open and len(given.items) != count:
             mistake = f"{named} with {len(given.items)} axis types"
-            return self._raises(site, types, mistake, "ValueError", "write one axis type per axis name")
+            return _make_finding(site, types, mistake, "ValueError", "write one axis type per axis name")
         return None
 
-    def _dimensions(self, site: Site) -> Shape | None:
-        if site.api == _MESH:
-            devices = site.argument("devices")
-            return (
-                shape_of(site.program.evaluator, Place(site.file, devices)) if devices is not None else None
-            )
-        shape = _single(site, site.argument("axis_shapes" if site.api == _MAKE else "axis_sizes"))
-        return (None,) * len(shape.items) if isinstance(shape, Items) and not shape.open else None
 
-    def _raises(
-        self, site: Site, node: ast.expr, mistake: str, error: str, help: str, why: str = ""
-    ) -> Finding:
-        called = site.api.rpartition(".")[2]
-        return site.finding(
-            node, f"On {site.release('jax')} `{called}` raises {error}: {mistake}.", help=help, why=why
-        )
+def _make_finding(site: Site, node: ast.expr, mistake: str, error: str, help: str, why: str = "") -> Finding:
+    called = site.short_name
+    return site.finding(node, f"On {site.release('jax')} `{called}` raises {error}: {mistake}.", help=help, why=why)
+
+
+def _find_dimensions(site: Site) -> Shape | None:
+    """The shape of the mesh, as far as it is known."""
+    if site.api == _MESH:
+        devices = site.argument("devices")
+        return shape_of(site.program.evaluator, Place(site.file, devices)) if devices is not None else None
+    shape = _single(site, site.argument("axis_shapes" if site.api == _MAKE else "axis_sizes"))
+    return (None,) * len(shape.items) if isinstance(shape, Items) and not shape.open else None
+
+
+def _takes_pairs(site: Site) -> bool:
+    """Return whether this is an AbstractMesh of a release that takes pairs of a name and a size."""
+    return site.api == _ABSTRACT and site.allows("jax", "<0.5")
 
 
 def _patched(site: Site) -> bool:
@@ -151,7 +139,7 @@ def _single(site: Site, node: ast.expr | None) -> Value | None:
     return found[0] if len(found) == 1 and not isinstance(found[0], CallResult) else None
 
 
-def _count(value: Value) -> int | None:
+def _count_names(value: Value) -> int | None:
     if isinstance(value, Constant) and isinstance(value.value, str):
         return 1
     return len(value.items) if isinstance(value, Items) and not value.open else None

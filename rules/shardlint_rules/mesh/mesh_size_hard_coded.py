@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, Constant, Items, Place, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
@@ -43,24 +43,24 @@ class MeshSizeHardCoded(Rule):
     name = "mesh-size-hard-coded"
     harm = Harm.CRASH
     triggers = (Calls(_MESH, _MAKE, _GRID, file_says=(_FLAG, _OPTION)),)
-    forms = ("call",)
     closed = ("positional",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
+    @detector("call")
+    def report_size(self, site: Site) -> Finding | None:
+        """The size of a mesh that differs from the number of devices."""
         simulated = _simulated(site)
         if simulated is None:
-            return
+            return None
         asked = self._asked(site)
         if asked is None:
-            return
+            return None
         node, wanted = asked
         count, line = simulated
         if wanted == count or (wanted < count and site.api == _MAKE):
-            return  # make_mesh takes the first devices
-        yield site.finding(
+            return None  # make_mesh takes the first devices
+        return site.finding(
             node,
-            f"`{site.api.rpartition('.')[2]}` raises ValueError: the mesh has {wanted} devices, the program {count}.",
+            f"`{site.short_name}` raises ValueError: the mesh has {wanted} devices, the program {count}.",
             label=f"{wanted} devices",
             help="compute one axis size from `jax.device_count()`",
             why=f"line {line} sets {count} simulated devices; checked on {site.release('jax')}",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.api import DEVICE_LISTS
 from shardlint.model.mesh.meshes import MESH_MAKERS, is_spec
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Constant, Items, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._called_devices import called_devices
 from shardlint_rules.mesh.spec_parts import part_of_spec
@@ -55,21 +55,14 @@ class NamedShardingArguments(Rule):
         "devices": "The variable holds devices, as its other uses suggest."
     }
     triggers = (Calls("jax.sharding.NamedSharding"),)
-    forms = ("call",)
     closed = ("positional",)
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
+    @detector("call")
+    def report_order(self, site: Site) -> Finding | None:
+        """A spec in the place of the mesh."""
         mesh, spec = site.argument("mesh"), site.argument("spec")
-        if mesh is None or spec is None:
-            return
-        found = self._order(site, mesh, spec) or self._spec(site, spec) or self._mesh(site, mesh)
-        if found is not None:
-            yield found
-
-    def _order(self, site: Site, mesh: ast.expr, spec: ast.expr) -> Finding | None:
-        if not is_spec(site.value(mesh)):
+        if mesh is None or spec is None or not is_spec(site.value(mesh)):
             return None
         second = site.value(spec)
         fix: Fix | None = None
@@ -87,25 +80,30 @@ class NamedShardingArguments(Rule):
             fix=fix,
         )
 
-    def _spec(self, site: Site, spec: ast.expr) -> Finding | None:
+    @detector("call")
+    def report_spec(self, site: Site) -> Finding | None:
+        """A string, a tuple or None in the place of the spec."""
+        spec = site.argument("spec")
+        if spec is None or site.argument("mesh") is None:
+            return None
         if part_of_spec(site, spec):
-            return self._tuple(site, spec, "part of a spec is a tuple", empty=False)
+            return self._report_tuple(site, spec, "part of a spec is a tuple", empty=False)
         found = options(site.value(spec))
         if len(found) != 1:
             return None
         match found[0]:
             case Constant(value=str()):
-                return self._strings(site, spec)
+                return self._report_string(site, spec)
             case Constant(value=None) if (
                 site.allows("jax", ">=0.5.3") and not site.assuming
             ):  # else SL319 speaks
-                return self._none(site, spec)
+                return self._report_none(site, spec)
             case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
                 kind = "list" if isinstance(spec, ast.List) else "tuple"
-                return self._tuple(site, spec, f"a {kind}, not a spec", empty=not items)
+                return self._report_tuple(site, spec, f"a {kind}, not a spec", empty=not items)
         return None
 
-    def _tuple(self, site: Site, spec: ast.expr, label: str, *, empty: bool) -> Finding | None:
+    def _report_tuple(self, site: Site, spec: ast.expr, label: str, *, empty: bool) -> Finding | None:
         if site.allows("jax", ">=0.5,<0.6") or (empty and site.allows("jax", "<0.6")):
             return None
         return self._wrong(site, spec, label, self._spread(site, spec))
@@ -118,7 +116,7 @@ class NamedShardingArguments(Rule):
             return f"*{site.text(spec.args[0])}"  # `tuple(spec)`
         return f"*({site.text(spec)})" if isinstance(spec, ast.BinOp | ast.IfExp) else f"*{site.text(spec)}"
 
-    def _strings(self, site: Site, spec: ast.expr) -> Finding:
+    def _report_string(self, site: Site, spec: ast.expr) -> Finding:
         """A string, and the axis names that follow it as further arguments."""
         rest = site.call.args[2:] if spec in site.call.args else []
         values = [site.value(node) for node in rest]
@@ -128,7 +126,7 @@ class NamedShardingArguments(Rule):
             return self._wrong(site, spec, "axis names, not a spec", inner, span=(start, end))
         return self._wrong(site, spec, "a string, not a spec", site.text(spec))
 
-    def _none(self, site: Site, spec: ast.expr) -> Finding:
+    def _report_none(self, site: Site, spec: ast.expr) -> Finding:
         fix: Fix | None = None
         if isinstance(spec, ast.Constant):
             name, imports = site.spell(_SPEC)
@@ -161,21 +159,34 @@ class NamedShardingArguments(Rule):
             span=(start, end),
         )
 
-    def _mesh(self, site: Site, mesh: ast.expr) -> Finding | None:
-        sure = _holds_devices(site, mesh, 0)
-        why = "" if sure or not site.wants("devices") else called_devices(site, mesh)
-        if not sure and not why:
-            return None
-        return site.finding(
-            mesh,
-            f"On {site.release('jax')} `NamedSharding` raises AttributeError: its first argument holds devices, not a "
-            "mesh.",
-            label="devices, not a mesh",
-            help=f"write `jax.sharding.Mesh({site.text(mesh)}, axis_names)`, with one axis name per dimension",
-            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
-            form="" if sure else "devices",
-            why=why,
-        )
+    @detector("call")
+    def report_devices(self, site: Site) -> Finding | None:
+        """Devices in the place of the mesh."""
+        mesh = _find_mesh(site)
+        return _report_devices(site, mesh) if mesh is not None and _holds_devices(site, mesh, 0) else None
+
+    @detector("call", finds="devices")
+    def report_called_devices(self, site: Site) -> Finding | None:
+        """A name in the place of the mesh whose other uses are those of devices."""
+        mesh = _find_mesh(site)
+        why = called_devices(site, mesh) if mesh is not None else ""
+        return _report_devices(site, mesh, why) if mesh is not None and why else None
+
+
+def _find_mesh(site: Site) -> ast.expr | None:
+    """The first argument, if there is a second one."""
+    return site.argument("mesh") if site.argument("spec") is not None else None
+
+
+def _report_devices(site: Site, mesh: ast.expr, why: str = "") -> Finding:
+    return site.finding(
+        mesh,
+        f"On {site.release('jax')} `NamedSharding` raises AttributeError: its first argument holds devices, not a "
+        "mesh.",
+        label="devices, not a mesh",
+        help=f"write `jax.sharding.Mesh({site.text(mesh)}, axis_names)`, with one axis name per dimension",
+        why=why,
+    )
 
 
 def _entry(value: Value) -> bool:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.values import options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import block_of
 from shardlint_rules.mesh.legacy import items
@@ -39,11 +39,11 @@ class NestedMeshContexts(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     triggers = (Calls("jax.set_mesh", file_says=("with ",)),)
-    forms = ("call",)
     in_version_checks = False
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each mesh entered under the one that is set here."""
+    @detector("call")
+    def find_inner_contexts(self, site: Site) -> Iterator[Finding]:
+        """Each mesh entered under the one that is set here."""
         outer = site.argument("mesh")
         if outer is None:
             return
@@ -51,11 +51,11 @@ class NestedMeshContexts(Rule):
             for _, entered, context in items(site.program, site.file, statement):
                 if item is not None and entered is not item:
                     continue
-                finding = self._finding(site, outer, entered, context.mesh)
+                finding = self._make_finding(site, outer, entered, context.mesh)
                 if finding is not None:
                     yield finding
 
-    def _finding(
+    def _make_finding(
         self, site: Site, outer: ast.expr, entered: ast.withitem, inner: Mesh | None
     ) -> Finding | None:
         node = entered.context_expr

@@ -82,7 +82,7 @@ class NoneLeaf(Rule):
         node = _none_in(statement.value) or (statement if statement.value is None else None)
         if node is None or _says_none(function.node):
             return None
-        form = _form(site.file, node, function)
+        form = _find_form(site.file, node, function)
         if form is None:
             return None
         others = [one.value for one in site.file.walked(function).returns if isinstance(one, ast.Return)]
@@ -90,14 +90,14 @@ class NoneLeaf(Rule):
             value
             for other in others
             if other is not None
-            for value in _parts(other)
+            for value in _list_parts(other)
             if _is_none(value) is False
         ]
         if not any(_is_spec(site, value) for value in gives):
             return None
         if not _is_mapped(site, function):
             return None
-        return self._finding(site, node, f"`{function.name}`", form)
+        return self._make_finding(site, node, f"`{function.name}`", form)
 
     @detector("call")
     def report_lambda(self, site: Site) -> Finding | None:
@@ -105,17 +105,17 @@ class NoneLeaf(Rule):
         first = site.arguments.positional[0].node if site.arguments.positional else None
         if not isinstance(first, ast.Lambda):
             return None
-        parts = list(_parts(first.body))
+        parts = list(_list_parts(first.body))
         none = next((part for part in parts if _is_none(part)), None)
         if none is None:
             return None
-        form = _form(site.file, none, None)
+        form = _find_form(site.file, none, None)
         gives = [part for part in parts if not _is_none(part)]
         if not form or not any(_is_spec(site, part) for part in gives):
             return None
-        return self._finding(site, none, "this lambda", form)
+        return self._make_finding(site, none, "this lambda", form)
 
-    def _finding(self, site: Site, node: ast.AST, where: str, form: str) -> Finding | None:
+    def _make_finding(self, site: Site, node: ast.AST, where: str, form: str) -> Finding | None:
         if _KEEPS_NONE.search(site.file.source.text):
             return None
         return site.finding(
@@ -123,13 +123,12 @@ class NoneLeaf(Rule):
             f"Mapping over the arrays and the specs from {where} raises ValueError: None is not a leaf.",
             label="None, not a leaf",
             help="write `PartitionSpec()` for replicated",
-            certainty=Certainty.POSSIBLE,
             form=form,
             why=f"on {site.release('jax')} None is an empty subtree, and NamedSharding raises for None",
         )
 
 
-def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
+def _find_form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
     """The form of a finding: None for a scalar, or for an array in no box; None if it is for something else."""
     inner: ast.AST = node
     for outer in file.ancestors(node):
@@ -138,7 +137,7 @@ def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
             held = outer.body if isinstance(outer.body, list) else [outer.body]
             if _asks_for_box(outer.test) and inner not in held:
                 return "unboxed"
-            if any(_is_none(part) for part in asked) or any(_kind(part) for part in asked):
+            if any(_is_none(part) for part in asked) or any(_asks_kind(part) for part in asked):
                 return None
             return "scalar" if any(_of_shape(part) for part in asked) else None
         if isinstance(outer, ast.For | ast.While | ast.ExceptHandler | ast.Lambda):
@@ -152,7 +151,7 @@ def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
     return "unboxed" if any(isinstance(one, ast.If) and _asks_for_box(one.test) for one in body) else None
 
 
-def _kind(node: ast.AST) -> bool:
+def _asks_kind(node: ast.AST) -> bool:
     """A question about what kind of thing a leaf is: what is not an array has no spec."""
     name = last_name(node.func) if isinstance(node, ast.Call) else ""
     return name in ("isinstance", "hasattr", "getattr", "callable", "issubclass", "type") or name.startswith(
@@ -178,17 +177,17 @@ def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _parts(node: ast.expr) -> Iterator[ast.expr]:
+def _list_parts(node: ast.expr) -> Iterator[ast.expr]:
     """Yield the expressions of all branches of a conditional expression."""
     if isinstance(node, ast.IfExp):
-        yield from _parts(node.body)
-        yield from _parts(node.orelse)
+        yield from _list_parts(node.body)
+        yield from _list_parts(node.orelse)
     else:
         yield node
 
 
 def _none_in(node: ast.expr | None) -> ast.expr | None:
-    return next((part for part in _parts(node) if _is_none(part)), None) if node is not None else None
+    return next((part for part in _list_parts(node) if _is_none(part)), None) if node is not None else None
 
 
 def _says_none(node: ast.AST) -> bool:
@@ -217,12 +216,12 @@ def _is_mapped(site: Site, function: Scope) -> bool:
     return any(
         isinstance(use, ast.Name | ast.Attribute)
         and isinstance(use.ctx, ast.Load)
-        and _mapping(site, use) is not None
+        and _find_mapping(site, use) is not None
         for use in site.file.mentions(function.name)
     )
 
 
-def _mapping(site: Site, use: ast.expr) -> ast.Call | None:
+def _find_mapping(site: Site, use: ast.expr) -> ast.Call | None:
     """The call that maps what a name stands for over a tree."""
     inner: ast.AST = use
     for outer in site.file.ancestors(use):

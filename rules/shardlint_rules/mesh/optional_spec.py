@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.config.certainty import Certainty
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.guards import met_by_every_call
 from shardlint.model.mesh.meshes import leaves
@@ -23,7 +22,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -72,48 +71,47 @@ class OptionalSpec(Rule):
         "omitted-field": "The object without the field reaches this call."
     }
     triggers = (Calls(*_TAKING),)
-    forms = ("call",)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call whose spec may be None."""
-        node = self._spec(site)
+    @detector("call")
+    def report_spec(self, site: Site) -> Finding | None:
+        """The spec of a call that may be None."""
+        node = self._find_spec(site)
         last = node.values[-1] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else node
         if node is None or last is None or asked_about(site.file, last, besides=node):
-            return
+            return None
         if part_of_spec(site, node):
-            return  # a tuple: SL305 and SL326 speak of it
+            return None  # a tuple: SL305 and SL326 speak of it
         constraint = site.api == "jax.lax.with_sharding_constraint"
         if constraint and site.context.contexts:
-            return  # there None means PartitionSpec()
-        form, why = "", self._why(site, node)
+            return None  # there None means PartitionSpec()
+        form, why = "", self._explain_why(site, node)
         if why is None:
             form, why = "omitted-field", self._left_out(site, last)
         if why is None:
-            return
+            return None
         kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
         where = ", and gathers the array under jax.set_mesh" if constraint else ""
-        yield site.finding(
+        return site.finding(
             node,
-            f"On {site.release('jax')} `{site.api.rpartition('.')[2]}` raises {kind} for a spec that is None{where}.",
+            f"On {site.release('jax')} `{site.short_name}` raises {kind} for a spec that is None{where}.",
             label="None here",
             help="write `PartitionSpec()` for replicated, or skip the call if there is no spec",
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=why,
         )
 
-    def _spec(self, site: Site) -> ast.expr | None:
+    def _find_spec(self, site: Site) -> ast.expr | None:
         if site.api in _CONVERTED:
             place = site.arguments.get("pspecs", ("local_inputs", "global_mesh", "pspecs"))
             return place.node if place is not None and isinstance(place.node, ast.expr) else None
         return site.argument(_TAKING[site.api])
 
-    def _why(self, site: Site, node: ast.expr) -> str | None:
+    def _explain_why(self, site: Site, node: ast.expr) -> str | None:
         """Why the spec surely is None in some call; None if it may not be."""
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
             # `spec or default` is None only if the last one is.
-            return self._why(site, node.values[-1])
+            return self._explain_why(site, node.values[-1])
         evaluator = site.program.evaluator
         strict = evaluator.strict.value(Place(site.file, node)) if isinstance(evaluator, Assuming) else None
         if isinstance(strict, Parameter) and _default_is_none(strict):
@@ -121,7 +119,7 @@ class OptionalSpec(Rule):
         value = evaluator.trees.expanded(site.value(node))
         found = options(value)
         if len(found) == 1 and isinstance(found[0], Parameter):
-            return self._parameter(site, found[0])
+            return self._find_parameter(site, found[0])
         if found == (_NONE,):
             # SL305 reports a literal None in NamedSharding.
             literal = isinstance(node, ast.Constant)
@@ -132,7 +130,7 @@ class OptionalSpec(Rule):
             return "a spec in this tree is None"
         return None
 
-    def _parameter(self, site: Site, parameter: Parameter) -> str | None:
+    def _find_parameter(self, site: Site, parameter: Parameter) -> str | None:
         """A parameter whose default is None, and that a call leaves out which surely leads here."""
         if not _default_is_none(parameter) or _NONE not in site.program.callers.seen(parameter):
             return None

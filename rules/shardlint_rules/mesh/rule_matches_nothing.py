@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.logical import rules_of
@@ -59,35 +59,31 @@ class RuleMatchesNothing(Rule):
     )
     fixes = "none"
 
-    @detector("call")
-    def find_hidden_rule(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a pair of a table, or for a call that looks one up."""
-        return self._in_rules(site) if site.api in _LOOKUPS else self._covering(site)
-
-    def _covering(self, site: Site) -> Iterator[Finding]:
+    @detector("call", of=_SPEC, finds="shadowed")
+    def report_covering(self, site: Site) -> Finding | None:
         """A pair that matches all that a later one does."""
         pair = site.file.parent(site.call)
         table = site.file.parent(pair) if isinstance(pair, ast.Tuple) else None
         pattern = _pattern(pair) if isinstance(pair, ast.Tuple) else None
         if not isinstance(pair, ast.Tuple) or pattern is None or not isinstance(table, ast.Tuple | ast.List):
-            return
+            return None
         spec = site.text(site.call)
         later = [one for one in table.elts[table.elts.index(pair) + 1 :] if isinstance(one, ast.Tuple)]
         others = [text for one in later if (text := _pattern(one)) and site.text(one.elts[1]) != spec]
         if not others:
-            return
+            return None
         lookups = site.program.once(site.file, "lookups in tables", lambda: ways(site))
         dead = [text for text in others if lookups and all(covers(pattern, text, way) for way in lookups)]
-        if dead:
-            yield site.finding(
-                pair,
-                f"The rule for `{dead[0]}` never takes effect: `{pattern}` matches first.",
-                label="matches first",
-                help="move this rule after the more specific ones",
-                form="shadowed",
-                why="the loops of the project over such tables stop at the first match"
-                + (f"; {len(dead) - 1} more rules are shadowed" if len(dead) > 1 else ""),
-            )
+        if not dead:
+            return None
+        return site.finding(
+            pair,
+            f"The rule for `{dead[0]}` never takes effect: `{pattern}` matches first.",
+            label="matches first",
+            help="move this rule after the more specific ones",
+            why="the loops of the project over such tables stop at the first match"
+            + (f"; {len(dead) - 1} more rules are shadowed" if len(dead) > 1 else ""),
+        )
 
     @detector("violation")
     def report_anchored_pattern(self, site: Site) -> Finding:
@@ -101,27 +97,27 @@ class RuleMatchesNothing(Rule):
             why=f"the rule would match inside the path `{said['path']}`",
         )
 
-    def _in_rules(self, site: Site) -> Iterator[Finding]:
+    @detector("call", of=tuple(_LOOKUPS), finds="duplicate-name")
+    def report_duplicate(self, site: Site) -> Finding | None:
         """A rule of Linen for a logical name with a later rule for the same name."""
         given, at = site.arguments, _LOOKUPS[site.api]
         place = given.keywords.get("rules") or (given.positional[at] if len(given.positional) > at else None)
         if place is None or given.open_positional:
-            return
+            return None
         for option in options(site.program.evaluator.value(place)):
             table = rules_of(option)
             found = find_hidden_rule(table.rules) if table is not None else None
             if found is not None and of_linen(site):
                 name, first, later = found
                 shown = " and ".join(repr(one) for one in first) or "None"
-                yield site.finding(
+                return site.finding(
                     place.node if place.file is site.file else site.call,
                     f'Logical axis "{name}" is never sharded over {", ".join(later)}: Linen takes its first rule.',
                     label=f'two rules for "{name}"',
                     help="remove one of the two rules, or put the other one first",
-                    form="duplicate-name",
                     why=f"the first of two rules gives {shown}",
                 )
-                return
+        return None
 
 
 def _pattern(node: ast.expr) -> str | None:

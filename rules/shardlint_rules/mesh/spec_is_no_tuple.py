@@ -10,7 +10,6 @@ from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Api, Items, Parameter, options
 from shardlint.rules_api.rule import (
     Attributes,
-    Certainty,
     Edit,
     Finding,
     Fix,
@@ -77,7 +76,7 @@ class SpecIsNoTuple(Rule):
         """The comparison or question that an attribute stands in."""
         node, parent = site.syntax, site.file.parent(site.syntax)
         if isinstance(node, ast.Attribute) and isinstance(parent, ast.expr):
-            yield from self._report(site, _seen(site, parent, node))
+            yield from self._make_finding(site, _seen(site, parent, node))
 
     @detector("line")
     def find_in_statement(self, site: Site) -> Iterator[Finding]:
@@ -85,9 +84,9 @@ class SpecIsNoTuple(Rule):
         for node in _header(site.syntax):
             for one in walk(node):
                 if isinstance(one, ast.Call):
-                    yield from self._report(site, _seen(site, one, None))
+                    yield from self._make_finding(site, _seen(site, one, None))
 
-    def _report(self, site: Site, found: Iterable[_Seen]) -> Iterator[Finding]:
+    def _make_finding(self, site: Site, found: Iterable[_Seen]) -> Iterator[Finding]:
         for seen in found:
             listed = _is_list(site, seen.other)
             if seen.kind == "isinstance":
@@ -106,10 +105,9 @@ class SpecIsNoTuple(Rule):
                 f"This {'always raises AssertionError' if called else f'is always {seen.answer}'}: a `PartitionSpec` "
                 f"{mistake}.",
                 label="always fails" if called else f"always {seen.answer}",
-                help=_help(site, seen),
-                fix=_fix(site, seen) if not listed or seen.kind == "isinstance" else None,
+                help=_write_help(site, seen),
+                fix=_write_fix(site, seen) if not listed or seen.kind == "isinstance" else None,
                 harm=Harm.CRASH if called or _asserted(site, seen) else Harm.SILENT,
-                certainty=Certainty.POSSIBLE if seen.why else Certainty.PROVEN,
                 form="annotated" if seen.why else "",
                 why="; ".join(filter(None, (why, seen.why))),
             )
@@ -131,7 +129,7 @@ def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_S
             pair, answer = (left, right), False
         case ast.Call(func=ast.Name() as called, args=[left, right], keywords=[]):
             mine = spec is left or (spec is None and not _read(left))
-            why = _spec(site, left) if mine and _is_api(site, called, "builtins.isinstance") else None
+            why = _find_spec(site, left) if mine and _is_api(site, called, "builtins.isinstance") else None
             if why is not None and _asks_tuple(site, right):
                 yield _Seen("isinstance", node, left, right, False, why)
             return
@@ -142,7 +140,7 @@ def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_S
             continue
         if not _is_tuple(site, other) and not _is_list(site, other):
             continue
-        why = _spec(site, one)
+        why = _find_spec(site, one)
         if why is not None:
             yield _Seen("equal", node, one, other, answer, why)
             return
@@ -153,7 +151,7 @@ def _read(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "spec"
 
 
-def _spec(site: Site, node: ast.expr) -> str | None:
+def _find_spec(site: Site, node: ast.expr) -> str | None:
     """Why an expression is a spec: empty where that is certain, None where it is none."""
     value = site.value(node)
     if is_spec(value):
@@ -202,14 +200,14 @@ def _asserted(site: Site, seen: _Seen) -> bool:
     return isinstance(outer, ast.Assert) and outer.test is seen.whole and not seen.answer
 
 
-def _help(site: Site, seen: _Seen) -> str:
+def _write_help(site: Site, seen: _Seen) -> str:
     if seen.kind == "isinstance":
         return "test for `PartitionSpec` too"
     text = site.shown(seen.spec)
     return f"compare `{text}` with a `PartitionSpec`, or compare `tuple({text})`"
 
 
-def _fix(site: Site, seen: _Seen) -> Fix | None:
+def _write_fix(site: Site, seen: _Seen) -> Fix | None:
     edits: list[Edit]
     if seen.kind == "isinstance":
         spelled, imports = site.spell(_SPEC)

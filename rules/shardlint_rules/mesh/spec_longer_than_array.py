@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.evaluator.trees import together
@@ -72,29 +72,27 @@ class SpecLongerThanArray(Rule):
             fix=_cut_spec(site, int(said["rank"])),
         )
 
-    @detector("call")
-    def compare_with_parameter(self, site: Site) -> Iterator[Finding]:
-        """An initializer with more axis names than the parameter has dimensions, or a tree with such a leaf."""
-        if site.api in _GIVEN:
-            yield from self._compare_trees(site, *map(site.argument, _GIVEN[site.api]))
-            return
+    @detector("call", of=tuple(ANNOTATING))
+    def report_names(self, site: Site) -> Finding | None:
+        """An initializer with more axis names than the parameter has dimensions."""
         found = find_too_many_names(site)
-        if found is not None:
-            has = _count_dimensions(found.dimensions)
-            yield site.finding(
-                found.node,
-                f"Initializing the model raises ValueError: {found.names} axis names for a parameter of {has}.",
-                label=f"{found.names} names",
-                help="write one name per dimension",
-                why=f"on {site.release('flax')} each name is one entry of the spec of this parameter",
-            )
+        if found is None:
+            return None
+        has = _count_dimensions(found.dimensions)
+        return site.finding(
+            found.node,
+            f"Initializing the model raises ValueError: {found.names} axis names for a parameter of {has}.",
+            label=f"{found.names} names",
+            help="write one name per dimension",
+            why=f"on {site.release('flax')} each name is one entry of the spec of this parameter",
+        )
 
-    def _compare_trees(
-        self, site: Site, array: ast.expr | None, sharding: ast.expr | None
-    ) -> Iterator[Finding]:
+    @detector("call", of=tuple(_GIVEN))
+    def report_leaf(self, site: Site) -> Finding | None:
         """The first leaf of a tree of arrays that is too short, also of what a caller in another file passes."""
+        array, sharding = map(site.argument, _GIVEN[site.api])
         if array is None or sharding is None:
-            return
+            return None
         trees = site.program.evaluator.trees
         arrays, shardings = (trees.expanded(site.value(node)) for node in (array, sharding))
         one = isinstance(shardings, CallResult)
@@ -106,8 +104,8 @@ class SpecLongerThanArray(Rule):
             if spec is not None and shape is not None and len(shape) < len(spec.entries):
                 words = " ".join(spec.place.text().split())
                 message = _say_too_many(f"leaf `{path}`", len(shape), len(spec.entries))
-                yield site.finding(sharding, message, help=_HELP, why=f"the spec is {words}")
-                return
+                return site.finding(sharding, message, help=_HELP, why=f"the spec is {words}")
+        return None
 
 
 def _say_too_many(array: str, rank: int, entries: int) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.config.certainty import Certainty
 from shardlint.model.mesh.listed import listed
 from shardlint.model.values import Assumed, Constant, Items, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
@@ -68,28 +68,29 @@ class SpecOfList(Rule):
         likely, "The list has one axis for each dimension."
     )
     triggers = (Calls("jax.sharding.PartitionSpec"),)
-    forms = ("call",)
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
-        if len(site.call.args) != 1 or site.call.keywords:
-            return
-        node = site.call.args[0]
-        filled = filled_by_dimension(site.file, site.call) if site.wants("by-dimension") else ""
-        if filled:
-            yield self._finding(site, node, _Held(()), "by-dimension", filled)
-            return
-        name = _name(node)
-        if not name or asked_about(site.file, node, owner=False):
-            return
-        for held in _held(site, node, name):
-            found = self._form(site, node, name, held)
-            if found is not None:
-                yield self._finding(site, node, held, *found)
-                return
+    @detector("call", finds="by-dimension")
+    def report_filled(self, site: Site) -> Finding | None:
+        """A list that is filled by the number of a dimension."""
+        node = _find_entry(site)
+        why = filled_by_dimension(site.file, site.call) if node is not None else ""
+        return self._make_finding(site, node, _Held(()), "by-dimension", why) if node is not None and why else None
 
-    def _form(self, site: Site, node: ast.expr, name: str, held: _Held) -> tuple[str, str] | None:
+    @detector("call", finds=("by-name", "list"))
+    def report_list(self, site: Site) -> Finding | None:
+        """A list that has an axis for each of several dimensions."""
+        node = _find_entry(site)
+        name = _name(node) if node is not None else ""
+        if node is None or not name or asked_about(site.file, node, owner=False):
+            return None
+        for held in _held(site, node, name):
+            found = self._find_form(site, node, name, held)
+            if found is not None:
+                return self._make_finding(site, node, held, *found)
+        return None
+
+    def _find_form(self, site: Site, node: ast.expr, name: str, held: _Held) -> tuple[str, str] | None:
         """Why a list is one for several dimensions: the form, and in words."""
         axes = {one for one in held.items if one is not None}
         if len(held.items) < 2:
@@ -116,7 +117,7 @@ class SpecOfList(Rule):
             else None
         )
 
-    def _finding(self, site: Site, node: ast.expr, held: _Held, form: str, why: str) -> Finding:
+    def _make_finding(self, site: Site, node: ast.expr, held: _Held, form: str, why: str) -> Finding:
         inner = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else node
         callee, text = site.text(site.call.func), site.text(inner)
         whole = f"{callee}(*{text})"
@@ -130,11 +131,15 @@ class SpecOfList(Rule):
             "list or tuple is one entry.",
             label="one entry",
             help=f"write {whole} for one axis per dimension",
-            certainty=Certainty.POSSIBLE,
             form=form,
             why="; ".join(filter(None, [held.why, why])),
             fix=fix,
         )
+
+
+def _find_entry(site: Site) -> ast.expr | None:
+    """The only argument of the call."""
+    return site.call.args[0] if len(site.call.args) == 1 and not site.call.keywords else None
 
 
 def _name(node: ast.expr) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from shardlint.model.values import Constant, Items, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 
@@ -37,11 +37,11 @@ class SpecString(Rule):
     harm = Harm.SILENT
     assumes = True
     triggers = (Calls("jax.sharding.PartitionSpec"),)
-    forms = ("call",)
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each entry that is wrong."""
+    @detector("call")
+    def find_entries(self, site: Site) -> Iterator[Finding]:
+        """Each entry that is wrong."""
         for node in site.call.args:
             if isinstance(node, ast.Starred):
                 continue

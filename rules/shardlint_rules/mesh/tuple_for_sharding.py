@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.config.certainty import Certainty
 from shardlint.model.values import Constant, Function, Items, Value, options
 from shardlint.rules_api.rule import Attributes, Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
@@ -51,61 +50,54 @@ class TupleForSharding(Rule):
     )
     fixes = "none"
 
-    @detector("call")
-    def find_tuple(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a constraint, and one for each part of a spec that `jit` is given."""
-        if site.api in _JITS:
-            yield from self.find_parts_in_jit(site)
-            return
+    @detector("call", of=tuple(_TAKING))
+    def report_tuple(self, site: Site) -> Finding | None:
+        """A tuple in the place of the sharding of a constraint."""
         node = site.argument(_TAKING[site.api])
         if node is None:
-            return
+            return None
         if part_of_spec(site, node):
-            yield self._finding(site, node)
-            return
+            return self._make_finding(site, node)
         found = options(site.value(node))
-        if found and all(_names(one) for one in found):
-            # An empty tuple may be the sharding of an empty tuple of arrays.
-            if any(isinstance(one, Items) and one.items for one in found):
-                yield self._finding(site, node)
+        # An empty tuple may be the sharding of an empty tuple of arrays.
+        if not any(isinstance(one, Items) and one.items for one in found):
+            return None
+        return self._make_finding(site, node) if all(map(_is_tuple_of_names, found)) else None
 
-    @detector("attribute")
-    def find_part_for_wrapper(self, site: Site) -> Iterator[Finding]:
+    @detector("attribute", finds="wrapper")
+    def report_part_for_wrapper(self, site: Site) -> Finding | None:
         """A part of a spec that a function of the project hands to jax's constraint."""
         part = site.file.parent(site.syntax)
         part = site.file.parent(part) if isinstance(part, ast.Starred) else part
         call = site.file.parent(part) if part is not None else None
         if not isinstance(part, ast.expr) or not isinstance(call, ast.Call) or part not in call.args[1:2]:
-            return
-        if not site.wants("wrapper") or not part_of_spec(site, part):
-            return
-        for option in options(site.value(call.func)):
-            if not isinstance(option, Function) or not _hands_on(option):
-                return
-        if last_name(call.func) in _NAMED_SO:
-            yield self._finding(site, part, f"`{last_name(call.func)}` passes the tuple to jax's constraint")
+            return None
+        name = last_name(call.func)
+        if name not in _NAMED_SO or not part_of_spec(site, part):
+            return None
+        if not all(isinstance(one, Function) and _hands_on(one) for one in options(site.value(call.func))):
+            return None
+        return self._make_finding(site, part, f"`{name}` passes the tuple to jax's constraint")
 
-    @detector("partial")
+    @detector("call", "partial", of=_JITS)
     def find_parts_in_jit(self, site: Site) -> Iterator[Finding]:
         """Each part of a spec with an axis among the shardings of `jit`."""
-        for name in _OF_JIT if site.api in _JITS else ():
+        for name in _OF_JIT:
             keyword = site.keyword(name)
             if keyword is None:
                 continue
-            for node in _parts(site, keyword.value):
+            for node in _list_parts(site, keyword.value):
                 if all(_says_axis(one) for one in options(site.value(node))):
-                    yield self._finding(site, node)
+                    yield self._make_finding(site, node)
 
-    def _finding(self, site: Site, node: ast.expr, wrapper: str = "") -> Finding:
+    def _make_finding(self, site: Site, node: ast.expr, why: str = "") -> Finding:
         raises = "raises TypeError" if site.api in _RAISING_TYPE else "raises"
         return site.finding(
             node,
             f"On {site.release('jax')} this {raises}: `{_short(site, node)}` is a tuple of axis names, not a sharding.",
             label="a tuple, not a sharding",
             help=f"write `PartitionSpec({_arguments(site, node)})`",
-            certainty=Certainty.POSSIBLE if wrapper else Certainty.PROVEN,
-            form="wrapper" if wrapper else "",
-            why=wrapper,
+            why=why,
         )
 
 
@@ -124,29 +116,29 @@ def _hands_on(function: Function) -> bool:
     )
 
 
-def _names(value: Value) -> bool:
+def _is_tuple_of_names(value: Value) -> bool:
     """Return whether a value is surely a tuple of axis names, or an empty one."""
     if not isinstance(value, Items) or value.open or value.kind not in ("tuple", "list"):
         return False
     return all(
         (isinstance(one, Constant) and (one.value is None or isinstance(one.value, str)))
-        or (_names(one) and _full(one))
+        or (_is_tuple_of_names(one) and _full(one))
         for one in value.items
     ) and (
         not value.items or any(not (isinstance(one, Constant) and one.value is None) for one in value.items)
     )
 
 
-def _parts(site: Site, node: ast.expr) -> Iterator[ast.expr]:
+def _list_parts(site: Site, node: ast.expr) -> Iterator[ast.expr]:
     """The parts of specs in a tree of shardings that is written out."""
     if part_of_spec(site, node):
         yield node
     elif isinstance(node, ast.Tuple | ast.List):
         for one in node.elts:
-            yield from _parts(site, one)
+            yield from _list_parts(site, one)
     elif isinstance(node, ast.Dict):
         for one in node.values:
-            yield from _parts(site, one)
+            yield from _list_parts(site, one)
 
 
 def _says_axis(value: Value) -> bool:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 
@@ -51,31 +51,29 @@ class TwoDeviceOrders(Rule):
     likely = ("reordered-devices",)
     assumptions: ClassVar[Mapping[str, str]] = {"reordered-devices": "Arrays of both meshes meet in one call."}
     triggers = (Calls(_MESH),)
-    forms = ("call",)
     in_tests = False
     fixes = "none"
     by_hand = "which order is meant is for the author to decide"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a mesh."""
+    @detector("call", finds="reordered-devices")
+    def report_mesh(self, site: Site) -> Finding | None:
+        """A mesh whose devices are reordered."""
         devices = site.argument("devices")
         mesh = site.mesh_of(site.value(site.call))
         if devices is None or mesh is None or not mesh.axis_names:
-            return
+            return None
         if 1 in mesh.sizes or not _turned(site, Place(site.file, devices)):
-            return
+            return None
         other = next(_others(site, mesh), None)
         if other is None:
-            return
+            return None
         where = site.where(other)
         names = ", ".join(f'"{name}"' for name in mesh.axis_names)
-        yield site.finding(
+        return site.finding(
             site.call,
             f"A jitted call with arrays on this mesh and the mesh at {where} raises ValueError: device orders differ.",
             label="reordered devices",
             help="make the mesh once and use it everywhere",
-            certainty=Certainty.POSSIBLE,
-            form="reordered-devices",
             why=f"both meshes have the axes {names}, and only this one reorders the devices; checked for "
             f"{site.release('jax')}",
         )

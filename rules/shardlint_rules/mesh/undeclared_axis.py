@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from shardlint.model.api import AXIS_AT, COLLECTIVES
 from shardlint.model.mesh.meshes import spec_of
@@ -72,14 +73,31 @@ class UndeclaredAxis(Rule):
     fixes = "unsafe"
     by_hand = "shardlint cannot tell which axis is meant"
 
-    @detector("call", "partial")
-    def compare_names(self, site: Site) -> Iterator[Finding]:
-        """One finding for each name in a call that is not among the project's axes."""
-        return self._compare(site, _names(site))
+    @detector("call", of=_SPEC)
+    def compare_spec(self, site: Site) -> Iterator[Finding]:
+        """The axes of a spec."""
+        return self._compare(site, _list_in_spec(site))
+
+    @detector("call", "partial", of=_MESHES)
+    def compare_mesh(self, site: Site) -> Iterator[Finding]:
+        """The axes of a mesh."""
+        node = site.argument("axis_names")
+        names = _list_written(site, node, "A spec with this axis raises ValueError") if node is not None else ()
+        return self._compare(site, names)
+
+    @detector("call", "partial", of=tuple(COLLECTIVES))
+    def compare_collective(self, site: Site) -> Iterator[Finding]:
+        """The axes of a collective, wherever it is."""
+        return self._compare(site, _list_in_collective(site))
+
+    @detector("call", "partial", of=tuple(TAKERS))
+    def compare_argument(self, site: Site) -> Iterator[Finding]:
+        """The axes of specs that are given to what reads them against a mesh."""
+        return self._compare(site, chain(_list_in_taker(site), _list_in_mapped(site)))
 
     @detector("violation")
-    def compare_collective(self, site: Site) -> Iterator[Finding]:
-        """A collective over an axis that is not among the project's."""
+    def compare_mapped_collective(self, site: Site) -> Iterator[Finding]:
+        """A collective in a mapped function over an axis that is not among the project's."""
         axis = site.violation.said["axis"]
         return self._compare(site, [_Named(_axis_node(site.syntax, axis), axis, (), _COLLECTIVE)])
 
@@ -122,27 +140,13 @@ def _meant(site: Site, one: _Named) -> list[str]:
     return [axis for axis in near if axis not in one.beside]
 
 
-def _names(site: Site) -> Iterator[_Named]:
-    """The mesh axes that a call names, as far as the text tells."""
-    if site.api == _SPEC:
-        yield from _in_spec(site)
-    elif site.api in _MESHES:
-        yield from _in_mesh(site)
-    elif site.api in COLLECTIVES:
-        yield from _in_collective(site)
-    else:
-        yield from _in_taker(site)
-    if site.api == "jax.shard_map":
-        yield from _in_mapped(site)
-
-
 def _sharding(site: Site) -> str:
     return (
         "`shard_map` raises" if site.api == "jax.shard_map" else "A sharding with this spec raises ValueError"
     )
 
 
-def _in_taker(site: Site) -> Iterator[_Named]:
+def _list_in_taker(site: Site) -> Iterator[_Named]:
     """Axes of specs that are given to what reads them against a mesh."""
     elsewhere = any(site.argument(name) is not None for name in TAKERS[site.api]) and _has_logical(site)
     for one in given(site):
@@ -153,7 +157,7 @@ def _in_taker(site: Site) -> Iterator[_Named]:
                 yield _Named(where(site, one, entry, axis), axis, names, _sharding(site), one.certain)
 
 
-def _in_spec(site: Site) -> Iterator[_Named]:
+def _list_in_spec(site: Site) -> Iterator[_Named]:
     """Axes of a spec, whatever it is given to."""
     spec = spec_of(site.value(site.call), site.program.evaluator)
     if spec is None or _has_logical(site):
@@ -167,22 +171,15 @@ def _in_spec(site: Site) -> Iterator[_Named]:
         yield found if certain else _Named(found.node, axis, names, found.happens, certain=False)
 
 
-def _in_mesh(site: Site) -> Iterator[_Named]:
-    node = site.argument("axis_names")
-    happens = "A spec with this axis raises ValueError"
-    if node is not None:
-        yield from _written(site, node, happens)
-
-
-def _in_mapped(site: Site) -> Iterator[_Named]:
+def _list_in_mapped(site: Site) -> Iterator[_Named]:
     """Axes that `shard_map` is told are manual, or are not."""
     for name in ("axis_names", "auto"):
         keyword = site.keyword(name)
         if keyword is not None:
-            yield from _written(site, keyword.value, "`shard_map` raises")
+            yield from _list_written(site, keyword.value, "`shard_map` raises")
 
 
-def _in_collective(site: Site) -> Iterator[_Named]:
+def _list_in_collective(site: Site) -> Iterator[_Named]:
     """A name that is nearly one of the project's; others may be bound by what is not in sight."""
     at = AXIS_AT[site.api.removeprefix("jax.lax.")]
     keyword = site.keyword("axis_name")
@@ -192,7 +189,7 @@ def _in_collective(site: Site) -> Iterator[_Named]:
         if keyword is not None
         else next((one.node for one in given if one.file is site.file), None)
     )
-    for one in _written(site, node, _COLLECTIVE) if isinstance(node, ast.expr) else ():
+    for one in _list_written(site, node, _COLLECTIVE) if isinstance(node, ast.expr) else ():
         if len(_meant(site, one)) == 1 and not bound_by(site, one.axis):
             yield one
 
@@ -202,7 +199,7 @@ def _axis_node(call: ast.AST, axis: str) -> ast.AST:
     return next((part for part in walk(call) if literal(part, axis)), call)
 
 
-def _written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
+def _list_written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
     """The names in an argument that is a name or a tuple, list or set of names, each with its own part of the text."""
     inner = node
     while (

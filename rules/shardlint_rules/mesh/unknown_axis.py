@@ -56,16 +56,13 @@ class UnknownAxis(Rule):
         specs = [one for one in given(site) if any(True for _ in named(one.spec))]
         if not specs:
             return
-        known = self._meshes(site)
-        if not known:
-            yield from self._against_configurations(site, specs)
-            return
-        axes = _axes(known)
-        for one in specs:
+        known = self._find_meshes(site) or []
+        axes = _list_axes(known)
+        for one in specs if known else ():
             for entry, axis in named(one.spec):
                 # SL306 reports strings that are not a name.
                 if axis not in axes and axis.isidentifier():
-                    yield self._finding(site, where(site, one, entry, axis), axis, known, one)
+                    yield self._make_finding(site, where(site, one, entry, axis), axis, known, one)
 
     @detector("violation")
     def report_variable(self, site: Site) -> Finding:
@@ -77,10 +74,11 @@ class UnknownAxis(Rule):
             why=f"flax shards the Variable when it creates it, and the mesh is made at line {said['line']}",
         )
 
-    def _against_configurations(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
+    @detector("call", "partial", of="jax.sharding.NamedSharding", finds="configured")
+    def compare_with_configurations(self, site: Site) -> Iterator[Finding]:
         """Axes that no configuration of the project gives the mesh."""
-        mesh = site.argument("mesh") if site.api == "jax.sharding.NamedSharding" else None
-        if mesh is None or not site.wants("configured"):
+        specs, mesh = list(given(site)), site.argument("mesh")
+        if mesh is None or not any(True for one in specs for _ in named(one.spec)) or self._find_meshes(site):
             return
         asked = configured(site, mesh)
         for one in specs if asked is not None else ():
@@ -88,15 +86,13 @@ class UnknownAxis(Rule):
                 if asked is not None and axis not in asked.axes and axis.isidentifier():
                     yield site.finding(
                         where(site, one, entry, axis),
-                        self._message(site, axis, "no configuration of the mesh has an"),
+                        self._write_message(site, axis, "no configuration of the mesh has an"),
                         label="not in a configuration",
                         help=f"write one of {', '.join(sorted(asked.axes))}",
-                        certainty=Certainty.POSSIBLE,
-                        form="configured",
                         why=asked.said,
                     )
 
-    def _meshes(self, site: Site) -> list[Mesh] | None:
+    def _find_meshes(self, site: Site) -> list[Mesh] | None:
         """Every mesh the specs of the call can meet; None when that is not known."""
         if site.api in ("jax.sharding.NamedSharding", "jax.shard_map"):
             argument = site.argument("mesh")
@@ -114,8 +110,8 @@ class UnknownAxis(Rule):
             return None
         return _in_context(site.program.call_context(site.file, jitted(site)))
 
-    def _finding(self, site: Site, node: ast.AST, axis: str, known: list[Mesh], one: Given) -> Finding:
-        axes = _axes(known)
+    def _make_finding(self, site: Site, node: ast.AST, axis: str, known: list[Mesh], one: Given) -> Finding:
+        axes = _list_axes(known)
         listed = ", ".join(f'"{name}"' for name in axes)
         near = difflib.get_close_matches(axis, axes, n=2, cutoff=0.7)
         fix: Fix | None = None
@@ -127,7 +123,7 @@ class UnknownAxis(Rule):
         meshes = sorted({site.where(mesh.place) for mesh in known})
         return site.finding(
             node,
-            self._message(site, axis, "its mesh has no" if len(known) == 1 else "none of its meshes has an"),
+            self._write_message(site, axis, "its mesh has no" if len(known) == 1 else "none of its meshes has an"),
             label=f'did you mean "{near[0]}"?' if len(near) == 1 else "",
             help=f"write {'one of ' if len(axes) > 1 else ''}{listed}" if axes else "write a mesh with axes",
             fix=fix,
@@ -136,7 +132,7 @@ class UnknownAxis(Rule):
             f"checked on {site.release('jax')}",
         )
 
-    def _message(self, site: Site, axis: str, meshes: str) -> str:
+    def _write_message(self, site: Site, axis: str, meshes: str) -> str:
         if site.api == "jax.sharding.NamedSharding":
             raises = "`NamedSharding` raises ValueError"
         elif site.api == "jax.shard_map":
@@ -145,7 +141,7 @@ class UnknownAxis(Rule):
             raises = "This raises ValueError"
         return f'{raises}: {meshes} axis "{axis}".'
 
-def _axes(known: list[Mesh]) -> tuple[str, ...]:
+def _list_axes(known: list[Mesh]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for mesh in known for name in mesh.axis_names or ()))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Api, CallResult, Constant, Parameter, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 
 _DEVICE_MESH = "jax.experimental.mesh_utils.create_device_mesh"
@@ -41,50 +40,45 @@ class WrongArgument(Rule):
     likely = ("star-args",)
     assumptions: ClassVar[Mapping[str, str]] = {"star-args": "The caller expects one array, not a tuple."}
     triggers = (Calls(*_SHAPES, _LOCAL_DATA),)
-    forms = ("call",)
     closed = ("positional",)
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
-        if site.api == _LOCAL_DATA:
-            yield from self._local_data(site)
-            return
+    @detector("call", of=tuple(_SHAPES))
+    def report_shape(self, site: Site) -> Finding | None:
+        """A number in the place of a shape."""
         shape = site.argument(_SHAPES[site.api])
         if shape is None and site.api == _MAKE_MESH:
             shape = site.argument("axis_sizes")
-        if shape is not None and _is_number(site.value(shape)):
-            yield self._number(site, shape)
-
-    def _number(self, site: Site, shape: ast.expr) -> Finding:
+        if shape is None or not _is_number(site.value(shape)):
+            return None
         text = f"({site.text(shape)},)"
         return site.finding(
             shape,
-            f"On {site.release('jax')} `{site.api.rpartition('.')[2]}` raises TypeError: the shape is a number.",
+            f"On {site.release('jax')} `{site.short_name}` raises TypeError: the shape is a number.",
             label="a number, not a shape",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(shape, text)]),
         )
 
-    def _local_data(self, site: Site) -> Iterator[Finding]:
+    @detector("call", of=_LOCAL_DATA, finds="star-args")
+    def report_local_data(self, site: Site) -> Finding | None:
+        """The tuple of all arguments in the place of the local data."""
         data = site.argument("local_data")
         value = site.value(data) if data is not None else None
         if data is None or not isinstance(value, Parameter):
-            return
+            return None
         function = site.scope.function()
         given = (
             getattr(getattr(function.node, "args", None), "vararg", None) if function is not None else None
         )
         if given is None or given.arg != value.name or value.place.node is not given:
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             data,
             f"The result is a tuple of arrays: `{value.name}` is the tuple of all positional arguments.",
             label="a tuple",
             help=f"write {value.name}[0], or name the parameter",
             harm=Harm.SILENT,
-            certainty=Certainty.POSSIBLE,
-            form="star-args",
             why=f"the function takes `*{value.name}`, and a tuple of local data gives a tuple of arrays",
         )
 

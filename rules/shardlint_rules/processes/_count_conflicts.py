@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from shardlint.model.process.processes import is_index
 from shardlint.model.process.scales import ALL, PROCESS, PROCESSES, Scale, count
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.uses import standing_for
 
 _CAST = ("int", "round", "float", "ceil", "floor", "max", "min")

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.scales import ALL, LISTS, PROCESS, Scale, count
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import names_in
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._count_conflicts import CountConflict, counted_by, uses_of, whole
 from shardlint_rules.processes.uses import standing_for
 
@@ -34,7 +34,7 @@ def grids(site: Site) -> Iterator[CountConflict]:
         product = _product(site, sizes, top, scale)
         if product not in (ALL, PROCESS):
             continue
-        for call in _calls(site, shape):
+        for call in _find_calls(site, shape):
             devices = _devices(site, call)
             if devices is not None and devices != product:
                 yield _found(use, product, scale)
@@ -80,7 +80,7 @@ def _divides(site: Site, size: ast.expr, top: ast.expr) -> bool:
     )
 
 
-def _calls(site: Site, shape: ast.Tuple | ast.List | ast.Call) -> Iterator[ast.Call]:
+def _find_calls(site: Site, shape: ast.Tuple | ast.List | ast.Call) -> Iterator[ast.Call]:
     """The calls that a shape is for."""
     if isinstance(shape, ast.Call):
         if last_name(shape.func) == "reshape":

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.held import classes, stored
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup, settled_expression
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.alone import counted
 from shardlint_rules.processes.given import given
 
@@ -40,7 +39,7 @@ def alike(site: Site) -> tuple[ast.expr, Place] | None:
     """The key that a site draws for each device of this process with, and where all processes make it alike."""
     if _of_first(site):
         return None
-    for key in _keys(site):
+    for key in _list_keys(site):
         made = same_key(site.program, Place(site.file, key))
         if made is not None:
             return key, made
@@ -97,7 +96,7 @@ def same_key(program: Program, place: Place) -> Place | None:
         return None
 
 
-def _keys(site: Site) -> Iterator[ast.expr]:
+def _list_keys(site: Site) -> Iterator[ast.expr]:
     """The keys that a site gives, where it makes one part for each device of this process."""
     call = site.call
     if site.api == SPLIT:

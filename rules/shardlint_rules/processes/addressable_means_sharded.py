@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Attributes, Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Attributes, Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
@@ -55,47 +55,55 @@ class AddressableMeansSharded(Rule):
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a question."""
-        asked = _asked(site)
+    @detector("attribute", "call", finds="as-condition")
+    def report_condition(self, site: Site) -> Finding | None:
+        """An answer that decides whether a sharding is kept."""
+        asked = _find_asked(site)
         if asked is None:
-            return
+            return None
+        meaning = _meaning(site.file, asked)
+        use = _kept(site.file, meaning) or _kept_by_callers(site, meaning)
+        return _make_finding(site, asked, use) if use else None
+
+    @detector("attribute", "call", finds="by-name")
+    def report_name(self, site: Site) -> Finding | None:
+        """An answer whose name says something else."""
+        asked = _find_asked(site)
+        if asked is None:
+            return None
         meaning = _meaning(site.file, asked)
         name = _name(site.file, meaning.node)
         wanted = _SHARDED if meaning.elsewhere else _WHOLE
-        if wanted.search(name) and not _ELSEWHERE.search(name):
-            yield self._finding(site, asked, f"is named `{name}`", "by-name")
-            return
-        kept = _kept(site.file, meaning) or self._through(site, meaning)
-        if kept:
-            yield self._finding(site, asked, kept, "as-condition")
+        if not wanted.search(name) or _ELSEWHERE.search(name):
+            return None
+        return _make_finding(site, asked, f"is named `{name}`")
 
-    def _finding(self, site: Site, asked: ast.expr, use: str, form: str) -> Finding:
-        return site.finding(
-            asked,
-            f"With one process `{site.shown(asked)}` is True for every array, sharded or not.",
-            help="use `is_fully_replicated`, or `sharding.is_equivalent_to(wanted, ndim)`",
-            form=form,
-            why=f"`is_fully_addressable` says whether other processes hold a shard; the answer {use}",
-        )
 
-    def _through(self, site: Site, meaning: _Meaning) -> str:
-        """The same of the calls of a function that returns the answer."""
-        parent = site.file.parent(meaning.node)
-        function = site.file.home(meaning.node).function()
-        if not isinstance(parent, ast.Return) or function is None:
-            return ""
-        for place in site.program.flow.ends(site.file, function.node).called(20):
-            if isinstance(place.node, ast.expr):
-                inside = _meaning(place.file, place.node)
-                elsewhere = inside.elsewhere is not meaning.elsewhere
-                found = _kept(place.file, _Meaning(inside.node, elsewhere))
-                if found:
-                    return found
+def _make_finding(site: Site, asked: ast.expr, use: str) -> Finding:
+    return site.finding(
+        asked,
+        f"With one process `{site.shown(asked)}` is True for every array, sharded or not.",
+        help="use `is_fully_replicated`, or `sharding.is_equivalent_to(wanted, ndim)`",
+        why=f"`is_fully_addressable` says whether other processes hold a shard; the answer {use}",
+    )
+
+
+def _kept_by_callers(site: Site, meaning: _Meaning) -> str:
+    """The effect of the answer that a function returns in its callers."""
+    function = site.file.home(meaning.node).function()
+    if not isinstance(site.file.parent(meaning.node), ast.Return) or function is None:
         return ""
+    for place in site.program.flow.ends(site.file, function.node).called(20):
+        if isinstance(place.node, ast.expr):
+            inside = _meaning(place.file, place.node)
+            elsewhere = inside.elsewhere is not meaning.elsewhere
+            found = _kept(place.file, _Meaning(inside.node, elsewhere))
+            if found:
+                return found
+    return ""
 
 
-def _asked(site: Site) -> ast.expr | None:
+def _find_asked(site: Site) -> ast.expr | None:
     """`x.is_fully_addressable`, or `getattr(x, "is_fully_addressable", ...)`."""
     node = site.syntax
     if isinstance(node, ast.Call):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.spread import made_of_spread, spread
@@ -43,34 +43,33 @@ class AllgatherUntiled(Rule):
     triggers = (Calls(_GATHER),)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8"}
     fixes = "unsafe"
-    forms = ("call",)
     closed = ("keywords",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call."""
+    @detector("call")
+    def report_gather(self, site: Site) -> Finding | None:
+        """A gather of a global array without `tiled=True`."""
         tiled = site.argument("tiled") or (site.call.args[1] if len(site.call.args) > 1 else None)
         if tiled is not None and not (isinstance(tiled, ast.Constant) and tiled.value is False):
-            return
+            return None
         given = site.call.args[0] if site.call.args else None
         if given is None or alone(site.program, Place(site.file, site.call)):
-            return
+            return None
         why = spread(site, given) or made_of_spread(site, given) or _elsewhere_too(site, given)
         if not why and not _annotated(site, given):
-            return
+            return None
         name = site.shown(given)
-        yield site.finding(
+        return site.finding(
             site.call,
             f"With several processes this raises ValueError: `{name}` is a global array, which needs `tiled=True`."
             if why
             else f"With several processes this raises ValueError if `{name}` is global: `tiled=True` is missing.",
             help="write `tiled=True`",
-            fix=self._fix(site, tiled),
+            fix=self._write_fix(site, tiled),
             form="" if why else "annotated",
-            certainty=Certainty.PROVEN if why else Certainty.POSSIBLE,
             why="" if why else f"`{name}` is annotated as a jax.Array",
         )
 
-    def _fix(self, site: Site, tiled: ast.expr | None) -> Fix | None:
+    def _write_fix(self, site: Site, tiled: ast.expr | None) -> Fix | None:
         if tiled is not None:
             edits = [site.replace(tiled, "True")]
         else:

@@ -7,10 +7,11 @@ import ast
 from shardlint.model import Program
 from shardlint.model.process.processes import asks_itself, guard, several
 from shardlint.model.process.whole_program import Together
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import CallResult, Place, options
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit.how_many import one_of_it, settled_expression
+from shardlint_rules.processes.how_many import one_of_it
 
 BARRIER = regex(r"^_?sync_(?:global_)?(?:devices|processes|hosts)$")
 """What is called to wait for the other processes."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.process.all_devices import mesh_of_all
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import CallResult, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.alone import alone, for_several
 
 _MAKES = "jax.make_array_from_single_device_arrays"
@@ -50,28 +50,27 @@ class ArraysForAllDevices(Rule):
     likely = ("global-devices",)
     assumptions: ClassVar[Mapping[str, str]] = {"global-devices": "The program runs on more than one process."}
     triggers = (Calls(_MAKES),)
-    forms = ("call",)
     closed = ("positional", "keywords")
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
+    @detector("call", finds="global-devices")
+    def report_arrays(self, site: Site) -> Finding | None:
+        """The arrays that are made for the devices of all processes."""
         given = site.argument("arrays")
         function = site.scope.function()
         around = site.text(function.node) if function is not None else site.file.source.text
         if given is None or _TOLD.search(around) or site.program.project.is_test(site.file.path):
-            return
+            return None
         if not for_several(site.program, site.file):
-            return
+            return None
         devices = _made_for(site, given)
         if devices is None or alone(site.program, Place(site.file, site.call)):
-            return
+            return None
         what = " ".join(devices.text().split())
-        yield site.finding(
+        return site.finding(
             given,
             "With several processes this raises ValueError: the arrays are for the devices of all processes.",
             help="loop over `sharding.addressable_devices_indices_map(shape)`, or use `jax.make_array_from_callback`",
-            form="global-devices",
             why=f"the arrays are made for `{what}`, and the function takes one array for each device of this process",
         )
 

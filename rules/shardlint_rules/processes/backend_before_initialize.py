@@ -60,19 +60,19 @@ class BackendBeforeInitialize(Rule):
     project_says = ("distributed.initialize", "jax.distributed", "import distributed", "distributed as")
     fixes = "none"
 
-    @detector("call")
+    @detector("call", of=_INITIALIZE)
     def report_call(self, site: Site) -> Finding | None:
-        """A call of initialize that comes too late, or what a cluster asks that starts the backend."""
-        return self._report(site, _INITIALIZE) if site.api == _INITIALIZE else self._cluster(site)
+        """A call of initialize that comes too late."""
+        return self._make_finding(site, _INITIALIZE)
 
     @detector("statement")
     def report_statement(self, site: Site) -> Finding | None:
         """A function of the project that calls initialize, and comes too late."""
         called = site.text(site.call.func)
         leads = self._leads(site)
-        return self._report(site, called, f", and `{called}` calls {_INITIALIZE}") if leads else None
+        return self._make_finding(site, called, f", and `{called}` calls {_INITIALIZE}") if leads else None
 
-    def _report(self, site: Site, called: str, reason: str = "") -> Finding | None:
+    def _make_finding(self, site: Site, called: str, reason: str = "") -> Finding | None:
         started = started_before(site, Place(site.file, site.call)) if not caught(site) else None
         if started is None:
             return None
@@ -83,8 +83,9 @@ class BackendBeforeInitialize(Rule):
             why=f"{told(site, started)} started the backend{reason}",
         )
 
-    def _cluster(self, site: Site) -> Finding | None:
-        """Return a finding for a method by which jax.distributed.initialize detects its cluster."""
+    @detector("call", finds="cluster")
+    def report_cluster(self, site: Site) -> Finding | None:
+        """A call that starts the backend, in a method by which jax.distributed.initialize detects its cluster."""
         method = site.scope.function()
         node = method.node if method is not None else None
         cls = method.parent.node if method is not None and method.parent is not None else None
@@ -98,8 +99,6 @@ class BackendBeforeInitialize(Rule):
             f"`jax.distributed.initialize` raises RuntimeError: it calls `{node.name}`, which starts the backend.",
             label="starts the backend",
             help="read an environment variable of the cluster instead, or return None to let jax choose",
-            certainty=Certainty.POSSIBLE,
-            form="cluster",
             why=f"`{cls.name}` is a `{site.text(clusters[0])}`, which jax calls before it starts the backend",
         )
 

@@ -78,38 +78,23 @@ class DeviceCountTooLate(Rule):
     )
     fixes = "none"
 
-    @detector("line")
-    def report_variable(self, site: Site) -> Finding | None:
-        """A variable of the environment that is set after jax or the backend has read it."""
-        found = setting(site.syntax) if not caught(site) else None
-        if found is None or _for_another(site):
-            return None
-        if found.name == "XLA_FLAGS":
-            return self._flags(site, found)
-        return self._read_already(site, found) if found.name in _READ_BY_IMPORT else None
-
-    @detector("call")
+    @detector("call", of="jax.config.update")
     def report_option(self, site: Site) -> Finding | None:
-        """A call that sets an option after the backend has started."""
+        """An option that is set after the backend has started."""
         first = site.call.args[0] if site.call.args else None
-        name = str(first.value) if isinstance(first, ast.Constant) else None
-        if caught(site) or (site.api == "jax.config.update" and name not in _CONFIG):
-            return None
-        started = started_before(site, Place(site.file, site.call))
-        if started is None:
-            return None
-        what = f"`{name}`" if site.api == "jax.config.update" else f"`{site.text(site.call.func)}`"
-        raises = name == "jax_num_cpu_devices" or site.api == "chex.set_n_cpu_devices"
-        return site.finding(
-            site.call,
-            f"{what} {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
-            help="set the variable before any call that needs a device or makes an array",
-            why=f"{told(site, started)} started the backend",
-            harm=Harm.CRASH if raises else Harm.SILENT,
-        )
+        name = first.value if isinstance(first, ast.Constant) else None
+        return _make_finding(site, str(name), name == "jax_num_cpu_devices") if name in _CONFIG else None
 
-    def _flags(self, site: Site, found: Setting) -> Finding | None:
-        if found.keeps_only or _about_flags(site):
+    @detector("call", of=_COUNTS)
+    def report_count(self, site: Site) -> Finding | None:
+        """A call that sets the number of devices after the backend has started."""
+        return _make_finding(site, site.text(site.call.func), site.api == "chex.set_n_cpu_devices")
+
+    @detector("line")
+    def report_flags(self, site: Site) -> Finding | None:
+        """Flags that are set after the backend has read them."""
+        found = _find_setting(site)
+        if found is None or found.name != "XLA_FLAGS" or found.keeps_only or _about_flags(site):
             return None
         started = started_before(site, Place(site.file, site.syntax))
         if started is None:
@@ -140,7 +125,12 @@ class DeviceCountTooLate(Rule):
             why=f"{told(site, first)} starts the backend, before {where} calls `{function.name}`",
         )
 
-    def _read_already(self, site: Site, found: Setting) -> Finding | None:
+    @detector("line")
+    def report_variable(self, site: Site) -> Finding | None:
+        """A variable of the environment that is set after jax has read it."""
+        found = _find_setting(site)
+        if found is None or found.name not in _READ_BY_IMPORT:
+            return None
         imported = _imported_before(site)
         if imported is None or _configured_too(site, found.name):
             return None
@@ -150,6 +140,26 @@ class DeviceCountTooLate(Rule):
             why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports jax",
             help=f'set the variable above that import, or call `jax.config.update("{found.name.lower()}", ...)`',
         )
+
+
+def _find_setting(site: Site) -> Setting | None:
+    """The variable that the statement sets for this process."""
+    found = setting(site.syntax) if not caught(site) else None
+    return None if found is None or _for_another(site) else found
+
+
+def _make_finding(site: Site, what: str, raises: bool) -> Finding | None:
+    """The finding of a call, if the backend has started before."""
+    started = started_before(site, Place(site.file, site.call)) if not caught(site) else None
+    if started is None:
+        return None
+    return site.finding(
+        site.call,
+        f"`{what}` {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
+        help="set the variable before any call that needs a device or makes an array",
+        why=f"{told(site, started)} started the backend",
+        harm=Harm.CRASH if raises else Harm.SILENT,
+    )
 
 
 def _imported_before(site: Site) -> ast.stmt | None:

@@ -134,19 +134,16 @@ class FirstDevicePinned(Rule):
             f"{basis.why}",
         )
 
-    @detector("method")
+    @detector("method", finds="mesh")
     def report_memory(self, site: Site) -> Finding | None:
         """Memory that is asked of each device of a mesh, or of a list that callers give."""
-        if not site.wants("mesh") or caught(site.file, site.call):
-            return None
-        whose = of_all(site)
+        whose = of_all(site) if not caught(site.file, site.call) else ""
         if not whose or not _speaks_of_processes(site) or self._of_one(site, site.call):
             return None
         return site.finding(
             site.call,
             f"`{site.shown(site.call)}` raises with several processes: the loop includes devices of other processes.",
             help="skip devices whose `process_index` is not `jax.process_index()`",
-            form="mesh",
             why=whose,
         )
 
@@ -186,9 +183,10 @@ class FirstDevicePinned(Rule):
         where = f"{use.what}{_where(site, node, use)}"
         return site.finding(
             node,
-            f"`{site.shown(node)}` belongs to {_owner(node)}{_once(basis)}; other processes cannot read its arrays.",
+            f"`{site.shown(node)}` belongs to {_find_owner(node)}{_once(basis)}; "
+            "other processes cannot read its arrays.",
             help="write `jax.local_devices()[0]`",
-            fix=self._fix(site, node),
+            fix=self._write_fix(site, node),
             form=basis.form or use.kind,
             why=f"{where} raises on other processes; {basis.why}"
             if use.kind == "memory-stats"
@@ -202,12 +200,12 @@ class FirstDevicePinned(Rule):
             f"With several processes this raises: `{site.shown(site.call)}` also lists devices of other processes"
             f"{_once(basis)}.",
             help="write `jax.local_devices()`",
-            fix=self._fix(site, site.call),
+            fix=self._write_fix(site, site.call),
             form=basis.form or use.kind,
             why=f"{use.what}{_where(site, site.call, use)} needs devices of this process, and {basis.why}",
         )
 
-    def _fix(self, site: Site, node: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, node: ast.expr) -> Fix | None:
         inside = any(part is site.call for part in walk(node))
         call = site.call
         if not inside or len(call.args) + len(call.keywords) > 1:
@@ -232,7 +230,7 @@ def _once(basis: _Basis) -> str:
     return " once `jax.distributed.initialize` has run" if basis.unstarted else ""
 
 
-def _owner(node: ast.expr) -> str:
+def _find_owner(node: ast.expr) -> str:
     """The process whose device an expression is."""
     is_first = not isinstance(node, ast.Subscript) or (
         isinstance(node.slice, ast.Constant) and node.slice.value == 0

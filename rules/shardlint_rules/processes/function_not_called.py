@@ -71,32 +71,44 @@ class FunctionNotCalled(Rule):
     triggers = (Uses(*_NAMES), Attributes(*_METHODS))
     fixes = "both"
 
-    @detector("name", "attribute")
-    def report_reference(self, site: Site) -> Finding | None:
+    @detector("name")
+    def report_function(self, site: Site) -> Finding | None:
         """A reference to a function that stands where its result is meant."""
-        node = site.syntax
-        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        wrong = _find_wrong(site)
+        return _make_finding(site, wrong) if wrong is not None else None
+
+    @detector("attribute")
+    def report_method(self, site: Site) -> Finding | None:
+        """A reference to a method that stands where its result is meant."""
+        wrong = _find_wrong(site)
+        if wrong is None or not wrong.label.startswith("always") or not _divided(site, site.syntax):
             return None
-        wrong = _wrong(site, node)
-        if wrong is None:
-            return None
-        if site.form == "attribute" and not (wrong.label.startswith("always") and _divided(site, node)):
-            return None
-        text = site.text(node)
-        end = site.file.span(node)[1]
-        safety = Safety.UNSAFE if wrong.harm is Harm.SILENT else Safety.SAFE
-        why = "the program then works with the value in place of the function object" if safety is Safety.UNSAFE else ""
-        return site.finding(
-            wrong.node,
-            f"`{text}` is not called, so {wrong.message}.",
-            label=wrong.label,
-            help=f"write `{text}()`",
-            fix=site.fix(safety, f"write {text}()", [Edit(end, end, "()")], why),
-            harm=wrong.harm,
-        )
+        return _make_finding(site, wrong)
 
 
-def _divided(site: Site, node: ast.expr) -> bool:
+def _find_wrong(site: Site) -> _Wrong | None:
+    """The use of a function that is read and not called."""
+    node = site.syntax
+    if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return None
+    return _wrong(site, node)
+
+
+def _make_finding(site: Site, wrong: _Wrong) -> Finding:
+    text, end = site.text(), site.file.span(site.syntax)[1]
+    safety = Safety.UNSAFE if wrong.harm is Harm.SILENT else Safety.SAFE
+    why = "the program then works with the value in place of the function object" if safety is Safety.UNSAFE else ""
+    return site.finding(
+        wrong.node,
+        f"`{text}` is not called, so {wrong.message}.",
+        label=wrong.label,
+        help=f"write `{text}()`",
+        fix=site.fix(safety, f"write {text}()", [Edit(end, end, "()")], why),
+        harm=wrong.harm,
+    )
+
+
+def _divided(site: Site, node: ast.AST) -> bool:
     """Return whether an attribute is one of a quotient, which is a float."""
     owner = node.value if isinstance(node, ast.Attribute) else None
     if isinstance(owner, ast.Name):

@@ -25,10 +25,7 @@ _READING = (*(f"numpy.{name}" for name in _NUMPY), "numpy.save", "jax.device_get
 _SECOND = ("numpy.save",)
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _METHODS = ("tolist", "__array__")
-_WHY = {
-    "split": "",
-    "mesh-parameter": ", and the mesh of `{}` is a parameter",
-}
+_OF_CALLERS = ", and the mesh of `{}` is a parameter"
 # What stands in a file that gets at an array placed over devices, also where another module places it.
 _NEAR = (
     "jax", "jnp", "flax", "nnx", "shard", "Shard", "mesh", "Mesh", "device", "global_", "_global", "distribut",
@@ -74,41 +71,46 @@ class HostReadOfGlobal(Rule):
     in_tests = False
     fixes = "none"
 
-    @detector("call")
-    def report_argument(self, site: Site) -> Finding | None:
-        """A function that takes what it is given to the host, or is mapped over a tree with one that does."""
-        args = site.call.args
-        if site.api in _MAPS:
-            return self._report(site, args[1:2] if args and _reads(site, args[0]) else [])
-        if site.api in _SECOND:
-            return self._report(site, args[1:2])
-        parts = [one.elts if isinstance(one, ast.List | ast.Tuple) else [one] for one in args[:3]]
-        return self._report(site, [part for one in parts for part in one])
-
-    @detector("method")
-    def report_owner(self, site: Site) -> Finding | None:
-        """A method that takes its array to the host."""
-        return self._report(site, [site.call.func.value] if isinstance(site.call.func, ast.Attribute) else [])
-
-    def _report(self, site: Site, read: list[ast.expr]) -> Finding | None:
+    @detector("call", "method", finds="split")
+    def report_split(self, site: Site) -> Finding | None:
         """The first of what the call takes to the host that is split over processes."""
         if not for_several(site.program, site.file):
             return None
-        form = "split"
-        given = next((one for one in read if split(site, one)), None)
-        if given is None and site.wants("mesh-parameter"):
-            form = "mesh-parameter"
-            given = next((one for one in read if split_over_a_given_mesh(site, one)), None)
-        if given is None or alone(site.program, Place(site.file, site.call)) or _gathered(site):
+        given = next((one for one in _find_read(site) if split(site, one)), None)
+        return _make_finding(site, given, "") if given is not None else None
+
+    @detector("call", "method", finds="mesh-parameter")
+    def report_split_over_parameter(self, site: Site) -> Finding | None:
+        """The first of what the call takes to the host that is split over a mesh which callers give."""
+        if not for_several(site.program, site.file):
             return None
-        what = site.shown(given)
-        return site.finding(
-            site.call,
-            f"With several processes this raises RuntimeError: `{what}` is sharded over the devices of all of them.",
-            help=f"gather the array on all processes first: `multihost_utils.process_allgather({what}, tiled=True)`",
-            form=form,
-            why="the program is for several processes" + _WHY[form].format(what),
-        )
+        given = next((one for one in _find_read(site) if split_over_a_given_mesh(site, one)), None)
+        return _make_finding(site, given, _OF_CALLERS) if given is not None else None
+
+
+def _find_read(site: Site) -> list[ast.expr]:
+    """The arrays and trees that a function or method takes to the host, also one that is mapped over a tree."""
+    args, func = site.call.args, site.call.func
+    if site.api in _METHODS:
+        return [func.value] if isinstance(func, ast.Attribute) else []
+    if site.api in _MAPS:
+        return args[1:2] if args and _reads(site, args[0]) else []
+    if site.api in _SECOND:
+        return args[1:2]
+    parts = [one.elts if isinstance(one, ast.List | ast.Tuple) else [one] for one in args[:3]]
+    return [part for one in parts for part in one]
+
+
+def _make_finding(site: Site, given: ast.expr, why: str) -> Finding | None:
+    if alone(site.program, Place(site.file, site.call)) or _gathered(site):
+        return None
+    what = site.shown(given)
+    return site.finding(
+        site.call,
+        f"With several processes this raises RuntimeError: `{what}` is sharded over the devices of all of them.",
+        help=f"gather the array on all processes first: `multihost_utils.process_allgather({what}, tiled=True)`",
+        why="the program is for several processes" + why.format(what),
+    )
 
 
 def _gathered(site: Site) -> bool:

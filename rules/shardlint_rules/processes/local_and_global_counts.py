@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.process.processes import asks_itself, guard, several
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._count_conflicts import CountConflict, find_count_conflicts
@@ -67,28 +67,76 @@ class LocalAndGlobalCounts(Rule):
     triggers = (Calls(_ALL, _OWN, "jax.process_count"), Calls(*_LISTS, function_says=("len(",)))
     in_tests = False
     fixes = "unsafe"
-    forms = ("call",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a count."""
-        if alone(site.program, Place(site.file, site.call)):
+    @detector("call", of=(_ALL, _OWN, *_LISTS), finds="devices-parameter")
+    def report_other_devices(self, site: Site) -> Finding | None:
+        """A count of other devices than those that the function is called with."""
+        name = given_devices(site)
+        if name is None or _runs_alone(site):
+            return None
+        return site.finding(
+            site.call,
+            f"`{site.shown(site.call)}` ignores `{name}`, the devices that this function works with.",
+            help=f"write `len({name})`",
+            why=f"a caller may pass other devices as `{name}`, and the number is then wrong",
+        )
+
+    @detector("call", of=(_ALL, _OWN), finds="data-shares")
+    def report_slices(self, site: Site) -> Finding | None:
+        """A number of slices of which a process takes the one of its index."""
+        asks_index = site.file.says("process_index") or site.file.says("host_id")
+        message = share(site) if asks_index else None
+        if message is None or _runs_alone(site):
+            return None
+        return site.finding(
+            site.call,
+            message,
+            label="a number of devices",
+            help="write `jax.process_count()` for the number of slices and `jax.process_index()` for the slice",
+            why="the slice is chosen by the index of the process, and a process has several devices",
+        )
+
+    @detector("call", of=_ALL, finds="leading")
+    def report_rows(self, site: Site) -> Finding | None:
+        """Rows for a `pmap`, as many as all processes have devices."""
+        made = leading(site)
+        if made is None or _runs_alone(site):
+            return None
+        # Named in the code: that Flax modules can be used with pmap stands in many a docstring.
+        file = site.file
+        maps = any(file.says(word) and (file.mentions(word) or file.taken_from(word)) for word in _MAPPING)
+        if not maps and not (made.paired and site.anywhere("jax.pmap")):
+            return None
+        if _takes_own_rows(site, made.count) or not _asks_processes(site):
+            return None
+        if guard(site.program, site.file, site.call) is not None:
+            return None
+        where = "this file" if maps else "code that runs with it"
+        return site.finding(
+            site.call,
+            f"With several processes `pmap` raises: `{made.by}` makes one row per global device, not per local device.",
+            label="the devices of all processes",
+            help=f"write `{site.spell(_OWN)[0]}()`",
+            fix=self._write_count(site, _OWN),
+            why=f"jax.device_count() counts the devices of all processes, and pmap in {where} maps over those of one",
+        )
+
+    @detector("call")
+    def find_conflicts(self, site: Site) -> Iterator[Finding]:
+        """The first conflict in each function that a count is used in."""
+        if _runs_alone(site):
             return
-        reported = list(self._counted(site)) if site.api != "jax.process_count" else []
-        yield from reported or self._conflicts(site)
-
-    def _conflicts(self, site: Site) -> Iterator[Finding]:
-        """At most one finding in each function that a count is used in."""
         done: set[ast.AST | None] = set()
         for found in (*find_count_conflicts(site), *grids(site)):
             function = site.file.home(found.node).function()
             where = function.node if function is not None else None
             # A mesh of jax.local_devices() in a file that asks for its process may be meant for one host.
-            asks = bool(several(site.program, site.file)) if found.form == "mesh" else _asks(site)
+            asks = bool(several(site.program, site.file)) if found.form == "mesh" else _asks_processes(site)
             if where not in done and (asks or found.form == "count-by-itself"):
                 done.add(where)
-                yield self._conflict(site, found)
+                yield self._report_conflict(site, found)
 
-    def _conflict(self, site: Site, found: CountConflict) -> Finding:
+    def _report_conflict(self, site: Site, found: CountConflict) -> Finding:
         fix: Fix | None = None
         if found.instead:
             same = (site.api in (_ALL, _OWN)) is found.instead.endswith("count")
@@ -102,66 +150,6 @@ class LocalAndGlobalCounts(Rule):
             why=found.why,
         )
 
-    def _counted(self, site: Site) -> Iterator[Finding]:
-        """The findings about a call of `jax.device_count` or `jax.local_device_count`, or a list of devices."""
-        if site.wants("devices-parameter"):
-            yield from self._given(site)
-        if site.api not in (_ALL, _OWN):
-            return
-        asks_index = site.file.says("process_index") or site.file.says("host_id")
-        part = share(site) if asks_index and site.wants("data-shares") else None
-        if part is not None:
-            yield site.finding(
-                site.call,
-                part,
-                label="a number of devices",
-                help="write `jax.process_count()` for the number of slices and `jax.process_index()` for the slice",
-                form="data-shares",
-                why="the slice is chosen by the index of the process, and a process has several devices",
-            )
-        elif site.api == _ALL:
-            yield from self._leading(site)
-
-    def _given(self, site: Site) -> Iterator[Finding]:
-        """A count of other devices than those that the function is called with."""
-        name = given_devices(site)
-        if name is not None:
-            yield site.finding(
-                site.call,
-                f"`{site.shown(site.call)}` ignores `{name}`, the devices that this function works with.",
-                help=f"write `len({name})`",
-                form="devices-parameter",
-                why=f"a caller may pass other devices as `{name}`, and the number is then wrong",
-            )
-
-    def _leading(self, site: Site) -> Iterator[Finding]:
-        """Rows for a `pmap`, as many as all processes have devices."""
-        made = leading(site)
-        if made is None:
-            return
-        # Named in the code: that Flax modules can be used with pmap stands in many a docstring.
-        file = site.file
-        maps = any(file.says(word) and (file.mentions(word) or file.taken_from(word)) for word in _MAPPING)
-        if not maps and not (made.paired and site.anywhere("jax.pmap")):
-            return
-        if (
-            _takes_own_rows(site, made.count)
-            or not _asks(site)
-            or guard(site.program, site.file, site.call) is not None
-        ):
-            return
-        where = "this file" if maps else "code that runs with it"
-        spelled, _ = site.spell(_OWN)
-        yield site.finding(
-            site.call,
-            f"With several processes `pmap` raises: `{made.by}` makes one row per global device, not per local device.",
-            label="the devices of all processes",
-            help=f"write `{spelled}()`",
-            fix=self._write_count(site, _OWN),
-            form="leading",
-            why=f"jax.device_count() counts the devices of all processes, and pmap in {where} maps over those of one",
-        )
-
     def _write_count(self, site: Site, instead: str) -> Fix | None:
         """Writes another count in place of the call."""
         if site.call.args or site.call.keywords:
@@ -171,7 +159,11 @@ class LocalAndGlobalCounts(Rule):
         return site.fix(Safety.UNSAFE, f"write {spelled}()", edits, why="numbers change with several processes")
 
 
-def _asks(site: Site) -> bool:
+def _runs_alone(site: Site) -> bool:
+    return alone(site.program, Place(site.file, site.call))
+
+
+def _asks_processes(site: Site) -> bool:
     """True if code of the program asks for processes or starts them."""
     return asks_itself(site.file) or bool(several(site.program, site.file))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model.process.whole_program import FLAX_SAVE
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._own_clock import CLOCKS, DATES, Decided, decided
 from shardlint_rules.processes.alone import branches, for_several, left_to_one
@@ -17,15 +17,8 @@ from shardlint_rules.processes.starting import at, short
 
 _BARRIER = "jax.experimental.multihost_utils.sync_global_devices"
 # What must be the same in all processes: the message and the form of the finding.
-_EFFECTS = {
-    _BARRIER: ("`sync_global_devices` raises AssertionError: the name differs between processes.", ""),
-    "orbax.checkpoint.CheckpointManager": (
-        "Saving hangs: each process passes `CheckpointManager` a different directory.", "folder"
-    ),
-    "jax.experimental.xla_metadata.set_xla_metadata": (
-        "Each process compiles a different program: the metadata differ between them.", "xla-metadata"
-    ),
-}  # fmt: skip
+_MANAGER = "orbax.checkpoint.CheckpointManager"
+_METADATA = "jax.experimental.xla_metadata.set_xla_metadata"
 
 
 class NamesDifferByProcess(Rule):
@@ -57,62 +50,72 @@ class NamesDifferByProcess(Rule):
         "xla-metadata": "The program runs on more than one process.",
         "clock": "The processes do not reach the limit in the same step.",
     }
-    triggers = (Calls(*_EFFECTS), Calls(*CLOCKS, *DATES, file_says=("jax", "orbax", "multihost")))
+    triggers = (Calls(_BARRIER, _MANAGER, _METADATA), Calls(*CLOCKS, *DATES, file_says=("jax", "orbax", "multihost")))
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
     in_tests = False
     fixes = "none"
-    forms = ("call",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an argument."""
-        if site.api not in _EFFECTS:
-            yield from self._clock(site)
-            return
-        message, form = _EFFECTS[site.api]
-        named = [one.value for one in site.call.keywords if form == "xla-metadata" or one.arg in ("name", "directory")]
-        for node in (*site.call.args[:1], *named):
-            found = own_data(site.program, Place(site.file, node))
-            if found is None or (form and found.what == INDEX) or not self._matters(site):
-                continue
-            yield site.finding(
-                node,
-                message,
-                label=f"{found.what}, different in each process",
-                help="use a name that does not depend on time or randomness, or broadcast it from process 0",
-                form=form,
-                certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
-                why=f"all processes must pass the same value, and this value depends on `{short(found.place)}`"
-                f"{at(found.place, site.file, node)}, {found.what}",
-            )
-            return
+    @detector("call", of=_BARRIER)
+    def report_barrier(self, site: Site) -> Finding | None:
+        """The name of a barrier."""
+        message = "`sync_global_devices` raises AssertionError: the name differs between processes."
+        return _make_finding(site, "name", message)
 
-    def _clock(self, site: Site) -> Iterator[Finding]:
+    @detector("call", of=_MANAGER, finds="folder")
+    def report_folder(self, site: Site) -> Finding | None:
+        """The folder of checkpoints."""
+        message = "Saving hangs: each process passes `CheckpointManager` a different directory."
+        return _make_finding(site, "directory", message, but=INDEX)
+
+    @detector("call", of=_METADATA, finds="xla-metadata")
+    def report_metadata(self, site: Site) -> Finding | None:
+        """The metadata of a compiled program."""
+        message = "Each process compiles a different program: the metadata differ between them."
+        return _make_finding(site, "", message, but=INDEX)
+
+    @detector("call", finds="clock")
+    def report_condition(self, site: Site) -> Finding | None:
         """A condition that each process answers by its own clock, on a way to what they do together."""
-        if not site.wants("clock") or not self._matters(site):
-            return
-        found = decided(site)
-        if found is None or not _enough(site, found):
-            return
+        found = decided(site) if _runs_on_several(site) else None
+        if found is None or not _has_evidence(site, found):
+            return None
         waits = found.waits.name.rpartition(".")[2]
         waits = f"`{waits}`" if waits.isidentifier() else waits
         start = (*found.waits.through, found.waits.place)[0]
-        yield site.finding(
+        return site.finding(
             found.test,
             f"{waits[0].upper()}{waits[1:]} can hang: each process decides by its local clock whether to call it.",
             help="let process 0 decide with `multihost_utils.broadcast_one_to_all(...)`, or count steps",
-            form="clock",
-            certainty=Certainty.POSSIBLE,
             why=f"the call at {site.where(start)} waits for all processes, and some may skip this call"
             + (f"; {found.waits.why}" if found.waits.why else ""),
         )
 
-    def _matters(self, site: Site) -> bool:
-        one = left_to_one(site.program, Place(site.file, site.call))
-        return for_several(site.program, site.file) and not one
+
+def _make_finding(site: Site, keyword: str, message: str, but: str = "") -> Finding | None:
+    """The finding of an argument that differs, the first one or one by keyword: any, if no keyword is named."""
+    named = [one.value for one in site.call.keywords if not keyword or one.arg == keyword]
+    for node in (*site.call.args[:1], *named):
+        found = own_data(site.program, Place(site.file, node))
+        if found is not None and found.what != but and _runs_on_several(site):
+            return site.finding(
+                node,
+                message,
+                label=f"{found.what}, different in each process",
+                help="use a name that does not depend on time or randomness, or broadcast it from process 0",
+                why=f"all processes must pass the same value, and this value depends on `{short(found.place)}`"
+                f"{at(found.place, site.file, node)}, {found.what}",
+            )
+    return None
 
 
-def _enough(site: Site, found: Decided) -> bool:
+def _runs_on_several(site: Site) -> bool:
+    """Return whether the code runs on several processes."""
+    one = left_to_one(site.program, Place(site.file, site.call))
+    return for_several(site.program, site.file) and not one
+
+
+def _has_evidence(site: Site, found: Decided) -> bool:
     """Return whether the call under the condition has enough evidence: not a name alone."""
     if found.waits.name == FLAX_SAVE:
         return False

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.process.processes import first
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -47,37 +47,36 @@ class NoBarrierAfterMove(Rule):
     )
     in_tests = False
     fixes = "none"
-    forms = ("line",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a branch."""
+    @detector("line", finds="moved")
+    def report_branch(self, site: Site) -> Finding | None:
+        """A branch in which one process moves files."""
         statement = site.syntax
         function = site.scope.function()
         node = function.node if function is not None else None
         if not isinstance(statement, ast.If) or not isinstance(node, ast.FunctionDef):
-            return
+            return None
         barriers = [
             one.lineno
             for one in walk(node)
             if isinstance(one, ast.Call) and BARRIER.match(last_name(one.func))
         ]
         if not barriers or max(barriers) >= statement.lineno:
-            return
+            return None
         found = first(site.program, Place(site.file, statement.test))
         leaves = isinstance(statement.body[-1], ast.Return) and not statement.orelse
         if found is None or (not found.truth and not leaves):
-            return
+            return None
         rest = node.body[node.body.index(statement) + 1 :] if statement in node.body else []
         done = statement.body if found.truth else rest
         move = next((one for part in done for one in walk(part) if _is_move(site, one)), None)
         if not isinstance(move, ast.Call) or alone(site.program, Place(site.file, statement)):
-            return
+            return None
         last = max(barriers)
-        yield site.finding(
+        return site.finding(
             statement.test,
             f"The other processes don't wait for `{last_name(move.func)}`: no barrier follows it.",
             help="call `sync_global_devices` after the move on all processes",
-            form="moved",
             why=f"one process moves the files at line {move.lineno}, and the last barrier is at line {last}",
         )
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.process.processes import First, decorated, first, leaves, may_ask
 from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, joined
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
@@ -79,11 +79,10 @@ class OneProcessCollective(Rule):
     )
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call under the condition."""
+    @detector("line")
+    def find_calls(self, site: Site) -> Iterator[Finding]:
+        """The calls under a condition."""
         statement = site.syntax
-        if isinstance(statement, ast.Call):
-            yield from self._decorated(site, statement)
         if not isinstance(statement, ast.If):
             return
         test = Place(site.file, statement.test)
@@ -105,31 +104,31 @@ class OneProcessCollective(Rule):
             if others is None:
                 others = {other.name for other in joined(site.program, site.file, outside)}
             if one.name not in others and _waits(site, one) and not alone(site.program, start):
-                yield self._finding(site, statement, found, one)
+                yield self._make_finding(site, statement, found, one)
 
-    def _decorated(self, site: Site, call: ast.Call) -> Iterator[Finding]:
+    @detector("call", "method")
+    def report_decorated(self, site: Site) -> Finding | None:
         """A call in a function that a decorator lets one process alone run."""
-        function = site.scope.function()
+        call, function = site.call, site.scope.function()
         if function is None or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
-            return
+            return None
         one = next(joined(site.program, site.file, [call]), None)
         guard = decorated(site.program, site.file, function.node) if one is not None else None
         if one is None or one.place.node is not call or guard is None or not _waits(site, one):
-            return
+            return None
         if alone(site.program, one.place) or branches(site.program, one) is None:
-            return
-        form, why = self._form(site, guard.proven, one)
+            return None
+        form, why = self._find_form(site, guard.proven, one)
         text = site.text(guard.test)
-        yield site.finding(
+        return site.finding(
             call,
             _hangs(one),
             help="make this call on all processes; only code without collectives may run on one",
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=f"`@{text}` lets only one process run `{function.name}`" + (f"; {why}" if why else ""),
         )
 
-    def _form(self, site: Site, proven: bool, one: Together) -> tuple[str, str]:
+    def _find_form(self, site: Site, proven: bool, one: Together) -> tuple[str, str]:
         """How sure it is: nothing where the text proves it, else the form, and why, where the call tells it."""
         around = branches(site.program, one) or ()
         if not one.sure:
@@ -145,9 +144,9 @@ class OneProcessCollective(Rule):
             return "uncertain", "a branch may skip the call"
         return "branch", f"the call waits for the others if `{short(around[0])}` lets it run"
 
-    def _finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
+    def _make_finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
         start = (*one.through, one.place)[0]
-        form, why = self._form(site, found.proven, one) if not one.computes else ("", one.why)
+        form, why = self._find_form(site, found.proven, one) if not one.computes else ("", one.why)
         if one.computes:
             by_name = "global-array" if found.proven else "global-array-by-name"
             form = "global-array-by-layout" if one.by_layout else by_name
@@ -159,7 +158,6 @@ class OneProcessCollective(Rule):
             start.node,
             _hangs(one),
             help="make this call on all processes; only code without collectives may run on one",
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=f"{reason}; {why}" if why else reason,
         )

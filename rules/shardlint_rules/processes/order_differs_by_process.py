@@ -51,10 +51,10 @@ class OrderDiffersByProcess(Rule):
     in_tests = False
     fixes = "none"
 
-    @detector("call")
+    @detector("call", "method", of=(*KEYED, *DRAWS), finds="per-process-order")
     def report_own_order(self, site: Site) -> Finding | None:
         """An order that each process draws with its own seed and then divides by its index."""
-        if left_to_one(site.program, Place(site.file, site.call)) or not site.wants("per-process-order"):
+        if left_to_one(site.program, Place(site.file, site.call)):
             return None
         found = own_order(site)
         if found is None:
@@ -64,19 +64,16 @@ class OrderDiffersByProcess(Rule):
             found.seed,
             "Some rows are read twice and others never: each process shuffles with a different seed.",
             help="use one seed on all processes, or take the slice of this process first and shuffle only that slice",
-            form="per-process-order",
             why=f"the seed is made of {own.what}{at(own.place, site.file, found.seed)}, and line "
             f"{found.taken.lineno} takes the part of this process: `{site.shown(found.taken)}`",
         )
 
-    @detector("method")
-    def report_method(self, site: Site) -> Finding | None:
-        """A dataset that each process shuffles for itself and then takes its part of, or an order that it draws."""
-        if last_name(site.call.func) != "shard":
-            return self.report_own_order(site)
+    @detector("method", of="shard", finds="unseeded-shuffle")
+    def report_shuffle(self, site: Site) -> Finding | None:
+        """A dataset that each process shuffles for itself and then takes its part of."""
         if left_to_one(site.program, Place(site.file, site.call)):
             return None
-        found = shuffled_before(site) if site.wants("unseeded-shuffle") else None
+        found = shuffled_before(site)
         if found is None or any(site.file.says(text) for text in _SEEDING):
             return None
         shuffled, index = found
@@ -90,6 +87,5 @@ class OrderDiffersByProcess(Rule):
             help="take the slice of this process first (`.shard`), then shuffle"
             if what == "shuffle"
             else "write `list_files(pattern, shuffle=False)`, take the slice of this process, then shuffle",
-            form="unseeded-shuffle",
             why="nothing in the file sets a seed",
         )

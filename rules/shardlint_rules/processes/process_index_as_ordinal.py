@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import CallResult, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes.uses import standing_for
 
@@ -37,10 +37,10 @@ class ProcessIndexAsOrdinal(Rule):
     triggers = (Calls("jax.process_index", file_says=("local_devices(", "jax.devices(")),)
     in_tests = False
     fixes = "none"
-    forms = ("call",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each list that the index of a process chooses from."""
+    @detector("call")
+    def find_lists(self, site: Site) -> Iterator[Finding]:
+        """Each list that the index of a process chooses from."""
         for use in standing_for(site.file, site.call):
             parent = site.file.parent(use)
             if not isinstance(parent, ast.Subscript) or parent.slice is not use:

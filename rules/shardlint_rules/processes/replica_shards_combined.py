@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import readers
 from shardlint.model.values import Place, options
-from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
@@ -56,45 +56,39 @@ class ReplicaShardsCombined(Rule):
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for the shards of an array."""
-        node = site.syntax
-        if not isinstance(node, ast.Attribute):
-            return
-        joined = _find_join(site.file, node, 0)
-        if joined is None:
-            return
-        written = written_by_first(site, joined) if site.wants("first-process") else None
-        if written is not None:
-            yield self._report_first_process(site, node, written)
-            return
-        if _tells_copies(site, node):
-            return
-        left = _replicated_axes(site, node.value)
-        if not left:
-            return
-        adds = last_name(joined.func) in _ADDING
-        along = " and ".join(f'"{one}"' for one in left)
-        name = last_name(joined.func)
-        yield site.finding(
-            node,
-            f"`{name}` counts each shard several times: `{site.shown(node.value)}` is replicated along {along}."
-            if adds
-            else f"Rows of `{site.shown(node.value)}` occur once per device along {along}: its shards are copies.",
-            help="use one replica of each shard: `[s.data for s in x.addressable_shards if s.replica_id == 0]`",
-            form="replicated-axis",
-            why=f"the spec doesn't name {along}, and {name} at {site.where(Place(site.file, joined))} takes all shards",
-        )
-
-    def _report_first_process(self, site: Site, node: ast.Attribute, written: Place) -> Finding:
-        what = site.text(node.value)
+    @detector("attribute", finds="first-process")
+    def report_first_process(self, site: Site) -> Finding | None:
+        """Shards that one process joins and writes."""
+        joined = _find_join(site.file, site.syntax, 0)
+        written = written_by_first(site, joined) if joined is not None else None
+        if written is None or not isinstance(site.syntax, ast.Attribute):
+            return None
+        what = site.text(site.syntax.value)
         return site.finding(
-            node,
+            site.syntax,
             f"The shards of `{what}` on other processes are never written.",
             label="the shards of this process",
             help=f"gather the array on all processes first: `multihost_utils.process_allgather({what}, tiled=True)`",
-            form="first-process",
             why=f"only one process runs `{short(written)}` at {site.where(written)}, which gets these shards",
+        )
+
+    @detector("attribute", finds="replicated-axis")
+    def report_copies(self, site: Site) -> Finding | None:
+        """Shards that are joined with their copies."""
+        node, joined = site.syntax, _find_join(site.file, site.syntax, 0)
+        if not isinstance(node, ast.Attribute) or joined is None or _tells_copies(site, node):
+            return None
+        axes = _replicated_axes(site, node.value)
+        if not axes:
+            return None
+        along, name = " and ".join(f'"{one}"' for one in axes), last_name(joined.func)
+        return site.finding(
+            node,
+            f"`{name}` counts each shard several times: `{site.shown(node.value)}` is replicated along {along}."
+            if name in _ADDING
+            else f"Rows of `{site.shown(node.value)}` occur once per device along {along}: its shards are copies.",
+            help="use one replica of each shard: `[s.data for s in x.addressable_shards if s.replica_id == 0]`",
+            why=f"the spec doesn't name {along}, and {name} at {site.where(Place(site.file, joined))} takes all shards",
         )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model import Program
 from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself
 from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -35,13 +35,12 @@ _ONE = (
 _TO_GLOBAL = "jax.experimental.multihost_utils.host_local_array_to_global_array"
 _MAKERS = {
     "jax.make_array_from_process_local_data": "local_data",
-    "jax.make_array_from_callback": "data_callback",
     "jax.make_array_from_single_device_arrays": "arrays",
-    "jax.device_put": "x",
     _TO_GLOBAL: "local_inputs",
 }
 
 
+_COPIES = "The copies of a replicated array differ: each process makes a different `{data}`."
 _KEYS = ("jax.random.PRNGKey", "jax.random.key", "flax.nnx.Rngs")
 _OWN_SAYS = (
     "process_index",
@@ -93,63 +92,44 @@ class ReplicasDiffer(Rule):
         "key-of-one-process": "The program runs on more than one process.",
     }
     triggers = (
-        Calls(*_MAKERS),
+        Calls("jax.device_put", "jax.make_array_from_callback", *_MAKERS),
         Calls("jax.random.split", "jax.random.fold_in", function_says=_ONE),
         Calls(*_KEYS, file_says=(*_OWN_SAYS, "seed")),
     )
-    forms = ("call",)
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an array or a key."""
-        if site.api.startswith(("jax.random.", "flax.")):
-            if site.api in ("jax.random.split", "jax.random.fold_in"):
-                yield from self._moved(site)
-            if site.api != "jax.random.split" and site.wants("per-process-key", "per-process-init"):
-                yield from self._own_key(site)
-            return
-        if not site.wants("per-process-data", "per-process-copies") or not _replicated(site):
-            return
-        given = site.argument(_MAKERS[site.api])
-        if given is None and site.api == _TO_GLOBAL and site.call.args:
-            given = site.call.args[0]
-        if given is None:
-            return
-        node = _result(site, given) if site.api == "jax.make_array_from_callback" else Place(site.file, given)
-        found = own_data(site.program, node) if node is not None else None
-        if found is not None and _matters(site.program, site.file, site.call):
-            yield self._finding(site, given, found)
+    @detector("call", of=("jax.random.split", "jax.random.fold_in"), finds="key-of-one-process")
+    def report_split(self, site: Site) -> Finding | None:
+        """A key that only one process splits."""
+        found = moved_by_one(site)
+        if found is None:
+            return None
+        name, kept, read = found
+        return site.finding(
+            site.call,
+            f"From here on key `{name}` differs between processes: only one process splits it.",
+            help=f"keep `{name}` unchanged and derive a new key: `sub = jax.random.fold_in({name}, 1)`",
+            why=f"{site.where(Place(site.file, kept.test))} lets only one process pass, and all processes read "
+            f"`{name}` at {site.where(Place(site.file, read))}",
+        )
 
-    def _moved(self, site: Site) -> Iterator[Finding]:
-        found = moved_by_one(site) if site.wants("key-of-one-process") else None
-        if found is not None:
-            name, kept, read = found
-            yield site.finding(
-                site.call,
-                f"From here on key `{name}` differs between processes: only one process splits it.",
-                help=f"keep `{name}` unchanged and derive a new key: `sub = jax.random.fold_in({name}, 1)`",
-                form="key-of-one-process",
-                why=f"{site.where(Place(site.file, kept.test))} lets only one process pass, and all processes read "
-                f"`{name}` at {site.where(Place(site.file, read))}",
-            )
-
-    def _own_key(self, site: Site) -> Iterator[Finding]:
+    @detector("call", of=("jax.random.fold_in", *_KEYS), finds=("per-process-key", "per-process-init"))
+    def report_key(self, site: Site) -> Finding | None:
         """A key that is another in each process, where the program over all of them takes it for one."""
         given = [*site.call.args, *(one.value for one in site.call.keywords if one.arg is not None)]
         given = given[1:] if site.api == "jax.random.fold_in" else given
         parts = ((one, own_data(site.program, Place(site.file, one))) for one in given)
         found = next(((node, own) for node, own in parts if own is not None), None)
-        if found is None or not _matters(site.program, site.file, site.call):
-            return
+        if found is None or not _runs_on_several(site.program, site.file, site.call):
+            return None
         node, own = found
         reached = next(Following(site.program).reached(Place(site.file, site.call)), None)
-        if reached is not None:
-            yield self._key_finding(site, node, own, reached)
+        return self._report_reached(site, node, own, reached) if reached is not None else None
 
-    def _key_finding(self, site: Site, node: ast.expr, own: Differing, reached: Reached) -> Finding:
+    def _report_reached(self, site: Site, node: ast.expr, own: Differing, reached: Reached) -> Finding:
         where = f"`{short(reached.place)}` at {site.where(reached.place)}"
         of_key, made = reached.what == "key", site.text(site.call.func)
         return site.finding(
@@ -168,25 +148,51 @@ class ReplicasDiffer(Rule):
             ),
         )
 
-    def _finding(self, site: Site, given: ast.expr, found: Differing) -> Finding:
-        put = site.api == "jax.device_put"
-        given = _enters(site, given)
-        text = site.shown(given)
-        return site.finding(
-            given,
-            f"This raises AssertionError with several processes: `{text}` differs between them."
-            if put
-            else f"The copies of a replicated array differ: each process makes a different `{text}`.",
-            label=f"depends on {found.what}",
-            help="make the data equal on all processes, or broadcast them: `multihost_utils.broadcast_one_to_all(...)`",
-            harm=Harm.CRASH if put else Harm.SILENT,
-            form="per-process-data" if put else "per-process-copies",
-            why=f"`{short(found.place)}`{at(found.place, site.file, given)} differs between processes, and the "
-            "sharding is replicated",
-        )
+    @detector("call", of="jax.device_put", finds="per-process-data")
+    def report_placement(self, site: Site) -> Finding | None:
+        """Data that differ, and that are placed on all devices."""
+        given = site.argument("x")
+        message = "This raises AssertionError with several processes: `{data}` differs between them."
+        return _make_finding(site, given, given, message, Harm.CRASH)
+
+    @detector("call", of="jax.make_array_from_callback", finds="per-process-copies")
+    def report_callback(self, site: Site) -> Finding | None:
+        """A callback that makes the data of all devices."""
+        given = site.argument("data_callback")
+        result = _find_result(site, given) if given is not None else None
+        return _make_finding(site, given, result, _COPIES, Harm.SILENT)
+
+    @detector("call", of=tuple(_MAKERS), finds="per-process-copies")
+    def report_array(self, site: Site) -> Finding | None:
+        """Data that differ, and of which an array is made on all devices."""
+        given = site.argument(_MAKERS[site.api])
+        if given is None and site.api == _TO_GLOBAL and site.call.args:
+            given = site.call.args[0]
+        return _make_finding(site, given, given, _COPIES, Harm.SILENT)
 
 
-def _enters(site: Site, given: ast.expr) -> ast.expr:
+def _make_finding(
+    site: Site, given: ast.expr | None, data: ast.expr | Place | None, message: str, harm: Harm
+) -> Finding | None:
+    """The finding of an argument whose data differ between processes, if the sharding is replicated."""
+    if given is None or data is None or not _replicated(site):
+        return None
+    found = own_data(site.program, data if isinstance(data, Place) else Place(site.file, data))
+    if found is None or not _runs_on_several(site.program, site.file, site.call):
+        return None
+    given = _find_origin(site, given)
+    return site.finding(
+        given,
+        message.format(data=site.shown(given)),
+        label=f"depends on {found.what}",
+        help="make the data equal on all processes, or broadcast them: `multihost_utils.broadcast_one_to_all(...)`",
+        harm=harm,
+        why=f"`{short(found.place)}`{at(found.place, site.file, given)} differs between processes, and the "
+        "sharding is replicated",
+    )
+
+
+def _find_origin(site: Site, given: ast.expr) -> ast.expr:
     """Where in the function what is given comes to differ: the first of the assignments that it is made by."""
     for _ in range(6):
         names = [one for one in walk(given) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
@@ -214,7 +220,7 @@ def _replicated(site: Site) -> bool:
     return bool(found) and all(is_whole(site, one) and site.sharding_parts(one) is not None for one in found)
 
 
-def _result(site: Site, callback: ast.expr) -> Place | None:
+def _find_result(site: Site, callback: ast.expr) -> Place | None:
     """Return the result of a callback, if it is one expression."""
     for option in options(site.value(callback)):
         if isinstance(option, Function):
@@ -227,7 +233,7 @@ def _result(site: Site, callback: ast.expr) -> Place | None:
     return None
 
 
-def _matters(program: Program, file: FileFacts, node: ast.AST) -> bool:
+def _runs_on_several(program: Program, file: FileFacts, node: ast.AST) -> bool:
     if not asks_itself(file) and file.path.suffix == ".ipynb":
         return False  # of one process, whatever else the project starts
     return for_several(program, file) and not left_to_one(program, Place(file, node))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shardlint.model.process.processes import several
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._same_key import DRAWS, RESHAPE, SPLIT, alike
 from shardlint_rules.processes.alone import left_to_one
@@ -37,22 +35,21 @@ class SameKeysInEachProcess(Rule):
     triggers = (Calls(SPLIT, *DRAWS, RESHAPE, file_says=("local_device_count", "local_devices(")),)
     in_tests = False
     fixes = "none"
-    forms = ("call",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a key."""
-        if not site.wants("same-keys") or site.file.path.suffix == ".ipynb":
-            return  # a notebook is of one process, whatever else the project starts
+    @detector("call", finds="same-keys")
+    def report_key(self, site: Site) -> Finding | None:
+        """The key that is split for the devices of a process."""
+        if site.file.path.suffix == ".ipynb":
+            return None  # a notebook is of one process, whatever else the project starts
         found = alike(site) if several(site.program, site.file) else None
         if found is None or left_to_one(site.program, Place(site.file, site.call)):
-            return
+            return None
         key, made = found
         text = site.shown(key)
-        yield site.finding(
+        return site.finding(
             key,
             f"Every process uses the same key `{text}`, so the devices of all processes draw the same numbers.",
             help=f"fold the process in first: `jax.random.fold_in({text}, jax.process_index())`",
-            form="same-keys",
             why=f"every process makes this key by `{short(made)}`{at(made, site.file, key)}, and the numbers are for "
             "the devices of this process",
         )

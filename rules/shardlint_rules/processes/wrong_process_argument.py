@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.sharded_datasets import swapped
 
 _LOCAL = "jax.local_devices"
@@ -39,13 +39,6 @@ class WrongProcessArgument(Rule):
     closed = ("positional", "keywords")
     in_version_checks = False
 
-    @detector("call")
-    def report_argument(self, site: Site) -> Finding | None:
-        """An argument that a function of jax does not take, or one that it lacks."""
-        if site.api == _LOCAL:
-            return self._platform(site)
-        return self._specs(site) if site.api in _CONVERTING else self._arrays(site)
-
     @detector("method")
     def report_swapped(self, site: Site) -> Finding | None:
         """A `shard` that takes the index of the process for the number of parts."""
@@ -60,7 +53,9 @@ class WrongProcessArgument(Rule):
             help="write `.shard(jax.process_count(), jax.process_index())`",
         )
 
-    def _platform(self, site: Site) -> Finding | None:
+    @detector("call", of=_LOCAL)
+    def report_platform(self, site: Site) -> Finding | None:
+        """A platform in the place of the index of a process."""
         if not site.call.args:
             return None
         given = site.call.args[0]
@@ -78,7 +73,9 @@ class WrongProcessArgument(Rule):
             fix=fix,
         )
 
-    def _specs(self, site: Site) -> Finding | None:
+    @detector("call", of=_CONVERTING)
+    def report_missing_specs(self, site: Site) -> Finding | None:
+        """A conversion without specs."""
         given = site.argument("pspecs")
         if given is None and len(site.call.args) > 2:
             given = site.call.args[2]
@@ -90,7 +87,9 @@ class WrongProcessArgument(Rule):
             help="pass a `PartitionSpec`, or `P()` if all processes have the same array",
         )
 
-    def _arrays(self, site: Site) -> Finding | None:
+    @detector("call", of=_SINGLE)
+    def report_arrays(self, site: Site) -> Finding | None:
+        """Arrays that are not on the devices of this process."""
         given = site.argument("arrays")
         if given is None:
             return None
@@ -99,12 +98,12 @@ class WrongProcessArgument(Rule):
             return None
         element = site.value(made.elt)
         if _of(element, "numpy."):
-            return self._found(site, given, "TypeError: `{}` are numpy arrays")
+            return self._report_list(site, given, "TypeError: `{}` are numpy arrays")
         if _of(element, "jax.numpy.") and _several_elements(site, made.generators[0].iter):
-            return self._found(site, given, "ValueError: all of `{}` are on the default device")
+            return self._report_list(site, given, "ValueError: all of `{}` are on the default device")
         return None
 
-    def _found(self, site: Site, given: ast.expr, what: str) -> Finding:
+    def _report_list(self, site: Site, given: ast.expr, what: str) -> Finding:
         return site.finding(
             given,
             f"This raises {what.format(site.shown(given))}.",

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Lines, Rule, Safety
+from shardlint.model.reach import settled_expression
+from shardlint.rules_api.rule import Edit, Finding, Harm, Lines, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.environment import Setting, setting
 
 _NAMES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
@@ -51,99 +51,101 @@ class XlaFlagsOverwritten(Rule):
         ),
     )
     fixes = "safe"
-    forms = ("line",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a statement."""
-        found = setting(site.syntax)
-        if found is None or found.name not in _NAMES:
-            return
-        yield from self._text(site, found) or self._joined(site, found) or self._lost(site, found)
-
-    def _text(self, site: Site, found: Setting) -> list[Finding]:
-        """A constant that is no list of flags."""
-        for part, said in _constants(found.value):
+    @detector("line")
+    def report_text(self, site: Site) -> Finding | None:
+        """A text that is no list of flags."""
+        found = _find_setting(site)
+        for part, said in _list_constants(found.value) if found is not None else ():
             wrong = _DASHES.search(said) or _GLUED.search(said)
-            if wrong is None:
+            if found is None or wrong is None:
                 continue
             dash = _DASHES.search(said) is not None
             text = site.text(part)
             fixed = text.replace(wrong[0], "--") if dash else _GLUED.sub(" --xla", text)
+            fix = site.fix(Safety.SAFE, "write -- and a space", [site.replace(part, fixed)])
             what = "a dash that is not a hyphen" if dash else f"`{wrong[0].strip()}` with no space before it"
-            return [
-                site.finding(
-                    part,
-                    f"XLA aborts on an unknown flag: `{found.name}` has {what}.",
-                    help="write two hyphens before each flag, and a space between flags",
-                    fix=self._fix(site, part, fixed) if fixed != text else None,
-                )
-            ]
-        return []
+            return site.finding(
+                part,
+                f"XLA aborts on an unknown flag: `{found.name}` has {what}.",
+                help="write two hyphens before each flag, and a space between flags",
+                fix=fix if fixed != text else None,
+            )
+        return None
 
-    def _fix(self, site: Site, part: ast.Constant, fixed: str) -> Fix:
-        return site.fix(Safety.SAFE, "write -- and a space", [site.replace(part, fixed)])
-
-    def _joined(self, site: Site, found: Setting) -> list[Finding]:
-        """`old + "--flag"`."""
-        if found.added:
-            pairs = [(None, found.value)]
-        else:
-            pairs = [(one.left, one.right) for one in walk(found.value) if _adds(one)]  # type: ignore[attr-defined]
-        for left, right in pairs:
+    @detector("line")
+    def report_sum(self, site: Site) -> Finding | None:
+        """A flag that is added without a space: `old + "--flag"`."""
+        found = _find_setting(site)
+        for left, right in _list_sums(found) if found is not None else ():
             start = _first(right)
-            if start is None or not _FLAG.match(str(start.value)) or str(start.value)[:1].isspace():
+            if found is None or start is None or not _FLAG.match(str(start.value)) or str(start.value)[:1].isspace():
                 continue
             if left is not None and not _ends_open(site, left, found):
                 continue
-            begin = self._opening(site, start)
-            fix = site.fix(Safety.SAFE, "begin the string with a space", [Edit(begin, begin, " ")]) if begin else None
-            return [
-                site.finding(
-                    right,
-                    f"XLA aborts if `{found.name}` is already set: no space separates the two flags.",
-                    label="no space before this flag",
-                    help="begin the string with a space",
-                    fix=fix,
-                )
-            ]
-        return []
+            begin = _find_opening(site, start)
+            return site.finding(
+                right,
+                f"XLA aborts if `{found.name}` is already set: no space separates the two flags.",
+                label="no space before this flag",
+                help="begin the string with a space",
+                fix=site.fix(Safety.SAFE, "begin the string with a space", [Edit(begin, begin, " ")])
+                if begin
+                else None,
+            )
+        return None
 
-    def _opening(self, site: Site, start: ast.Constant) -> int | None:
-        """Where the text of a constant begins in the file."""
-        parent = site.file.parent(start)
-        node = parent if isinstance(parent, ast.JoinedStr) else start
-        at = site.file.span(node)[0]
-        match = re.match(r"[fFrRbBuU]*(?:\"\"\"|'''|\"|')", site.file.source.text[at : at + 8])
-        return at + match.end() if match else None
-
-    def _lost(self, site: Site, found: Setting) -> list[Finding]:
-        if found.keeps_only or found.added or found.name in site.text(found.value):
-            return []
+    @detector("line")
+    def report_replacement(self, site: Site) -> Finding | None:
+        """Flags that replace those of an earlier statement."""
+        found = _find_setting(site)
+        if found is None or found.keeps_only or found.added or found.name in site.text(found.value):
+            return None
         value = settled_expression(site.file, found.value)
         if not isinstance(value, ast.Constant | ast.JoinedStr) or value is not found.value:
-            return []
+            return None
         before = _set_before(site, found)
-        if before is not None:
-            return [
-                site.finding(
-                    found.value,
-                    f"The `{found.name}` of line {before.lineno} are lost: this replaces them.",
-                    help="put all flags into one string",
-                    harm=Harm.SILENT,
-                )
-            ]
-        return []
+        if before is None:
+            return None
+        return site.finding(
+            found.value,
+            f"The `{found.name}` of line {before.lineno} are lost: this replaces them.",
+            help="put all flags into one string",
+            harm=Harm.SILENT,
+        )
 
 
-def _constants(value: ast.expr) -> Iterator[tuple[ast.Constant, str]]:
+def _find_setting(site: Site) -> Setting | None:
+    """The flags that the statement sets."""
+    found = setting(site.syntax)
+    return found if found is not None and found.name in _NAMES else None
+
+
+def _list_sums(found: Setting) -> list[tuple[ast.expr | None, ast.expr]]:
+    """The texts that are added, each after the text before it; None if that is the environment itself."""
+    if found.added:
+        return [(None, found.value)]
+    return [
+        (one.left, one.right)
+        for one in walk(found.value)
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)
+    ]
+
+
+def _find_opening(site: Site, start: ast.Constant) -> int | None:
+    """The offset in the file at which the text of a constant begins."""
+    parent = site.file.parent(start)
+    node = parent if isinstance(parent, ast.JoinedStr) else start
+    at = site.file.span(node)[0]
+    match = re.match(r"[fFrRbBuU]*(?:\"\"\"|'''|\"|')", site.file.source.text[at : at + 8])
+    return at + match.end() if match else None
+
+
+def _list_constants(value: ast.expr) -> Iterator[tuple[ast.Constant, str]]:
     """The texts an expression is made of."""
     for part in walk(value):
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and "xla" in part.value:
             yield part, part.value
-
-
-def _adds(node: ast.AST) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
 
 
 def _first(node: ast.expr) -> ast.Constant | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.held import classes
 from shardlint.model.process.processes import INDEX
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -42,52 +42,44 @@ class ZeroIsFalsy(Rule):
     assumptions: ClassVar[Mapping[str, str]] = {"index": "A caller passes 0, which is the first index."}
     triggers = (Calls(*_COUNTS, *INDEX),)
     fixes = "unsafe"
-    forms = ("call",)
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a comparison."""
+    @detector("call", of=_COUNTS)
+    def report_comparison(self, site: Site) -> Finding | None:
+        """A comparison of a count with 0 or 1 that always has the same result."""
         parent = site.file.parent(site.call)
-        if site.api in INDEX:
-            yield from self._not_given(site)
-            return
         if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
             answer: bool | None = False
         elif isinstance(parent, ast.Compare) and len(parent.ops) == 1 and parent.left is site.call:
             answer = _always(parent.ops[0], parent.comparators[0])
         else:
             answer = None
-        if answer is None or not isinstance(parent, ast.expr) or self._asserted(site, parent):
-            return
+        if answer is None or not isinstance(parent, ast.expr) or isinstance(site.file.parent(parent), ast.Assert):
+            return None
         text = site.shown(parent)
-        yield site.finding(
+        return site.finding(
             parent,
             f"`{text}` is always {answer}: there is at least one process.",
             help="compare `jax.process_index()` with 0, or the count with 1",
-            fix=self._fix(site, parent),
+            fix=self._write_fix(site, parent),
         )
 
-    def _not_given(self, site: Site) -> Iterator[Finding]:
-        """`index or jax.process_index()`, where None stands for no index and 0 is the first one."""
-        chosen = _chosen(site)
-        if chosen is None:
-            return
-        asked, parent = chosen
-        if _INDEX.search(last_name(asked)) and _none_by_default(site, asked):
-            text = site.shown(asked)
-            yield site.finding(
-                parent,
-                f"Process index 0 is ignored: `{text}` is false at 0, and `jax.process_index()` replaces it.",
-                help=f"write `jax.process_index() if {text} is None else {text}`",
-                certainty=Certainty.POSSIBLE,
-                form="index",
-                why=f"`{text}` is None by default, and 0 is the first index",
-            )
+    @detector("call", of=INDEX, finds="index")
+    def report_choice(self, site: Site) -> Finding | None:
+        """A choice `index or jax.process_index()`, where None stands for no index and 0 is the first one."""
+        asked, parent = _chosen(site) or (None, None)
+        if asked is None or parent is None or not _INDEX.search(last_name(asked)):
+            return None
+        if not _none_by_default(site, asked):
+            return None
+        text = site.shown(asked)
+        return site.finding(
+            parent,
+            f"Process index 0 is ignored: `{text}` is false at 0, and `jax.process_index()` replaces it.",
+            help=f"write `jax.process_index() if {text} is None else {text}`",
+            why=f"`{text}` is None by default, and 0 is the first index",
+        )
 
-    def _asserted(self, site: Site, test: ast.expr) -> bool:
-        """`assert jax.process_count() > 0` says what is so."""
-        return isinstance(site.file.parent(test), ast.Assert)
-
-    def _fix(self, site: Site, parent: ast.expr) -> Fix | None:
+    def _write_fix(self, site: Site, parent: ast.expr) -> Fix | None:
         if not isinstance(parent, ast.Compare) or not isinstance(parent.ops[0], ast.Eq | ast.NotEq):
             return None
         spelled, imports = site.spell("jax.process_index")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.api import AXIS_AT
 from shardlint.model.values import Api, Constant, Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
@@ -50,36 +50,37 @@ class AxisNeverAveraged(Rule):
     assumptions: ClassVar[Mapping[str, str]] = {"other-axis": "The copies along the axis train one model."}
     behind = ("SL402", "SL403")
     triggers = (Calls(*_MAPS, file_says=("axis_name",)),)
-    forms = ("call", "partial")
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an axis of a file."""
-        axis = _axis(site)
+    @detector("call", "partial", finds="other-axis")
+    def report_axis(self, site: Site) -> Finding | None:
+        """The axis of a mapped function that trains a model."""
+        axis = _find_axis(site)
         if axis is None or not site.file.says("grad"):
-            return
+            return None
         if _mentioned(site.file, axis):
-            return
+            return None
         started = _mapped(site)
         reached = _reached(site, started) if started is not None else None
         if reached is None:
-            return
+            return None
         calls = [(file, call) for file, node in reached for call in walk(node) if isinstance(call, ast.Call)]
         if any(_mentioned(file, axis) for file, _ in reached):
-            return
+            return None
         names = {last_name(call.func) for _, call in calls} | {
             last_name(call.args[0])
             for _, call in calls
             if call.args and isinstance(call.args[0], ast.Attribute)
         }
         if not names.intersection(_GRADS) or not names.intersection(_APPLIES):
-            return
-        others = _collectives(site, calls)
+            return None
+        others = _find_collectives(site, calls)
         if others and not any(_ELSEWHERE.search(name) for name in names - _JAX):
-            yield self._finding(site, axis, others)
+            return self._make_finding(site, axis, others)
+        return None
 
-    def _finding(self, site: Site, axis: str, others: list[tuple[FileFacts, ast.Call, str]]) -> Finding:
+    def _make_finding(self, site: Site, axis: str, others: list[tuple[FileFacts, ast.Call, str]]) -> Finding:
         here = [other for other in others if other[0] is site.file and "grad" in site.text(other[1])]
         _, call, reduced = (
             min(here, key=lambda other: other[1].lineno) if here else (None, site.call, others[0][2])
@@ -94,7 +95,7 @@ class AxisNeverAveraged(Rule):
         )
 
 
-def _axis(site: Site) -> str | None:
+def _find_axis(site: Site) -> str | None:
     given = site.keyword("axis_name")
     if given is None or not isinstance(given.value, ast.Constant) or not isinstance(given.value.value, str):
         return None
@@ -150,7 +151,7 @@ def _reached(site: Site, start: Place) -> list[tuple[FileFacts, ast.AST]] | None
     return found
 
 
-def _collectives(
+def _find_collectives(
     site: Site, calls: list[tuple[FileFacts, ast.Call]]
 ) -> list[tuple[FileFacts, ast.Call, str]] | None:
     """The collectives among calls and the axes they name; None where one of them is not told."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -36,12 +36,12 @@ class BiasBeforeSum(Rule):
     triggers = (Violates("term.counted"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the addition."""
-        yield site.report_violation(
+    @detector("violation", finds="replicated-term")
+    def report_addition(self, site: Site) -> Finding | None:
+        """The addition of a replicated term."""
+        return site.report_violation(
             "A replicated term counts once per device: it is added before `psum` over "
             f"`{site.violation.said['axes']}`.",
             help="psum the sharded operand alone, and add the replicated one to the result",
-            form="replicated-term",
             why="the term is replicated by its in spec or by a collective",
         )

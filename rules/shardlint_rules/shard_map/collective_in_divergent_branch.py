@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -32,10 +30,11 @@ class CollectiveInDivergentBranch(Rule):
     fixes = "none"
     by_hand = "the code does not show which devices take part"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the collective."""
+    @detector("violation")
+    def report_collective(self, site: Site) -> Finding | None:
+        """The collective that some devices may not call."""
         said = site.violation.said
-        yield site.report_violation(
+        return site.report_violation(
             f"`{said['operation']}` in a branch or loop: if the predicate differs along `{said['axes']}`, "
             "this deadlocks.",
             help="reduce the predicate over the axis (`jax.lax.pmax`), or call the collective on all devices and "

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.branches import rests_on_plain_flags
 
@@ -28,12 +26,13 @@ class ConstraintOnManualAxis(Rule):
     triggers = (Violates("constraint.manual"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the constraint."""
+    @detector("violation")
+    def report_constraint(self, site: Site) -> Finding | None:
+        """The constraint with a manual axis."""
         if not site.violation.certain and not rests_on_plain_flags(site.violation):
-            return  # it may ask which axes are manual
+            return None  # it may ask which axes are manual
         axes = f"`{site.violation.said['axes']}`"
-        yield site.report_violation(
+        return site.report_violation(
             f"Tracing raises ValueError: the constraint names {axes}, a manual axis of this shard_map.",
             help="leave the constraint out: `in_specs` and `out_specs` set the sharding",
             why="in the body each device has only its shard",

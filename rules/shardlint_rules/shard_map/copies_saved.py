@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -33,12 +31,12 @@ class CopiesSaved(Rule):
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of what is saved."""
+    @detector("violation", finds="saved")
+    def report_copies(self, site: Site) -> Finding | None:
+        """The arrays that are saved with a copy per device."""
         said = site.violation.said
-        yield site.report_violation(
+        return site.report_violation(
             f"The checkpoint stores one copy of `{site.shown()}` per device, for this device count only.",
             help="save one copy: `flax.jax_utils.unreplicate`",
-            form="saved",
             why=f"the call at line {said['line']} of {said['file']} adds a leading device dimension",
         )

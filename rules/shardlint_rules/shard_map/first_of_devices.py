@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 
@@ -38,26 +38,25 @@ class FirstOfDevices(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
     triggers = (Calls("jax.tree.map"),)
     project_says = ("pmap",)
-    forms = ("call",)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each call."""
+    @detector("call", finds="first")
+    def report_index(self, site: Site) -> Finding | None:
+        """The first entry that is taken of each array of a tree."""
         taken = _find_first(site.call)
         if taken is None or not site.anywhere("pmap") or self._knows_both(site):
-            return
+            return None
         read, tree = taken
         made = next((one for one in site.violations if one.kind == "rows.first" and one.place.node is read), None)
         said = _said(site, tree) if made is None else ""
         if made is None and not said:
-            return
+            return None
         source = f"line {made.said['line']} made `{site.shown(tree)}`" if made else f"`{said}` names such an array"
-        yield site.finding(
+        return site.finding(
             site.call,
             "`x[0]` on a pmap output runs on every device and leaves a full copy on each.",
             label="one program per leaf",
             help="write `lambda x: x.addressable_shards[0].data.squeeze(0)`",
-            form="first",
             why=f"since jax 0.8.1 a pmap output is one global array; {source}",
         )
 

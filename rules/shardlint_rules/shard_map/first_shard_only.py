@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import lookup, readers
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
@@ -48,28 +48,30 @@ class FirstShardOnly(Rule):
     triggers = (Violates("rows.first"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each read."""
+    @detector("violation")
+    def report_read(self, site: Site) -> Finding | None:
+        """The read of one device's entry."""
         led = site.violation.calls
         if site.violation.said["entries"] != "differ" or (led and led[0].file is not site.file):
-            return  # it is told where the helper of another file is called
+            return None  # it is told where the helper of another file is called
         node, line = site.syntax, site.violation.said["line"]
         tree = _tree_of(site)
         if tree is not None:
-            yield site.report_violation(
+            return site.report_violation(
                 f"Only the first device's entry of `{site.shown(tree)}` is read; the other devices' results are lost.",
                 help="merge the devices (`x.reshape(-1, *x.shape[2:])`), or reduce in the function (`jax.lax.pmean`)",
                 form="dropped",
                 why=f"no collective reduces the result of line {line}",
             )
-        elif isinstance(node, ast.Subscript) and _is_measure_of_all(site, node):
+        if isinstance(node, ast.Subscript) and _is_measure_of_all(site, node):
             name = site.text(node.value)
-            yield site.report_violation(
+            return site.report_violation(
                 f"`{name}[0]` is the value of the first device's shard; the other devices' values are lost.",
                 help=f"write `{name}.mean()`, or reduce in the function (`jax.lax.pmean`)",
                 form="metric",
                 why=f"no collective reduces the result of line {line}",
             )
+        return None
 
 
 def _tree_of(site: Site) -> ast.expr | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 _HELP = "reduce the loss inside the differentiated function (`jax.lax.pmean(loss, axis)`), not its gradients"
@@ -41,12 +41,13 @@ class GradCountedPerDevice(Rule):
     triggers = (Violates("gradient.summed"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the gradient."""
+    @detector("violation")
+    def report_gradient(self, site: Site) -> Finding | None:
+        """The gradient that is summed twice."""
         said = site.violation.said
         each = said["use"] == "out_specs"
         use = "`out_specs` treat it as different on each device" if each else f"`{said['use']}` reduces it again"
-        yield site.report_violation(
+        return site.report_violation(
             f"This gradient is too large: jax already sums it over `{said['axes']}`, and {use}.",
             help="make the argument varying first (`jax.lax.pcast`)" if each else _HELP,
             why="the gradient is taken with respect to a replicated argument, and check_vma is on",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 
@@ -51,12 +51,10 @@ class MissingReduction(Rule):
     triggers = (Violates("result.differs", "gradient.own"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the result, or of the gradients."""
+    @detector("violation", of="result.differs")
+    def report_result(self, site: Site) -> Finding:
+        """A result that is declared replicated."""
         said = site.violation.said
-        if site.violation.kind == "gradient.own":
-            yield from self._report_gradients(site)
-            return
         axes, name = f"`{said['axes']}`", said["function"]
         if said["other"]:
             form, evidence = "other-axis", f"the out spec names `{said['other']}`, over which this psum adds up"
@@ -67,7 +65,7 @@ class MissingReduction(Rule):
             form, evidence = "", f"no collective over {axes} reduces the result"
         off = said["check"] == "off"
         result = f"A result of {f'`{name}`' if name else 'the mapped function'}"
-        yield site.report_violation(
+        return site.report_violation(
             f"{result} is declared replicated over {axes} but differs on each device.",
             help=f"reduce the result over {axes} with `jax.lax.psum` or `jax.lax.pmean`, "
             "or name the axis in its out spec",
@@ -75,7 +73,8 @@ class MissingReduction(Rule):
             form=form if off else "unknown-check-vma",
         )
 
-    def _report_gradients(self, site: Site) -> Iterator[Finding]:
+    @detector("violation", of="gradient.own")
+    def report_gradients(self, site: Site) -> Finding | None:
         """Gradients that the optimizer is given as each device has them."""
         said = site.violation.said
         found = site.violation
@@ -88,8 +87,8 @@ class MissingReduction(Rule):
         elif any(_SPLIT.search(axis) for axis in said["axes"].split(", ")):
             form = "pmap-named"
         else:
-            return  # each device may train a model of its own
-        yield site.report_violation(
+            return None  # each device may train a model of its own
+        return site.report_violation(
             f"The parameters drift apart: each device applies only its local gradients along `{said['axes']}`.",
             help=f'average the gradients first: `grads = jax.lax.pmean(grads, "{said["axes"].partition(",")[0]}")`',
             why=why,

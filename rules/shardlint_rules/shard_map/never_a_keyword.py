@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 
 _REDUCING = ("x", "axis_name", "axis_index_groups")
@@ -45,17 +45,17 @@ class NeverAKeyword(Rule):
     name = "never-a-keyword"
     harm = Harm.CRASH
     triggers = (Calls(*_TAKEN),)
-    forms = ("call", "partial")
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each keyword."""
+    @detector("call", "partial")
+    def find_keywords(self, site: Site) -> Iterator[Finding]:
+        """Each keyword that no release accepts."""
         # `jax.smap` is another spelling of shard_map, with keywords of its own.
         taken = (*_TAKEN[site.api], *(_SMAP if site.written.endswith(".smap") else ()))
         for keyword in site.call.keywords:
             if keyword.arg is None or keyword.arg in taken:
                 continue
-            name = site.api.rpartition(".")[2]
+            name = site.short_name
             word = keyword.arg.partition("_")[0]
             alike = [parameter for parameter in taken if parameter.partition("_")[0] == word]
             close = difflib.get_close_matches(keyword.arg, alike or taken, 1) or alike

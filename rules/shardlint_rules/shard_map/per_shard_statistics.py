@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -66,19 +67,8 @@ class PerShardStatistics(Rule):
     )
     fixes = "none"
 
-    @detector("violation")
-    def report_operation(self, site: Site) -> Finding:
-        """An operation along a sharded dimension that each device does with its own shard."""
-        kind = site.violation.kind
-        if kind == "statistics.single":
-            return self._report_single_entry(site)
-        if kind == "piece.shifted":
-            return self._report_shift(site)
-        if kind == "reducer.own-maximum":
-            return self._report_own_maximum(site)
-        return self._report_norm(site) if kind == "piece.norm" else self._report_function(site)
-
-    def _report_function(self, site: Site) -> Finding:
+    @detector("violation", of="piece.along")
+    def report_function(self, site: Site) -> Finding:
         """A function along a dimension of which each device has a piece."""
         said, axes = site.violation.said, site.violation.quoted_axes
         if said["combined"]:
@@ -95,7 +85,8 @@ class PerShardStatistics(Rule):
             why=evidence,
         )
 
-    def _report_norm(self, site: Site) -> Finding:
+    @detector("violation", of="piece.norm")
+    def report_norm(self, site: Site) -> Finding:
         """A piece that is divided by its own norm or spread."""
         axes, first = site.violation.quoted_axes, site.violation.said["axes"].partition(",")[0]
         if site.violation.said["operation"] == "scattered":
@@ -112,17 +103,19 @@ class PerShardStatistics(Rule):
             why="the result scales the sharded dimension again",
         )
 
-    def _report_shift(self, site: Site) -> Finding:
+    @detector("violation", of="piece.shifted", finds="shifted")
+    def report_shift(self, site: Site) -> Finding:
         """Neighbors along a sharded dimension, of which those at a border are on another device."""
         axes = site.violation.quoted_axes
         return site.report_violation(
             f"Entries at shard borders are wrong: each device shifts its shard along {axes}.",
             help=f"exchange the borders with `jax.lax.ppermute` over {axes}, or shift outside the body",
-            form="shifted",
             why="in_specs shard this dimension, and nothing in the body exchanges neighbors",
         )
 
-    def _report_single_entry(self, site: Site) -> Finding:
+    @detector("violation", of="statistics.single")
+    def report_single_entry(self, site: Site) -> Finding:
+        """A statistic along a dimension of which each device has one entry."""
         said = site.violation.said
         return site.finding(
             site.syntax,
@@ -133,30 +126,34 @@ class PerShardStatistics(Rule):
             "and shard_map keeps",
         )
 
-    @detector("keyword", "method")
+    @detector("keyword", finds="batch-stats")
     def report_running(self, site: Site) -> Finding | None:
-        """Running statistics of BatchNorm, of which each device of a pmap keeps its own."""
-        kept = kept_apart(site) if site.wants("batch-stats") else None
-        if kept is None:
-            return None
-        linen = site.form == "keyword"
-        what = "batch_stats" if linen else site.text(kept)
-        return site.finding(
-            kept,
-            f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
-            label="per-device batch statistics",
-            help=f"average them: `jax.lax.pmean({what}, axis)`, or pass "
-            f"{'axis_name' if linen else 'cross_replica_axis'} to BatchNorm",
-            certainty=Certainty.POSSIBLE,
-            form="batch-stats",
-            why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
-        )
+        """Running statistics of a linen BatchNorm, of which each device of a pmap keeps its own."""
+        kept = kept_apart(site)
+        return _report_kept(site, kept, "batch_stats", "axis_name") if kept is not None else None
 
-    def _report_own_maximum(self, site: Site) -> Finding:
+    @detector("method", finds="batch-stats")
+    def report_running_of_haiku(self, site: Site) -> Finding | None:
+        """The same of Haiku."""
+        kept = kept_apart(site)
+        return _report_kept(site, kept, site.text(kept), "cross_replica_axis") if kept is not None else None
+
+    @detector("violation", of="reducer.own-maximum", finds="per-device-maximum")
+    def report_own_maximum(self, site: Site) -> Finding:
         """A sum over the devices of exponentials that each device took by a maximum of its own."""
         return site.report_violation(
             "The softmax denominator is wrong: this psum adds exponentials that subtract different maxima.",
             help="reduce the maximum first: `m = jax.lax.pmax(m, axis)`",
-            form="per-device-maximum",
             why="each device subtracts the maximum of its shard",
         )
+
+
+def _report_kept(site: Site, kept: ast.AST, what: str, parameter: str) -> Finding:
+    """The finding of statistics that each device keeps for itself."""
+    return site.finding(
+        kept,
+        f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
+        label="per-device batch statistics",
+        help=f"average them: `jax.lax.pmean({what}, axis)`, or pass {parameter} to BatchNorm",
+        why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
+    )

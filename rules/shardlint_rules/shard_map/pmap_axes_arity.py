@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -41,15 +41,21 @@ class PmapAxesArity(Rule):
     fixes = "none"
     by_hand = "the code does not show which axis belongs to which value"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of in_axes or out_axes."""
-        said, arguments = site.violation.said, site.violation.kind == "axes.arguments"
-        name, entry = ("in_axes", "argument") if arguments else ("out_axes", "result")
-        yield site.report_violation(
-            f"The call raises ValueError: `{name}` does not match, {said['mismatch']}.",
-            help=f"write one entry for each {entry}, or a single number for all",
-            why=f"{name} is a tree prefix of the {entry}s; arguments passed by position have one entry each"
-            if arguments
-            else f"{name} is a tree prefix of the {entry}s",
-            form=said.get("form", ""),
+    @detector("violation", of="axes.arguments")
+    def report_arguments(self, site: Site) -> Finding:
+        """The in_axes of other arguments."""
+        return site.report_violation(
+            f"The call raises ValueError: `in_axes` does not match, {site.violation.said['mismatch']}.",
+            help="write one entry for each argument, or a single number for all",
+            why="in_axes is a tree prefix of the arguments; arguments passed by position have one entry each",
+            form=site.violation.said.get("form", ""),
+        )
+
+    @detector("violation", of="axes.results")
+    def report_results(self, site: Site) -> Finding:
+        """The out_axes of another result."""
+        return site.report_violation(
+            f"The call raises ValueError: `out_axes` does not match, {site.violation.said['mismatch']}.",
+            help="write one entry for each result, or a single number for all",
+            why="out_axes is a tree prefix of the results",
         )

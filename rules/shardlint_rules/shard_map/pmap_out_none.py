@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -27,10 +25,11 @@ class PmapOutNone(Rule):
     triggers = (Violates("result.first"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the result."""
+    @detector("violation")
+    def report_result(self, site: Site) -> Finding | None:
+        """The result of which one device's value is kept."""
         name = f"`{site.violation.said['function']}`" if site.violation.said["function"] else "the result"
-        yield site.report_violation(
+        return site.report_violation(
             f"`out_axes=None` keeps one device's value, but {name} differs on each device.",
             help="reduce the result in the function (`jax.lax.pmean`), or use the out axis 0",
             why="no collective in the function makes the result equal on all devices",

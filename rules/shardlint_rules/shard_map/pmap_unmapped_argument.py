@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 _HELP = {
@@ -16,6 +16,7 @@ _HELP = {
 }
 
 _BY_KEYWORD = "pass the argument by position, with None for it in `in_axes`: pmap splits all keyword arguments"
+_WHY = "pmap splits each argument along its first dimension"
 
 
 class PmapUnmappedArgument(Rule):
@@ -46,23 +47,38 @@ class PmapUnmappedArgument(Rule):
     triggers = (Violates("pmap.unmapped", "pmap.sizes", "rows.missing"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the argument."""
-        said, leaf = site.violation.said, _name_array(site)
-        form, why = "", "pmap splits each argument along its first dimension"
-        if site.violation.kind == "pmap.unmapped":
-            place = site.violation.place
-            by_keyword = isinstance(place.file.parent(place.node), ast.keyword) and said["of"] == "number"
-            help = _BY_KEYWORD if by_keyword else _HELP[said["of"]]
-            effect = f"{leaf} has no dimension to split"
-        elif site.violation.kind == "pmap.sizes":
-            effect = f"{leaf} has `{said['size']}` rows to split, {said['other']}"
-            help = "reshape the batch to `(jax.local_device_count(), -1, ...)`"
-        else:
-            effect, form = f"{leaf} is a single copy, without a dimension for the devices", "unreplicated"
-            help = "pass the replicated tree, and bind the single copy to another name"
-            why = f"line {said['line']} of {said['file']} takes the copy; {why}"
-        yield site.report_violation(f"The pmapped call raises ValueError: {effect}.", help=help, why=why, form=form)
+    @detector("violation", of="pmap.unmapped")
+    def report_number(self, site: Site) -> Finding:
+        """An argument without a dimension."""
+        of, place = site.violation.said["of"], site.violation.place
+        by_keyword = isinstance(place.file.parent(place.node), ast.keyword) and of == "number"
+        return site.report_violation(
+            f"The pmapped call raises ValueError: {_name_array(site)} has no dimension to split.",
+            help=_BY_KEYWORD if by_keyword else _HELP[of],
+            why=_WHY,
+        )
+
+    @detector("violation", of="pmap.sizes")
+    def report_size(self, site: Site) -> Finding:
+        """An argument with another number of rows."""
+        said = site.violation.said
+        return site.report_violation(
+            f"The pmapped call raises ValueError: {_name_array(site)} has `{said['size']}` rows to split, "
+            f"{said['other']}.",
+            help="reshape the batch to `(jax.local_device_count(), -1, ...)`",
+            why=_WHY,
+        )
+
+    @detector("violation", of="rows.missing", finds="unreplicated")
+    def report_copy(self, site: Site) -> Finding:
+        """A single copy of what was replicated."""
+        said = site.violation.said
+        return site.report_violation(
+            f"The pmapped call raises ValueError: {_name_array(site)} is a single copy, without a dimension for the "
+            "devices.",
+            help="pass the replicated tree, and bind the single copy to another name",
+            why=f"line {said['line']} of {said['file']} takes the copy; {_WHY}",
+        )
 
 
 def _name_array(site: Site) -> str:

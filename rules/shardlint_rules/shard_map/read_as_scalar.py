@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -36,15 +36,15 @@ class ReadAsScalar(Rule):
     triggers = (Violates("rows.scalar"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the read."""
+    @detector("violation", finds="read")
+    def report_read(self, site: Site) -> Finding | None:
+        """The read of an array with an entry per device."""
         said, node = site.violation.said, site.syntax
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
             node = node.func.value
         needed = "a single truth value" if said["use"] == "condition" else "a single number"
-        yield site.report_violation(
+        return site.report_violation(
             f"With more than one device this raises: `{site.shown(node)}` has one entry per device, not {needed}.",
             help="read one entry with `jax_utils.unreplicate`, or average the entries",
-            form="read",
             why=f"the call at line {said['line']} of {said['file']} adds a leading device dimension",
         )

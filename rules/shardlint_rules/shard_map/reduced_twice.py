@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.model.values import Api, options
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -27,7 +28,6 @@ class ReducedTwice(Rule):
     code = "SL404"
     name = "reduced-twice"
     harm = Harm.SILENT
-    assumes = True
     likely = ("on-host",)
     assumptions: ClassVar[Mapping[str, str]] = {
         "on-host": "The host has more than one device.",
@@ -35,36 +35,36 @@ class ReducedTwice(Rule):
     triggers = (Violates("copies.summed", "rows.summed"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each reduction."""
-        if site.violation.kind == "rows.summed":
-            yield from self._on_host(site)
-            return
+    @detector("violation", of="copies.summed")
+    def report_psum(self, site: Site) -> Finding:
+        """A psum of equal copies."""
         said = site.violation.said
         factor = f"{said['factor']} times too large" if said["factor"] else f"scaled by the size of `{said['axes']}`"
-        yield site.report_violation(
+        return site.report_violation(
             f"`psum` adds up equal copies: the result is {factor}.",
             help="leave this psum out",
             why=f"the value was reduced over `{said['axes']}` before",
         )
 
-    def _on_host(self, site: Site) -> Iterator[Finding]:
+    @detector("violation", of="rows.summed", finds="on-host")
+    def report_sum_on_host(self, site: Site) -> Finding | None:
         """A sum over the copies of a value that a pmapped function has reduced."""
         if site.violation.said["entries"] != "reduced" or _is_divided(site):
-            return
+            return None
         name, line = site.shown(_find_summand(site)), site.violation.said["line"]
-        yield site.report_violation(
+        return site.report_violation(
             f"This sum adds up one equal copy of `{name}` per device: the pmapped function already reduced it.",
             help=f"take one copy: {name}[0]",
             why=f"the call at line {line} returns `{name}` after a reduction over the pmap axis",
-            form="on-host",
         )
 
 
 def _find_summand(site: Site) -> ast.expr:
     """The array that is added up: `x` of `x.sum()` and of `np.sum(x)`."""
-    call = site.call
-    return call.args[0] if call.args and site.api else getattr(call.func, "value", call)
+    func = site.call.func
+    if site.call.args and any(isinstance(one, Api) for one in options(site.value(func))):
+        return site.call.args[0]
+    return getattr(func, "value", site.call)
 
 
 def _is_divided(site: Site) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -38,19 +38,19 @@ class ReplicatedAsSharded(Rule):
     in_tests = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the result."""
+    @detector("violation")
+    def report_result(self, site: Site) -> Finding:
+        """The result that has a copy for each device."""
         said = site.violation.said
         axes, name = f"`{said['axes']}`", said["function"]
         if said["beyond"]:
-            yield site.report_violation(
+            return site.report_violation(
                 f"Different shards along {axes} are summed, and the sum is repeated on each device.",
                 help=f"reduce over `{said['beyond']}` only",
                 form="extra-axes",
                 why=f"the out spec shards the result over {axes}",
             )
-            return
-        yield site.report_violation(
+        return site.report_violation(
             f"`out_specs` concatenates identical copies over {axes}: "
             f"the result of {f'`{name}`' if name else 'the function'} is already replicated.",
             help=f"leave {axes} out of the out spec of this result",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -34,22 +34,23 @@ class ReplicatedTwice(Rule):
     triggers = (Violates("rows.again", "rows.taken"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of what is replicated, or taken."""
+    @detector("violation", of="rows.again", finds="replicated-twice")
+    def report_replicate(self, site: Site) -> Finding:
+        """The replication of what is replicated."""
         said = site.violation.said
-        made = f"line {said['line']} of {said['file']}"
-        if site.violation.kind == "rows.again":
-            yield site.report_violation(
-                f"Each array in `{site.shown()}` gets a second leading device dimension.",
-                help="remove this call of replicate",
-                form="replicated-twice",
-                why=f"the call at {made} added the first one",
-            )
-        else:
-            yield site.report_violation(
-                f"This keeps only the first row of each array: `{site.shown()}` is already one copy.",
-                help="remove this call of unreplicate",
-                harm=Harm.SILENT,
-                form="unreplicated-twice",
-                why=f"unreplicate takes `x[0]`; {made} already did",
-            )
+        return site.report_violation(
+            f"Each array in `{site.shown()}` gets a second leading device dimension.",
+            help="remove this call of replicate",
+            why=f"the call at line {said['line']} of {said['file']} added the first one",
+        )
+
+    @detector("violation", of="rows.taken", finds="unreplicated-twice")
+    def report_unreplicate(self, site: Site) -> Finding:
+        """The copy that is taken of a single copy."""
+        said = site.violation.said
+        return site.report_violation(
+            f"This keeps only the first row of each array: `{site.shown()}` is already one copy.",
+            help="remove this call of unreplicate",
+            harm=Harm.SILENT,
+            why=f"unreplicate takes `x[0]`; line {said['line']} of {said['file']} already did",
+        )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 _SPLIT = "split the key, one for each device: `jax.random.split(key, jax.local_device_count())`"
@@ -43,25 +43,45 @@ class SameKeyOnEveryShard(Rule):
     triggers = (Violates("random.same", "random.repeated", "random.handed"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the numbers, or of the key that all devices are given."""
-        said = site.violation.said
-        axes, name = said["axes"], said["axes"].partition("/")[0]
-        key = "pass one key per device (`jax.random.split`), or name the axis: `jax.pmap(f, axis_name=...)`"
-        if name:
-            key = f'fold the device index in: `key = jax.random.fold_in(key, jax.lax.axis_index("{name}"))`'
-        along = f"along `{axes}`" if axes else "of the pmap axis"
-        repeats = site.violation.kind == "random.repeated"
-        message = f"Every device {along} draws the same random numbers for its shard."
-        if repeats:
-            message = f"The result repeats one random block {along}: every device draws with the same key."
-        elif site.violation.kind == "random.handed":
-            message = f"`rngs` hold the same key on every device {along}: each shard gets the same random numbers."
-        yield site.report_violation(
-            message,
-            help=_SPLIT if said["copied"] else key,
-            why="the key is equal on all devices, and the out spec concatenates the shards"
-            if repeats
-            else "the key is equal on all devices, and the data are sharded",
-            form="rngs" if site.violation.kind == "random.handed" else "",
+    @detector("violation", of="random.same")
+    def report_numbers(self, site: Site) -> Finding:
+        """Numbers that are drawn for shards."""
+        return site.report_violation(
+            f"Every device {_describe_axes(site)} draws the same random numbers for its shard.",
+            help=_write_help(site),
+            why="the key is equal on all devices, and the data are sharded",
         )
+
+    @detector("violation", of="random.repeated")
+    def report_result(self, site: Site) -> Finding:
+        """Numbers that are returned as shards."""
+        return site.report_violation(
+            f"The result repeats one random block {_describe_axes(site)}: every device draws with the same key.",
+            help=_write_help(site),
+            why="the key is equal on all devices, and the out spec concatenates the shards",
+        )
+
+    @detector("violation", of="random.handed", finds="rngs")
+    def report_rngs(self, site: Site) -> Finding:
+        """The key that a model is given on all devices."""
+        return site.report_violation(
+            f"`rngs` hold the same key on every device {_describe_axes(site)}: "
+            "each shard gets the same random numbers.",
+            help=_write_help(site),
+            why="the key is equal on all devices, and the data are sharded",
+        )
+
+
+def _describe_axes(site: Site) -> str:
+    axes = site.violation.said["axes"]
+    return f"along `{axes}`" if axes else "of the pmap axis"
+
+
+def _write_help(site: Site) -> str:
+    """The way to give each device a key of its own."""
+    name = site.violation.said["axes"].partition("/")[0]
+    if site.violation.said["copied"]:
+        return _SPLIT
+    if name:
+        return f'fold the device index in: `key = jax.random.fold_in(key, jax.lax.axis_index("{name}"))`'
+    return "pass one key per device (`jax.random.split`), or name the axis: `jax.pmap(f, axis_name=...)`"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -55,15 +55,16 @@ class ShardKeepsAxis(Rule):
     )
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each shard that is handed on."""
+    @detector("method", "attribute", finds="leading-axis")
+    def report_shard(self, site: Site) -> Finding | None:
+        """A shard that is handed on."""
         shard = _find_shard(site)
         if shard is None or not site.anywhere("pmap") or not _is_handed_on(site, shard):
-            return
+            return None
         scope = site.scope.function()
         function = scope.node if scope is not None else None
         if function is not None and _KNOWS.search(site.text(function)):
-            return
+            return None
         found = (one for one in site.violations if one.kind == "rows.shard" and one.place.node is site.syntax)
         made = next(found, None)
         if made is not None:
@@ -71,13 +72,12 @@ class ShardKeepsAxis(Rule):
         elif isinstance(function, ast.FunctionDef) and _SAYS.search(function.name) and _FIRST.search(site.text(shard)):
             why = f"`{function.name}` takes one copy"
         else:
-            return
-        yield site.finding(
+            return None
+        return site.finding(
             shard,
             f"The shard `{site.shown(shard)}` keeps the mapped dimension, of size 1.",
             label="one dimension too many",
             help=f"write {site.shown(shard)}[0]",
-            form="leading-axis",
             why=f"since jax 0.8.1 a shard of a pmap result has the mapped dimension; {why}",
         )
 

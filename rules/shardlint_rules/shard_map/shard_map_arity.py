@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -30,25 +28,31 @@ class ShardMapArity(Rule):
     fixes = "none"
     by_hand = "the code does not show which spec belongs to which value"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of in_specs or out_specs."""
+    @detector("violation", of="specs.arguments")
+    def report_arguments(self, site: Site) -> Finding:
+        """The in_specs of other arguments."""
+        return site.report_violation(
+            f"The call of the mapped function raises ValueError: {site.violation.said['mismatch']}.",
+            help="pass one spec for each argument, or a single spec for all",
+            why="a tuple of in_specs has one entry for each argument",
+        )
+
+    @detector("violation", of="specs.key")
+    def report_key(self, site: Site) -> Finding:
+        """The in_specs without a key that the function reads."""
         said = site.violation.said
-        if site.violation.kind == "specs.arguments":
-            yield site.report_violation(
-                f"The call of the mapped function raises ValueError: {said['mismatch']}.",
-                help="pass one spec for each argument, or a single spec for all",
-                why="a tuple of in_specs has one entry for each argument",
-            )
-        elif site.violation.kind == "specs.key":
-            yield site.report_violation(
-                f"The call raises: `in_specs` has no spec for `{said['read']}`.",
-                help=f"add a spec for {said['key']}, or pass one spec for the whole dict",
-                why=f"{said['where']} reads the key: if the argument has this key, the specs do not match "
-                "(ValueError), else the read fails (KeyError)",
-            )
-        else:
-            yield site.report_violation(
-                f"The call raises ValueError: `out_specs` does not match the result: {said['mismatch']}.",
-                help="pass one spec for each result, or a single spec for all",
-                why="out_specs is a tree prefix of what the function returns",
-            )
+        return site.report_violation(
+            f"The call raises: `in_specs` has no spec for `{said['read']}`.",
+            help=f"add a spec for {said['key']}, or pass one spec for the whole dict",
+            why=f"{said['where']} reads the key: if the argument has this key, the specs do not match "
+            "(ValueError), else the read fails (KeyError)",
+        )
+
+    @detector("violation", of="specs.results")
+    def report_results(self, site: Site) -> Finding:
+        """The out_specs of another result."""
+        return site.report_violation(
+            f"The call raises ValueError: `out_specs` does not match the result: {site.violation.said['mismatch']}.",
+            help="pass one spec for each result, or a single spec for all",
+            why="out_specs is a tree prefix of what the function returns",
+        )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from shardlint.model import Program
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.shard_map.branches import rests_on_plain_flags
@@ -66,17 +66,18 @@ class UnboundAxis(Rule):
     triggers = (Violates("collective.unbound"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the collective, unless a caller that is seen may bind its axis."""
+    @detector("violation")
+    def report_collective(self, site: Site) -> Finding | None:
+        """The collective, unless a caller that is seen may bind its axis."""
         found, said = site.violation, site.violation.said
         if not found.certain and not rests_on_plain_flags(found):
-            return
+            return None
         form, why = "", f"the collective runs under {said['under']}"
         if said["under"] == "jax.jit":
             root = found.root
             bound = _find_binder(site.program, root.file, root.node, 0) if root is not None else "unseen"
             if bound == "somewhere" or (bound == "unseen" and not _binds_nowhere(site)):
-                return
+                return None
             if bound:
                 form, why = "no-axis-bound", f"{why}; no file of the program binds an axis"
         if said["bound"]:
@@ -84,7 +85,7 @@ class UnboundAxis(Rule):
         if not found.certain:
             why += "; the branch tests a flag that does not depend on the axes"
         mapped = said["under"].startswith(("jax.pmap", "jax.shard_map"))
-        yield site.report_violation(
+        return site.report_violation(
             f"Tracing raises NameError: nothing binds the axis `{said['axis']}` here.",
             help="use an axis that the mapping binds (the mesh of `shard_map`, `axis_name` of pmap)"
             if mapped

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import lookup, readers
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -50,31 +50,25 @@ class UntiledGather(Rule):
     triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), Violates("stack.product", "stack.reshaped"))
     fixes = "none"
 
-    @detector("violation")
-    def report_stack(self, site: Site) -> Finding:
-        """A stack of shards that is reshaped or multiplied as if it was the whole array."""
-        reshaped = site.violation.kind == "stack.reshaped"
-        return self._report_reshape(site) if reshaped else self._report_product(site)
-
-    @detector("call")
-    def report_untiled(self, site: Site) -> Finding | None:
-        """A call without `tiled` whose result is used as one with it."""
-        if site.arguments.open_keywords or site.keyword("tiled") is not None or not site.call.args:
+    @detector("call", of="jax.lax.psum_scatter", finds="scatter")
+    def report_scatter(self, site: Site) -> Finding | None:
+        """A scatter without `tiled` of what has no dimension for the devices."""
+        node = _find_untiled(site)
+        if node is None or _arranged(site, node) or _is_arranged_later(site):
             return None
-        node = site.call.args[0]
-        if site.api == "jax.lax.psum_scatter":
-            if _arranged(site, node) or _is_arranged_later(site):
-                return None
-            return site.finding(
-                site.call,
-                f"`psum_scatter` of `{site.shown(node)}` returns one dimension fewer: `tiled=True` is missing.",
-                label="not tiled",
-                help="write `tiled=True`, which keeps the dimension",
-                certainty=Certainty.POSSIBLE,
-                form="scatter",
-                why="without tiled=True, the scattered dimension must equal the size of the mesh axis",
-            )
-        if not _or_itself(site, node):
+        return site.finding(
+            site.call,
+            f"`psum_scatter` of `{site.shown(node)}` returns one dimension fewer: `tiled=True` is missing.",
+            label="not tiled",
+            help="write `tiled=True`, which keeps the dimension",
+            why="without tiled=True, the scattered dimension must equal the size of the mesh axis",
+        )
+
+    @detector("call", of="jax.lax.all_gather")
+    def report_gather(self, site: Site) -> Finding | None:
+        """A gather without `tiled` whose result is used as one with it."""
+        node = _find_untiled(site)
+        if node is None or not _or_itself(site, node):
             return None
         return site.finding(
             site.call,
@@ -84,17 +78,18 @@ class UntiledGather(Rule):
             why="without tiled=True, the shards are stacked along a new dimension",
         )
 
-    def _report_reshape(self, site: Site) -> Finding:
-        """The finding of a stack that is reshaped as if the devices were not its first dimension."""
+    @detector("violation", of="stack.reshaped", finds="reshaped")
+    def report_reshape(self, site: Site) -> Finding:
+        """A stack that is reshaped as if the devices were not its first dimension."""
         return site.report_violation(
             "The reshape mixes rows of different shards: `all_gather` added the devices as dimension 0.",
             help="write `all_gather(..., axis=n, tiled=True)`, where n is the sharded dimension",
-            form="reshaped",
             why="a reshape transposes nothing: dimension 0 does not move next to the sharded dimension",
         )
 
-    def _report_product(self, site: Site) -> Finding:
-        """The finding of a product that cannot be taken with a stack."""
+    @detector("violation", of="stack.product")
+    def report_product(self, site: Site) -> Finding:
+        """A product that cannot be taken with a stack."""
         said = site.violation.said
         return site.report_violation(
             f"The product at line {said['line']} raises: `all_gather` stacks the shards along a new dimension.",
@@ -102,6 +97,13 @@ class UntiledGather(Rule):
             why=said["reason"],
             harm=Harm.CRASH,
         )
+
+
+def _find_untiled(site: Site) -> ast.expr | None:
+    """The array of a call that is surely given no `tiled`."""
+    if site.arguments.open_keywords or site.keyword("tiled") is not None or not site.call.args:
+        return None
+    return site.call.args[0]
 
 
 def _arranged(site: Site, node: ast.expr) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
 
@@ -33,31 +33,43 @@ class VaryingTypeDiffers(Rule):
     triggers = (Violates("carry.varying", "branches.varying", "cast.varying", "varying.declared-equal"),)
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the contract that is broken."""
+    @detector("violation", of="carry.varying")
+    def report_carry(self, site: Site) -> Finding:
+        """A carry that starts equal on all devices."""
+        said = site.violation.said
+        return site.report_violation(
+            f"`{said['operation']}` raises TypeError: its carry starts equal on all devices, and the body makes it "
+            f"vary over `{said['axes']}`.",
+            help=f'start from `jax.lax.pcast(init, "{said["axes"]}", to="varying")`',
+            why=f"the carry starts as `{said['before']}`, and the body adds values of each device to it",
+        )
+
+    @detector("violation", of="branches.varying")
+    def report_branch(self, site: Site) -> Finding:
+        """A result that varies in one branch."""
+        said = site.violation.said
+        return site.report_violation(
+            f"`{said['operation']}` raises TypeError: the result varies over `{said['axes']}` in only one branch.",
+            help=f'return `jax.lax.pcast(x, "{said["axes"]}", to="varying")` from the branch that does not vary',
+        )
+
+    @detector("violation", of="cast.varying")
+    def report_cast(self, site: Site) -> Finding:
+        """A cast of what varies."""
+        said = site.violation.said
+        return site.report_violation(
+            f"`pcast` raises ValueError: its argument varies over `{said['axes']}` already.",
+            help="remove the `pcast`",
+            why=f"the argument is `{said['array']}` on each device, and `in_specs` or a collective makes it vary",
+        )
+
+    @detector("violation", of="varying.declared-equal")
+    def report_result(self, site: Site) -> Finding:
+        """A result that is declared equal on all devices."""
         said = site.violation.said
         axes = f"`{said['axes']}`"
-        if site.violation.kind == "carry.varying":
-            yield site.report_violation(
-                f"`{said['operation']}` raises TypeError: its carry starts equal on all devices, and the body makes it "
-                f"vary over {axes}.",
-                help=f'start from `jax.lax.pcast(init, "{said["axes"]}", to="varying")`',
-                why=f"the carry starts as `{said['before']}`, and the body adds values of each device to it",
-            )
-        elif site.violation.kind == "branches.varying":
-            yield site.report_violation(
-                f"`{said['operation']}` raises TypeError: the result varies over {axes} in only one branch.",
-                help=f'return `jax.lax.pcast(x, "{said["axes"]}", to="varying")` from the branch that does not vary',
-            )
-        elif site.violation.kind == "cast.varying":
-            yield site.report_violation(
-                f"`pcast` raises ValueError: its argument varies over {axes} already.",
-                help="remove the `pcast`",
-                why=f"the argument is `{said['array']}` on each device, and `in_specs` or a collective makes it vary",
-            )
-        else:
-            yield site.report_violation(
-                f"This `shard_map` raises ValueError: a result varies over {axes}, which its `out_specs` leave out.",
-                help=f"reduce the result over {axes}, or name the axis in `out_specs`",
-                why=f"the result is `{said['shape']}` on each device",
-            )
+        return site.report_violation(
+            f"This `shard_map` raises ValueError: a result varies over {axes}, which its `out_specs` leave out.",
+            help=f"reduce the result over {axes}, or name the axis in `out_specs`",
+            why=f"the result is `{said['shape']}` on each device",
+        )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.jit.how_many import settled_expression
 
 _LONGEST_SHOWN = 30
 _SUM_BOTH = "sum the numerator and the count over the devices, then divide: `psum(sum) / psum(count)`"
@@ -87,46 +87,43 @@ class WrongReducer(Rule):
     )  # fmt: skip
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """The finding of the sum, the quotient or the average."""
-        found = site.violation
-        if found.kind == "mean.nonlinear":
-            yield from self._report_average(site)
-        elif found.kind in ("reducer.means", "reducer.gradients"):
-            yield self._report_sum(site, found.kind == "reducer.gradients")
-        elif found.kind in ("reducer.by-all", "reducer.by-local"):
-            yield self._report_other_devices(site, found.kind == "reducer.by-all")
-        else:
-            yield self._report_other_count(site, found.kind == "reducer.own-sum")
-
-    def _report_average(self, site: Site) -> Iterator[Finding]:
+    @detector("violation", of="mean.nonlinear")
+    def report_average(self, site: Site) -> Finding | None:
+        """An average of what is not linear."""
         what, form, why, instead = _AVERAGED[site.violation.said["of"]]
         if form == "masked" and _is_logged((site.violation.place, *site.violation.inside)[-1]):
-            return
+            return None
         axes = site.violation.quoted_axes
-        yield site.report_violation(
+        return site.report_violation(
             f"`pmean` of {what} along {axes} differs from {what} of the data of all devices.",
             help=instead,
             form=form,
             why=why,
         )
 
-    def _report_sum(self, site: Site, gradients: bool) -> Finding:
-        if gradients:
-            return site.report_violation(
-                f"`psum` adds up gradients of per-shard means: the sum is {_too_large(site)}.",
-                help="write `jax.lax.pmean`",
-                form="gradients",
-                why="the loss is a mean, and nothing divides the sum",
-            )
+    @detector("violation", of="reducer.gradients", finds="gradients")
+    def report_gradients(self, site: Site) -> Finding:
+        """A sum of gradients of means."""
         return site.report_violation(
-            f"`psum` adds up per-shard means{_quote_operand(site)}: the result is {_too_large(site)}.",
+            f"`psum` adds up gradients of per-shard means: the sum is {_describe_error(site)}.",
+            help="write `jax.lax.pmean`",
+            why="the loss is a mean, and nothing divides the sum",
+        )
+
+    @detector("violation", of="reducer.means")
+    def report_means(self, site: Site) -> Finding:
+        """A sum of means."""
+        return site.report_violation(
+            f"`psum` adds up per-shard means{_quote_operand(site)}: the result is {_describe_error(site)}.",
             help="write `jax.lax.pmean`, or `psum(sum) / psum(count)`",
             form="unreadable-model" if site.violation.said["of"] == "unseen" else "",
             why="every device passes the mean of its local data",
         )
 
-    def _report_other_devices(self, site: Site, everywhere: bool) -> Finding:
+    @detector("violation", of=("reducer.by-all", "reducer.by-local"), finds="device-count")
+    def report_other_devices(self, site: Site) -> Finding:
+        """A sum that is divided by the number of other devices."""
+        everywhere = site.api == "reducer.by-all"
         axes, first = site.violation.quoted_axes, site.violation.said["axes"].split(", ")
         count = "jax.device_count()" if everywhere else "jax.local_device_count()"
         counted = "the devices along all mesh axes" if everywhere else "the devices of one process"
@@ -134,30 +131,32 @@ class WrongReducer(Rule):
         return site.report_violation(
             f"This is not a mean: the sum is over {axes}, but `{count}` counts a different set of devices.",
             help=f"write `jax.lax.pmean`, or divide by `jax.lax.psum(1, {named})`",
-            form="device-count",
             why=f"{count} counts {counted}",
         )
 
-    def _report_other_count(self, site: Site, own_sum: bool) -> Finding:
-        axes = site.violation.quoted_axes
-        if own_sum:
-            return site.report_violation(
-                f"The mean differs on each device: a per-device sum is divided by a count over {axes}.",
-                help=_SUM_BOTH,
-                form="per-device-sum",
-                why="nothing adds the sum over the devices later",
-            )
-        rows = site.violation.said["of"] == "rows"
-        effect = f"The mean is {_too_large(site)}" if rows else "The mean differs on each device"
+    @detector("violation", of="reducer.own-sum", finds="per-device-sum")
+    def report_own_sum(self, site: Site) -> Finding:
+        """A sum of one device that is divided by the count of all."""
         return site.report_violation(
-            f"{effect}: a sum over {axes} is divided by one device's count.",
+            "The mean differs on each device: a per-device sum is divided by a count over "
+            f"{site.violation.quoted_axes}.",
             help=_SUM_BOTH,
-            form="per-device-count",
+            why="nothing adds the sum over the devices later",
+        )
+
+    @detector("violation", of="reducer.own-count", finds="per-device-count")
+    def report_own_count(self, site: Site) -> Finding:
+        """A sum of all devices that is divided by the count of one."""
+        rows = site.violation.said["of"] == "rows"
+        effect = f"The mean is {_describe_error(site)}" if rows else "The mean differs on each device"
+        return site.report_violation(
+            f"{effect}: a sum over {site.violation.quoted_axes} is divided by one device's count.",
+            help=_SUM_BOTH,
             why="no psum reduces the count",
         )
 
 
-def _too_large(site: Site) -> str:
+def _describe_error(site: Site) -> str:
     """The error of a sum over the axes, in words."""
     factor = site.violation.said["factor"]
     return f"{factor} times too large" if factor else f"scaled by the size of {site.violation.quoted_axes}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shardlint.config.versions import show
-from shardlint.rules_api.rule import Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import ambient, joint, pjit
 from shardlint_rules.upgrade.places import use_of
@@ -43,11 +41,12 @@ class ApiDeprecated(Rule):
     triggers = (Uses(*trigger_names("deprecated")),)
     fixes = "both"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a use of a deprecated name."""
+    @detector("name", "import")
+    def report_use(self, site: Site) -> Finding | None:
+        """A use of a deprecated name."""
         use = use_of(site, "deprecated")
         if use is None:
-            return
+            return None
         assert use.entry.deprecated is not None
         name = use.dotted if use.entry.kind == "namespace" else use.entry.name
         fix, kept = renamed(site, use), ""
@@ -56,7 +55,7 @@ class ApiDeprecated(Rule):
             fix, kept = (None, moved) if isinstance(moved, str) else (moved, "")
         elif fix is None:
             kept = why_kept(site, use)
-        yield site.finding(
+        return site.finding(
             use.node,
             f"`{name}` {_future(use.entry, show(use.entry.deprecated))}.",
             help=use.entry.advice,

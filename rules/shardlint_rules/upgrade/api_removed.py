@@ -10,7 +10,7 @@ from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import _device_put, _positional, ambient, joint
-from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
+from shardlint_rules.upgrade.places import Use, certainty, in_a_bridge, use_of
 from shardlint_rules.upgrade.renaming import renamed, why_kept
 from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, trigger_names
 
@@ -122,7 +122,7 @@ class ApiRemoved(Rule):
             use.node,
             f"On {site.release('jax')} ({source}) this raises {error}: `{use.entry.name}` came with jax {since}.",
             help=f"require jax>={since}, or check first: `hasattr({module}, {last!r})`",
-            certainty=certainty(site, use) if exact(site, "jax") else Certainty.POSSIBLE,
+            certainty=certainty(site, use) if site.is_pinned_exactly("jax") else Certainty.POSSIBLE,
         )
 
 

@@ -9,7 +9,6 @@ from typing import ClassVar
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import (
     Attributes,
-    Certainty,
     Finding,
     Fix,
     Harm,
@@ -93,8 +92,7 @@ class ArrayAttributeRemoved(Rule):
             site.syntax,
             f"On {site.release('jax')} `{node.attr}` of an array {_happens(site, node.attr)}: jax 0.4.27 removed it.",
             help=f"write {_INSTEAD[node.attr]}",
-            fix=self._fix(site, node),
-            certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
+            fix=self._write_fix(site, node),
             form=shown.form,
             why=shown.why,
         )
@@ -112,7 +110,6 @@ class ArrayAttributeRemoved(Rule):
             f"On {site.release('jax')} this raises AttributeError: jax 0.6.2 removed `NamedSharding.with_spec`.",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)], needs=_UPDATE),
-            certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
             form=shown.form,
             why=shown.why,
         )
@@ -124,7 +121,7 @@ class ArrayAttributeRemoved(Rule):
             return None
         return Shown("array-attribute", "no class of the project has an attribute with this name")
 
-    def _fix(self, site: Site, node: ast.Attribute) -> Fix | None:
+    def _write_fix(self, site: Site, node: ast.Attribute) -> Fix | None:
         called = site.file.parent(node)
         if node.attr != "device" and isinstance(called, ast.Call) and called.func is node:
             return None

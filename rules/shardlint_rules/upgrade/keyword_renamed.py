@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.config.versions import show
 from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Needed, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Needed, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.places import is_the_library
 from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for, mapped_axes
@@ -60,9 +60,10 @@ class KeywordRenamed(Rule):
     in_version_checks = False
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each keyword that is not taken."""
-        function = _function(site)
+    @detector("call", "partial")
+    def find_keywords(self, site: Site) -> Iterator[Finding]:
+        """The keywords and positions that the release does not accept."""
+        function = _find_function(site)
         if function is None or is_the_library(site.program.project.root):
             return
         release = site.target("jax")
@@ -73,7 +74,7 @@ class KeywordRenamed(Rule):
                     keyword,
                     f"On {site.release('jax')} this raises TypeError: {_history(entry, site)}.",
                     help=advice(entry.instead) or _shortest_advice(entry),
-                    fix=self._fix(site, keyword, entry),
+                    fix=self._write_fix(site, keyword, entry),
                     span=(site.file.span(keyword)[0], site.file.span(keyword)[0] + len(entry.keyword)),
                 )
         if function == "jax.shard_map":
@@ -95,7 +96,7 @@ class KeywordRenamed(Rule):
             fix=fix,
         )
 
-    def _fix(self, site: Site, keyword: ast.keyword, entry: Keyword) -> Fix | None:
+    def _write_fix(self, site: Site, keyword: ast.keyword, entry: Keyword) -> Fix | None:
         start = site.file.span(keyword)[0]
         if entry.keyword == "auto":
             return self._mapped(site, keyword)
@@ -116,7 +117,7 @@ class KeywordRenamed(Rule):
 
     def _mapped(self, site: Site, keyword: ast.keyword) -> Fix | None:
         """`auto` of jax.shard_map; the experimental function goes with it (SL902)."""
-        if _function(site) != "jax.shard_map":
+        if _find_function(site) != "jax.shard_map":
             return None
         mapped = mapped_axes(site, site.call, keyword)
         return site.fix(Safety.SAFE, f"write {mapped.text}", [mapped]) if mapped is not None else None
@@ -129,9 +130,9 @@ def _needed(entry: Keyword) -> list[Needed]:
     return [Needed("jax", show(entry.rename_from), f"{entry.function}({entry.rename}=)")]
 
 
-def _function(site: Site) -> str | None:
+def _find_function(site: Site) -> str | None:
     """The function of the table that is called; None where it may be one of several."""
-    node = site.call.args[0] if site.form == "partial" else site.call.func
+    node = site.callee
     found = [option.written for option in options(site.value(node)) if isinstance(option, Api)]
     if len(options(site.value(node))) != 1 or not found:
         return None

@@ -22,8 +22,6 @@ from shardlint.source.regular import read_toml
 from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade.table import Name, State, table
 
-# Releases people wrote down exactly, in the project's own folder. A range proves no older one.
-_EXACT = ("pinned in", "--target", "targets in")
 # Files whose purpose is to bridge releases.
 _COMPATIBILITY = regex(r"compat|shim|backport", re.IGNORECASE)
 
@@ -74,12 +72,6 @@ def use_of(site: Site, *wanted: State) -> Use | None:
 def in_a_bridge(site: Site) -> bool:
     """Return whether a file is a compatibility layer for several releases, or belongs to jax itself."""
     return _COMPATIBILITY.search(site.file.path.stem) is not None or is_the_library(site.program.project.root)
-
-
-def exact(site: Site, library: str) -> bool:
-    """Return whether the release of a library is pinned exactly for this project."""
-    source = site.targets.found[library].source
-    return source.startswith(_EXACT) and "/" not in source
 
 
 def references(program: Program, file: FileFacts, *names: str) -> Iterator[ast.Name | ast.Attribute]:

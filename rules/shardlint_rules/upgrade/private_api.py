@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.places import in_a_bridge
 from shardlint_rules.upgrade.public_names import libraries
@@ -43,26 +42,26 @@ class PrivateApi(Rule):
     in_version_checks = False
     fixes = "none"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an import, and one for a chain of attributes that starts at jax itself."""
+    @detector("name", "import", finds="private")
+    def report_use(self, site: Site) -> Finding | None:
+        """An import, or a chain of attributes that starts at jax itself."""
         if in_a_bridge(site):
-            return
+            return None
         node, dotted = site.syntax, site.written
         if isinstance(node, ast.Attribute):
             if not site.text(node).startswith(_PRIVATE) or site.text(node) != dotted:
-                return  # reached through an import, which is reported
+                return None  # reached through an import, which is reported
             while isinstance(outer := site.file.parent(node), ast.Attribute):
                 node, dotted = outer, f"{dotted}.{outer.attr}"
         elif not isinstance(node, ast.alias):
-            return
+            return None
         if table().find(dotted) is not None:
-            return
+            return None
         public = _public(_name_in_module(dotted))
-        yield site.finding(
+        return site.finding(
             node,
             f"Any release of jax may move or remove `{dotted}`, which is private.",
             help=f"write `{public}`" if public else "write a public name, or pin the release of jax",
-            form="private",
             why="jax gives no guarantees for names below jax._src",
         )
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import is_sharding
 from shardlint.model.values import Api, CallResult, Parameter, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.upgrade.arrays import Shown, shown_as_array
@@ -55,11 +54,11 @@ class PropertyCalled(Rule):
         *(Methods(name, function_says=(f".{name}()",)) for name in _NAMES),
         Calls(*(f"{mesh}.{name}" for mesh in _IN_CONTEXT for name in _OF_MESHES), file_says=_CALLED),
     )
-    forms = ("method", "call")
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
+    @detector("method", "call")
+    def report_call(self, site: Site) -> Finding | None:
+        """A call of a property."""
         call = site.call
         if (
             not isinstance(call.func, ast.Attribute)
@@ -67,17 +66,16 @@ class PropertyCalled(Rule):
             or call.keywords
             or _asks_first(site, call.func)
         ):
-            return
+            return None
         shown = _shown(site, call.func)
         if shown is None:
-            return
+            return None
         text = site.text(call.func)
-        yield site.finding(
+        return site.finding(
             call,
             f"`{text}()` raises TypeError: `{call.func.attr}` is a property.",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(call, text)]),
-            certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
             form=shown.form,
             why=shown.why,
         )
@@ -96,9 +94,9 @@ def _shown(site: Site, node: ast.Attribute) -> Shown | None:
         if is_sharding(value):
             return Shown()
         of_array = isinstance(owner, ast.Attribute) and owner.attr == "sharding" and node.attr != "mesh"
-        if of_array and not _own(site, node.attr):
+        if of_array and not _has_function(site, node.attr):
             return Shown("sharding-of-value", "it is the `.sharding` of a value")
-    return shown_as_array(site, owner) if node.attr in _OF_ARRAYS and not _own(site, node.attr) else None
+    return shown_as_array(site, owner) if node.attr in _OF_ARRAYS and not _has_function(site, node.attr) else None
 
 
 def _is_mesh(value: Value) -> bool:
@@ -123,6 +121,6 @@ def _annotated(site: Site, node: ast.expr) -> bool:
     return all(isinstance(one, Api) and one.name in _MESHES for one in found)
 
 
-def _own(site: Site, name: str) -> bool:
+def _has_function(site: Site, name: str) -> bool:
     """Return whether the project has a function of that name."""
     return any(True for _ in site.program.project.holding(site.file.path, (f"def {name}(",)))

@@ -11,7 +11,7 @@ from functools import cache
 from shardlint.config.versions import Release, compare, show
 from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Imports, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Imports, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.flax.nnx_spmd_names import NAMES
@@ -61,8 +61,9 @@ class UnknownName(Rule):
     fixes = "none"
     by_hand = "the name is similar, and the behaviour may differ"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at what an import takes, and at the attributes of the modules that it binds."""
+    @detector("import")
+    def find_names(self, site: Site) -> Iterator[Finding]:
+        """Names that an import takes, and attributes of the modules that it binds."""
         if not isinstance(site.syntax, ast.alias) or in_a_bridge(site) or guarded(site.file, site.syntax):
             return
         library = site.written.partition(".")[0]
@@ -118,7 +119,6 @@ class UnknownName(Rule):
             f"On {on} this raises {error}: {history}.",
             help=f"write {similar}" if similar else f"remove the use: `{missing.module}` has no similar name",
             kept="" if similar else "no replacement is known",
-            certainty=sure,
             form="" if sure is Certainty.PROVEN else "annotation",
             why="; ".join(why),
             harm=Harm.CRASH if missing.last is None else Harm.REMOVED,

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from shardlint.model import Program
 from shardlint.model.evaluator.annotations import classes_of
-from shardlint.model.reach import lookup
+from shardlint.model.reach import settled_expression
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
@@ -60,18 +60,6 @@ class Alone:
     proven: bool
 
 
-def settled_expression(file: FileFacts, node: ast.expr) -> ast.expr:
-    """The expression that a name stands for, where only one gives it."""
-    for _ in range(_DEPTH):
-        if not isinstance(node, ast.Name):
-            break
-        bindings, _owner = lookup(file, node, node.id)
-        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
-            break
-        node = bindings[0].value
-    return node
-
-
 def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
     """Return the answer of a condition on the number of devices or processes; None if it is about something else."""
     node = place.node
@@ -89,7 +77,7 @@ def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
                 turned = ast.Compare(right, [_MIRRORED[type(op)]()], [left])
                 return one_of_it(program, Place(place.file, turned), depth + 1)
         case ast.Call(func=func, args=[], keywords=[]):
-            return _returned(program, program.value(place.file, func), depth) or _by_name(func)
+            return _find_returned(program, program.value(place.file, func), depth) or _by_name(func)
         case ast.Name():
             value = settled_expression(place.file, node)
             found = one_of_it(program, Place(place.file, value), depth + 1) if value is not node else None
@@ -135,7 +123,7 @@ def _by_name(node: ast.expr) -> Alone | None:
     return Alone(False, what, False) if _MANY.search(name) else None
 
 
-def _returned(program: Program, value: Value, depth: int) -> Alone | None:
+def _find_returned(program: Program, value: Value, depth: int) -> Alone | None:
     """Return the answer in the result of a function of the project."""
     if not isinstance(value, Function):
         return None
@@ -160,5 +148,5 @@ def _property(program: Program, file: FileFacts, node: ast.Attribute, depth: int
             inside = candidate.place.file
             bound = inside.bindings(inside.scope(candidate.node), node.attr)
             if bound and isinstance(bound[0].node, ast.FunctionDef):
-                return _returned(program, Function(Place(inside, bound[0].node)), depth)
+                return _find_returned(program, Function(Place(inside, bound[0].node)), depth)
     return None
