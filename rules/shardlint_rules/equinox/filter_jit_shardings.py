@@ -91,7 +91,8 @@ class FilterJitShardings(Rule):
             return
         outcome = self._outcome(site, given)
         fix, reason = self._fix(site)
-        advice = "call `eqx.filter_shard` in the body of the function"
+        keywords = " and ".join(f"`{one}`" for one in given.places)
+        advice = f"remove {keywords}, and call `eqx.filter_shard` in the body of the function"
         yield site.finding(
             given.node,
             outcome.message,

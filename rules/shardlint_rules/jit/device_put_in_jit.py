@@ -105,13 +105,14 @@ class DevicePutInJit(Rule):
             region = site.region_in_sight
         also = also_eager(site) if form != "known-calls-traced" else "" if _computed(site) else _in_sight(site)
         message = f"`device_put` {self._effect(also, form)}: `{_short(put.what)}` keeps its sharding."
-        help = "use `jax.lax.with_sharding_constraint`, or place the array before the call of the traced function"
+        help = "write `jax.lax.with_sharding_constraint`, or place the array before the call of the traced function"
         body, harm = shard_map_around(site, region), Harm.SILENT
         if body is not None:
             fix, kept = None, ""
             message, harm = self._in_shard_map(site, body)
-            help = f"remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at {site.where(body)} "
-            help += "decide the sharding"
+            help = f"remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at {site.where(body)} " + (
+                "decide the sharding"
+            )
         else:
             # Outside traced code a constraint to a sharding spreads an array too, where its mesh is.
             left = also if form or not _computed(site) else ""

@@ -190,8 +190,8 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
     where = f"line {line}" if found.seen.file is site.file else f"{found.seen.file.path.name}:{line}"
     yield site.finding(
         keyword,
-        f"`{found.meant}` is not donated: {found.bound} binds arguments, so position {found.number} is "
-        f"`{found.donated}`.",
+        f"`{found.donated}` is donated instead of `{found.meant}`: positions do not count the arguments that "
+        f"{found.bound} binds.",
         help=f"write `donate_argnums={found.position}`",
         harm=Harm.COST,
         certainty=Certainty.POSSIBLE,

@@ -29,8 +29,8 @@ _ORDER = (
 class PositionalJitShardings(Rule):
     """`jax.jit` gets shardings or other settings by position.
 
-    Since jax 0.7 the call raises TypeError: `jax.jit` takes one positional argument. Before, the second position was
-    `in_shardings` and the third `out_shardings`.
+    From jax 0.7 the call raises TypeError: `jax.jit` takes one positional argument. In older releases the second
+    position was `in_shardings`, and the third was `out_shardings`.
 
     ## Reports
     - proven: a call of `jax.jit` with more than one positional argument.

@@ -147,14 +147,14 @@ class LegacyMeshContext(Rule):
         else:
             moved = self._moved(site, statement, item, context)
             fix = moved if isinstance(moved, Fix) else None
-            help = f"write `with jax.set_mesh({text}):`. New arrays in it are replicated over the mesh"
+            help = f"write `with jax.set_mesh({text}):`. New arrays in this block are replicated over the mesh"
             kept = obstacle = moved if isinstance(moved, str) else ""
         line = set_already(site, statement, item)
         if line is not None and not traced:
             fix, kept, obstacle = None, "", f"jax.set_mesh at line {line} sets the mesh already"
             help = (
-                f"remove `with {text}:`. `jax.set_mesh` at line {line} already sets this mesh. First rewrite code that "
-                "reads only the old context (`pjit`, `thread_resources`): use `jax.jit` and `get_abstract_mesh()`"
+                f"remove `with {text}:`. `jax.set_mesh` at line {line} already sets this mesh. Before that, write "
+                "`jax.jit` for `pjit` and `get_abstract_mesh()` for `thread_resources`, which read only the old context"
             )
         return site.finding(
             item.context_expr,

@@ -29,9 +29,9 @@ _EFFECTS = {
 
 
 class NamesDifferByProcess(Rule):
-    """A name or a condition that must be equal on all processes depends on the time or a random number.
+    """A name or a condition differs between processes: it depends on the time, a random number or the process index.
 
-    The processes then raise or hang.
+    The processes then raise or hang. Metadata only make each process compile another program.
 
     ## Reports
     Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
@@ -45,7 +45,9 @@ class NamesDifferByProcess(Rule):
       `if time.time() - last > 600: manager.save(step, ...)`. Also one that ends a loop with such a call.
 
     ## Write instead
-    Take the value from process 0 with `multihost_utils.broadcast_one_to_all`, or from the configuration.
+    Take the name from the configuration, or build it from a number of process 0:
+    `int(multihost_utils.broadcast_one_to_all(np.int32(time.time())))`. `broadcast_one_to_all` takes numbers and arrays
+    of numbers. A string raises TypeError.
     """
 
     code = "SL813"
@@ -79,7 +81,8 @@ class NamesDifferByProcess(Rule):
                 node,
                 message,
                 label=f"{found.what}, different in each process",
-                help="use a name that does not depend on time or randomness, or broadcast it from process 0",
+                help="write a name that does not depend on time or randomness, or build it from a number that "
+                "`multihost_utils.broadcast_one_to_all` takes from process 0 (it takes no strings)",
                 form=form,
                 certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
                 why=f"all processes must pass the same value, and this value depends on `{short(found.place)}`"

@@ -108,7 +108,8 @@ class WrongProcessArgument(Rule):
         return site.finding(
             given,
             f"This raises {what.format(site.shown(given))}.",
-            help="put one slice on each device of `sharding.addressable_devices`",
+            help="write `[jax.device_put(x[i], d) for d, i in "
+            "sharding.addressable_devices_indices_map(x.shape).items()]`, where x is the full array",
         )
 
 

@@ -40,15 +40,15 @@ class ReplicatedTwice(Rule):
         made = f"line {said['line']} of {said['file']}"
         if site.violation.kind == "rows.again":
             yield site.report_violation(
-                f"Each array in `{site.shown()}` gets a second leading device dimension.",
-                help="remove this call of replicate",
+                f"Each array gets a second leading device dimension: `{site.shown()}` is already replicated.",
+                help="remove this call of `replicate`",
                 form="replicated-twice",
                 why=f"the call at {made} added the first one",
             )
         else:
             yield site.report_violation(
                 f"This keeps only the first row of each array: `{site.shown()}` is already one copy.",
-                help="remove this call of unreplicate",
+                help="remove this call of `unreplicate`",
                 harm=Harm.SILENT,
                 form="unreplicated-twice",
                 why=f"unreplicate takes `x[0]`; {made} already did",
