@@ -65,7 +65,7 @@ class DevicePutInJit(Rule):
 
     ## Fix
     Replaces the call with the constraint. Unsafe: the array is now sharded, so memory and communication change. Numbers
-    and numpy arrays get `with_sharding_constraint`, because `filter_shard` ignores them. No fix:
+    and numpy arrays get `with_sharding_constraint`: `filter_shard` ignores numbers. No fix:
 
     - in a `shard_map`
     - for a sharding that may be None, if the code does not test it

@@ -34,7 +34,7 @@ class LegacyMeshContext(Rule):
     | `jax.jit(in_shardings=P(...))`, `device_put(x, P(...))` | raise | work |
     | `pjit(in_shardings=P(...))` | works | raises |
     | a constraint with a bare spec, inside jit | works | works |
-    | a constraint with a bare spec, outside jit, array on one device | works | raises |
+    | a constraint with a bare spec, outside jit, on an uncommitted array | works | raises |
     | `get_abstract_mesh()` | empty | the mesh |
     | `thread_resources` | the mesh | empty |
     | haliax; flax before 0.12.2 | read the mesh | don't read the mesh |

@@ -45,7 +45,7 @@ class SpecLongerThanArray(Rule):
     Removes the surplus `None` entries. No fix for a spec with too many axes.
 
     ## Limits
-    `jax.reshard` takes such a spec on a mesh with Auto axes and is not reported.
+    Not reported: `jax.reshard`. It raises for any spec that names an Auto axis (SL313).
     """
 
     code = "SL303"

@@ -21,7 +21,8 @@ _BY_KEYWORD = "pass the argument by position, with None for it in `in_axes`: pma
 class PmapUnmappedArgument(Rule):
     """A pmapped function gets an argument without a leading device dimension.
 
-    The call raises ValueError. A tree without the device dimension may work on one device, and raises on several.
+    The call raises ValueError. A random key raises IndexError (`jax.random.key`) or TypeError (`PRNGKey`). A tree
+    without the device dimension may work on one device, and raises on several.
 
     ## Reports
     Arguments that `in_axes` maps over the devices and that are not static:
@@ -62,7 +63,7 @@ class PmapUnmappedArgument(Rule):
             effect, form = f"{leaf} is a single copy, without a dimension for the devices", "unreplicated"
             help = "pass the replicated tree, and bind the single copy to another name"
             why = f"line {said['line']} of {said['file']} takes the copy; {why}"
-        yield site.report_violation(f"The pmapped call raises ValueError: {effect}.", help=help, why=why, form=form)
+        yield site.report_violation(f"The pmapped call raises: {effect}.", help=help, why=why, form=form)
 
 
 def _name_array(site: Site) -> str:

@@ -13,8 +13,8 @@ class ReplicatedTwice(Rule):
     """A replicated tree is replicated again, or `unreplicate` is called on a single copy.
 
     A second `replicate` gives each array a second leading dimension, which raises in the model or broadcasts. A second
-    `unreplicate` takes the first row of every array. A checkpoint then holds the first row of each weight, and scalars
-    raise.
+    `unreplicate` takes the first row of every array, and a checkpoint then holds the first row of each weight. Scalars
+    raise IndexError, or stay as they are in newer releases of flax.
 
     ## Reports
     - `replicated-twice` (likely): `replicate` of a result of `replicate` or of a pmapped function, also through a
