@@ -37,7 +37,8 @@ class LegacyMeshContext(Rule):
     | a constraint with a bare spec, outside jit, on an uncommitted array | works | raises |
     | `get_abstract_mesh()` | empty | the mesh |
     | `thread_resources` | the mesh | empty |
-    | haliax; flax before 0.12.2 | read the mesh | don't read the mesh |
+    | haliax 1.3 | reads the mesh | doesn't read the mesh |
+    | flax before 0.12.2; haliax from 1.4.dev439 | read the mesh | read the mesh |
     | flax 0.12.2 and newer | doesn't read the mesh | reads the mesh |
     | inside traced code | allowed | raises |
     | new arrays | on one device | replicated over the mesh |
@@ -66,7 +67,8 @@ class LegacyMeshContext(Rule):
     `with Mesh(...) as mesh:` becomes two lines. No fix for `mesh.__enter__()`.
 
     ## Limits
-    Not reported: files that use haliax, which needs the old context, and contexts behind a check of the jax release.
+    Not reported: files that use haliax, whose release 1.3 needs the old context, and contexts behind a check of the jax
+    release.
     """
 
     code = "SL315"
