@@ -179,7 +179,7 @@ class SpecNeedsMesh(Rule):
         name, error = site.api.rpartition(".")[2], _name_error(site.api)
         return site.finding(
             nodes[0],
-            f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains none.",
+            f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains no mesh.",
             help=_HELP,
             fix=self._fix(site, nodes, site.context.contexts)[0],
             certainty=Certainty.POSSIBLE,

@@ -56,8 +56,7 @@ class LegacyMeshContext(Rule):
     cases, and the finding names the line that prevents it:
 
     - a mesh with Explicit axes, or with unknown axis types in a project that uses Explicit axes
-    - code that may be traced, except if a test runner or a script calls it, or if it does work that only the host can
-      do
+    - code that may be traced. Exceptions: a test runner or a script calls it, or it does work that only the host can do
     - a project with haliax or a flax before 0.12.2
     - a constraint with a bare spec outside jit, or a pmap
     - an array that is committed to one device or to another mesh, or a `jax.default_device`

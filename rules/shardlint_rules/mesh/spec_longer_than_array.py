@@ -83,7 +83,7 @@ class SpecLongerThanArray(Rule):
             has = _count_dimensions(found.dimensions)
             yield site.finding(
                 found.node,
-                f"Under a mesh the initialization raises ValueError: {found.names} axis names for a parameter of {has}.",
+                f"Under a mesh the model raises ValueError: {found.names} axis names for a parameter of {has}.",
                 label=f"{found.names} names",
                 help="write one name per dimension",
                 why=f"on {site.release('flax')} each name is one entry of the spec of this parameter",

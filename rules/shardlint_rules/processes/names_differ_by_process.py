@@ -42,7 +42,8 @@ class NamesDifferByProcess(Rule):
     - `folder` (likely): an Orbax `CheckpointManager` whose directory is made from the time, a random number or a uuid.
     - `xla-metadata` (likely): `set_xla_metadata(...)` with such a value, which becomes part of the compiled program.
     - `clock` (likely): a condition on the time that decides whether to make a call in which all processes wait:
-      `if time.time() - last > 600: manager.save(step, ...)`. Also one that ends a loop with such a call.
+      `if time.time() - last > 600: manager.save(step, ...)`. Also a condition on the time that ends a
+      loop with such a call.
 
     ## Write instead
     Take the name from the configuration, or build it from a number of process 0:
