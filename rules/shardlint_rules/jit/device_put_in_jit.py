@@ -42,7 +42,7 @@ class DevicePutInJit(Rule):
     On a mesh with Auto axes the call adds no operation to the compiled program. A committed value keeps its sharding.
     An uncommitted value ends up replicated.
 
-    In a `shard_map` body the effect is crash. From jax 0.8, `device_put` raises ValueError there for a value that
+    In a `shard_map` body the effect is crash. From jax 0.7.2, `device_put` raises ValueError there for a value that
     varies across devices. With `check_vma=False`, and on jax 0.6, it has no effect there.
 
     ## Reports

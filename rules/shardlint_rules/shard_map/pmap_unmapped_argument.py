@@ -21,8 +21,8 @@ _BY_KEYWORD = "pass the argument by position, with None for it in `in_axes`: pma
 class PmapUnmappedArgument(Rule):
     """A pmapped function gets an argument without a leading device dimension.
 
-    The call raises ValueError. A random key raises IndexError (`jax.random.key`) or TypeError (`PRNGKey`). A tree
-    without the device dimension may work on one device, and raises on several.
+    The call raises ValueError. For a random key it raises IndexError or TypeError in newer releases. A tree without the
+    device dimension may work on one device, and raises on several.
 
     ## Reports
     Arguments that `in_axes` maps over the devices and that are not static:
