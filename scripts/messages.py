@@ -40,8 +40,13 @@ _CODE = (
 )
 _FINDINGS = {"Found": (3, 5), "Explanation": (0, 2)}
 """Classes of findings of `shardlint run`: the positions of their message and their advice."""
-# Functions whose name tells more than their first argument.
-_NAMED = ("_effect", "_history", "_not_divisible", "_owner")
+# Functions whose name tells more than their first argument, and what it tells.
+_NAMED = {
+    "_effect": "effect",
+    "_history": "reason",
+    "_not_divisible": "dimension and size",
+    "_owner": "owner",
+}
 _MOST_TEXTS = 12
 Row = dict[str, ast.expr]
 """What names are in one row of a table of messages, or in one return of a function."""
@@ -515,10 +520,8 @@ def _name(node: ast.expr) -> str:
         case ast.Subscript():
             inner = _name(node.slice)
             return _name(node.value) if inner.isdigit() or isinstance(node.slice, ast.Slice) else inner
-        case ast.Call(func=ast.Name(id=name)) if name in _NAMED:
-            return name.strip("_").replace("_", " ")
-        case ast.Call(func=ast.Attribute(attr=name)) if name in _NAMED:
-            return name.strip("_").replace("_", " ")
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _NAMED:
+            return _NAMED[name]
         case ast.Call() if node.args and not isinstance(
             node.args[-1], ast.Starred | ast.GeneratorExp | ast.ListComp
         ):

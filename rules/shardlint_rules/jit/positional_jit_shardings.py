@@ -38,6 +38,9 @@ class PositionalJitShardings(Rule):
     ## Fix
     Safe: the fix passes each argument by keyword. No fix for a call with `**kwargs`. No fix if a number or string is at
     the position of the shardings: it may be meant for `static_argnums`.
+
+    ## Limits
+    Not reported on jax 0.7.0 and 0.7.1, which raise too.
     """
 
     code = "SL228"
