@@ -87,7 +87,7 @@ class MakeMeshAxisTypes(Rule):
             f"The constraint at {site.where(Place(file, call))} raises ValueError: on {site.release('jax')} "
             f"`{_name(site)}` makes Explicit axes.",
             label="Explicit axes",
-            help=f"{_ADD}, or replace the constraint by `jax.reshard`",
+            help=f"{_ADD}, or replace the constraint by `jax.sharding.reshard`",
             fix=self._fix(site, types, Safety.SAFE),
             why="a constraint may name Auto axes only",
             kept=_KEPT,
