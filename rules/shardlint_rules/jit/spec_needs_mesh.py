@@ -60,7 +60,8 @@ class SpecNeedsMesh(Rule):
       the calling function.
 
     ## Write instead
-    Pass a `NamedSharding(mesh, spec)`, or make the call inside `with jax.set_mesh(mesh):`.
+    Pass a `NamedSharding(mesh, spec)`, or make the call inside `with jax.set_mesh(mesh):`. Before jax 0.7.1 write
+    `jax.sharding.use_mesh(mesh)` for this context.
 
     ## Fix
     Writes the `NamedSharding` with the mesh variable of the innermost scope, if there is exactly one. Unsafe: the
