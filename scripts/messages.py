@@ -40,6 +40,14 @@ _CODE = (
 )
 _FINDINGS = {"Found": (3, 5), "Explanation": (0, 2)}
 """Classes of findings of `shardlint run`: the positions of their message and their advice."""
+# Functions whose name tells more than their first argument, and what it tells.
+_NAMED = {
+    "_describe_effect": "effect",
+    "_effect": "effect",
+    "_history": "reason",
+    "_not_divisible": "dimension and size",
+    "_owner": "owner",
+}
 _MOST_TEXTS = 12
 Row = dict[str, ast.expr]
 """What names are in one row of a table of messages, or in one return of a function."""
@@ -303,7 +311,7 @@ class _Module:
             constants = self.texts(value, node) if isinstance(value, ast.Name) and value.id.isupper() else ()
             filled = constants[0] if len(constants) == 1 and "{" not in constants[0] else ""
             parts.append(filled or _text(ast.JoinedStr([part])))
-        return "".join(parts)
+        return _without_repeated("".join(parts))
 
     def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
         """Return the values that the names in a call of a finding have together, if its message is a name or field:
@@ -485,10 +493,16 @@ def _text(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     assert isinstance(node, ast.JoinedStr)
-    return "".join(
+    text = "".join(
         _text(part) if isinstance(part, ast.Constant) else f"{{{_name(part.value)}}}"  # type: ignore[attr-defined]
         for part in node.values
     )
+    return _without_repeated(text)
+
+
+def _without_repeated(text: str) -> str:
+    """A text with one placeholder for two equal ones, as of `{what[0].upper()}{what[1:]}`."""
+    return re.sub(r"(\{[^{}]+\})\1", r"\1", text)
 
 
 def _name(node: ast.expr) -> str:
@@ -507,6 +521,8 @@ def _name(node: ast.expr) -> str:
         case ast.Subscript():
             inner = _name(node.slice)
             return _name(node.value) if inner.isdigit() or isinstance(node.slice, ast.Slice) else inner
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _NAMED:
+            return _NAMED[name]
         case ast.Call() if node.args and not isinstance(
             node.args[-1], ast.Starred | ast.GeneratorExp | ast.ListComp
         ):

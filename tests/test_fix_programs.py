@@ -876,7 +876,7 @@ def test_a_fixed_program_has_the_shardings_asked_for(
                     batch = {"x": jnp.ones((32, 16), np.float32)}
                     compiled(batch["x"])
             """,
-            "under jax.set_mesh `batch[\"x\"]` (main.py:28) would be replicated, and the call with in_shardings would reject it",
+            "under jax.set_mesh `batch[\"x\"]` (at main.py:28) would be replicated, and the call with in_shardings would reject it",
             id="compiled ahead",
         ),
     ],

@@ -99,7 +99,7 @@ def test_that_jax_itself_starts_processes_says_nothing_of_its_users(write: Write
     assert [file.source.position(one.start)[0] for file in report.reports for one in file.findings] == lines
 
 
-NO_PUBLIC_NAME = "write a public name, or pin the release of jax"
+NO_PUBLIC_NAME = "write a public name that does the same, or pin the release of jax"
 
 
 def test_a_public_name_is_named_only_where_it_is_public(write: Write) -> None:

@@ -96,7 +96,7 @@ def test_each_edit_gives_what_a_new_check_gives(write: Write, turn: int) -> None
             told |= {str(help) for _, _, _, help, *_ in now}  # type: ignore[misc]
     assert any("`with mesh:`: the mesh made at" in one and "not Auto" in one for one in told)
     assert any("evaluate.py:6: `with meshes.mesh:`: " in one and "may be called inside jit" in one for one in told)
-    assert "write `with jax.set_mesh(mesh):`. New arrays in it are replicated over the mesh" in told
+    assert "write `with jax.set_mesh(mesh):`. New arrays in this block are replicated over the mesh" in told
 
 
 def test_what_does_not_rest_on_an_edit_is_not_asked_again(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Fo
             why = ": the arguments had the same shapes and other shardings"
             advice = "place the arrays before the first call with the shardings that the function returns"
             if any(_UNNAMED in text for text in what):
-                advice = "pass the same axis_name to each `jax.pmap`: without one, each has its own axis"
+                advice = "pass the same axis_name to each `jax.pmap`: a pmap without one shards over another axis"
             elif all(_AHEAD in text for text in what):
                 advice = (
                     "place them like this before the first call, too; to compile ahead of time, pass "

@@ -63,8 +63,8 @@ _WHY = {
 class RestoredNotPlaced(Rule):
     """A restored tree stays on the host, although a freshly initialized tree is sharded.
 
-    After a restore the jitted step receives the arrays replicated on every device. In a fresh run each device has one
-    shard.
+    After a restore the jitted step usually receives the arrays replicated on every device. In a fresh run each device
+    has one shard.
 
     ## Reports
     - proven: `params = pickle.load(file)`, if another branch or an earlier statement shards `params`. Also with numpy,
@@ -129,7 +129,7 @@ class RestoredNotPlaced(Rule):
         text = site.shown(where)
         yield site.finding(
             call.func,
-            f"`{target.id}` stays on the host after the restore; a jitted function receives it replicated.",
+            f"`{target.id}` stays on the host after the restore; a jitted function usually receives it replicated.",
             label="never placed",
             help=f"place the restored arrays: `{target.id} = jax.device_put({target.id}, {text})`",
             form=form,
@@ -155,7 +155,7 @@ class RestoredNotPlaced(Rule):
             text = site.shown(where)
             yield site.finding(
                 derived.value,
-                f"`{written}` stays on the host after the restore; a jitted function receives it replicated.",
+                f"`{written}` stays on the host after the restore; a jitted function usually receives it replicated.",
                 label="never placed",
                 help=f"place the array like line {where.lineno}",
                 form="derived",
@@ -179,7 +179,7 @@ class RestoredNotPlaced(Rule):
                         text = site.shown(others[index])
                         yield site.finding(
                             value,
-                            f"`{name}` is returned as a host array; a jitted function receives it replicated.",
+                            f"`{name}` is returned as a host array; a jitted function usually receives it replicated.",
                             label="never placed",
                             help=f"place the array like line {other.lineno}",
                             form="returned",

@@ -77,7 +77,7 @@ class DevicePutModule(Rule):
             f"`device_put` turns the number `{leaf.path}` of `{instance.name}` into an array, and jit then traces it."
             if silent
             else f"`device_put` of `{instance.name}` raises TypeError: its `{leaf.path}` is {_WORDS[leaf.kind]}.",
-            help="write `eqx.filter_shard`, or place only the arrays: `eqx.filter(..., eqx.is_array)`",
+            help="write `eqx.filter_shard`, or split the Module with `eqx.partition` and place only its arrays",
             fix=self._write_fix(site, instance),
             harm=Harm.SILENT if silent else Harm.CRASH,
             certainty=Certainty.PROVEN if _sure(instance, leaf) else Certainty.POSSIBLE,

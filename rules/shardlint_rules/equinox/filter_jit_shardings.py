@@ -92,7 +92,8 @@ class FilterJitShardings(Rule):
             return None
         outcome = self._find_outcome(site, given)
         fix, reason = self._write_fix(site)
-        advice = "call `eqx.filter_shard` in the body of the function"
+        keywords = " and ".join(f"`{one}`" for one in given.places)
+        advice = f"remove {keywords}, and call `eqx.filter_shard` in the body of the function"
         return site.finding(
             given.node,
             outcome.message,

@@ -23,7 +23,8 @@ class BoxedWeightsWhole(Rule):
 
     ## Write instead
     Shard in `init`: `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`. Or
-    call `nn.unbox` under `jax.set_mesh(mesh)`.
+    call both `init` and `nn.unbox` under `jax.set_mesh(mesh)`. If only `unbox` is there, it raises TypeError: the
+    weights are on one device.
 
     ## Limits
     Not reported: logical names, and weights that are placed after they are unboxed.
@@ -43,7 +44,7 @@ class BoxedWeightsWhole(Rule):
         return site.report_violation(
             f"A weight of `{said['array']}` stays {said['where']}, though its metadata names `{said['named']}`.",
             help="make the variables with `out_shardings=nn.get_sharding(...)`, "
-            "or unbox them under `jax.set_mesh(mesh)`",
+            "or create and unbox them under `jax.set_mesh(mesh)`",
             why="`unbox` shards only where a mesh is in context, and the weights are passed to a jitted function "
             "unchanged",
         )

@@ -41,7 +41,7 @@ class LinenConstraintIgnored(Rule):
     Enter the mesh by `with jax.set_mesh(mesh):`, or pass the mesh: `nn.with_logical_constraint(x, names, mesh=mesh)`.
 
     ## Fix
-    Writes `jax.set_mesh`. Unsafe: code in the block that needs `with mesh:` (`pjit` with bare specs, Haliax) fails.
+    Writes `jax.set_mesh`. Unsafe: code in the block that needs `with mesh:` (`pjit` with bare specs, haliax 1.3) fails.
     No fix in traced code, where `jax.set_mesh` raises, and before jax 0.7.1.
     """
 

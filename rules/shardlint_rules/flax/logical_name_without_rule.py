@@ -21,7 +21,7 @@ class LogicalNameWithoutRule(Rule):
     """A logical axis name has no rule, so its dimension is not sharded.
 
     Linen replicates a dimension whose name has no rule. A misspelt name replicates a weight or an activation. Nothing
-    is raised (NNX raises).
+    is raised (NNX raises from flax 0.12 on).
 
     ## Reports
     Only if all rules are known: passed to the call, set in the project's code, or listed in its YAML or TOML configs.

@@ -25,9 +25,10 @@ _PLAIN = ("zeros", "ones")
 class NnxParamCall(Rule):
     """An `nnx.Param` gets a name, a shape or an initializer instead of an array.
 
-    An NNX variable holds the array itself. A second positional argument raises `TypeError`. A string or a function
-    becomes the value, and the first computation with it fails. `shape=` is stored as metadata. `jax.random.normal` then
-    gets only a key and draws a scalar, which broadcasts, so the layer trains one number.
+    A second positional argument raises `TypeError`: an NNX variable takes only the array. A string or a function
+    becomes the value, and the first computation with it raises. `shape=` of `nnx.with_metadata` does not reach the
+    initializer: it is stored as metadata. `jax.random.normal` then gets only a key and draws a scalar. The scalar
+    broadcasts, so the layer trains one number.
 
     ## Reports
     - proven: `nnx.Param`, `Variable`, `BatchStat`, `Cache` or `Intermediate` with a second positional argument.
@@ -74,14 +75,14 @@ class NnxParamCall(Rule):
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
             return site.finding(
                 argument,
-                f"`{kind}` stores this string as its value; the first computation with it raises TypeError.",
+                f"`{kind}` stores this string as its value; the first computation with it raises.",
                 why="a variable takes no name: its name is the attribute that it is assigned to",
                 help=f"write `{kind}(initializer(key, shape))`",
             )
         if all(_is_initializer(value) for value in values):
             return site.finding(
                 argument,
-                f"`{kind}` stores the initializer as its value; the first computation with it raises TypeError.",
+                f"`{kind}` stores the initializer as its value; the first computation with it raises.",
                 label="not called",
                 help=f"write `{kind}({site.shown(argument)}(key, shape))`",
                 fix=self._write_fix(site, argument),

@@ -79,8 +79,8 @@ class NnxSpmdNames(Rule):
     Safe: writes the new name if it takes the same arguments.
 
     ## Limits
-    Not reported: code under `hasattr`, a version check or `try`, and releases between two tested ones of which only the
-    later one has the name.
+    Not reported: code under `hasattr`, a version check or `try`. Also not reported: a release between two tested
+    releases, if only the later one has the name.
     """
 
     code = "SL513"

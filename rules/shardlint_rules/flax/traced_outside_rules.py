@@ -28,7 +28,7 @@ class TracedOutsideRules(Rule):
     """A jitted function is traced outside the logical axis rules that the program enters elsewhere.
 
     jit traces a function at its first call. The rules in context at that time map logical names to mesh axes. Without
-    rules the constraints do nothing or, under `jax.set_mesh`, replicate activations. Nothing is raised.
+    rules the constraints do nothing: the compiler chooses the layout of activations. Nothing is raised.
 
     ## Reports
     - `called` (likely): a jitted function that runs a linen module with logical constraints, if all its calls in the

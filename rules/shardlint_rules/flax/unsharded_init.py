@@ -17,8 +17,8 @@ class UnshardedInit(Rule):
     """An NNX model with sharding annotations is built where no mesh is in context.
 
     From flax 0.12, an annotated variable is sharded when it is created. Without a mesh this raises ValueError, also
-    inside jit and `nnx.eval_shape`. Creating an optimizer raises too, because the optimizer state has the annotations
-    of the model. From flax 0.12.2 the mesh of `with mesh:` does not count.
+    inside jit and `nnx.eval_shape`. Creating an optimizer with moments raises too, because the moments have the
+    annotations of the model. From flax 0.12.2 the mesh of `with mesh:` does not count.
 
     ## Reports
     - proven: a call that builds a model with annotated variables, or an optimizer of one, outside any mesh context.

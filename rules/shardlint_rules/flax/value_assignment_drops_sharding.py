@@ -59,13 +59,15 @@ class ValueAssignmentDropsSharding(Rule):
             case _:
                 return None
         name = site.text(variable)
-        placed = "place the array first, with jax.device_put"
+        placed = "place the array first with `jax.device_put`"
         if array is not None:
-            placed = f"place the array: jax.device_put(..., {name}.value.sharding)"
+            placed = f"write `jax.device_put(x, {name}.value.sharding)`, where x is the new array"
         writes_into = array is not None and site.allows("flax", ">=0.12.4")
         return site.report_violation(
             f"`{name}` loses its sharding: the new array is {where}.",
-            help=f"write {name}[...] = ..., or {placed}" if writes_into else placed,
+            help=f"write `{name}[...] = x` or `jax.device_put(x, {name}[...].sharding)`, where x is the new array"
+            if writes_into
+            else placed,
             fix=_write_fix(site, name, array, written) if array is not None else None,
         )
 

@@ -11,13 +11,13 @@ from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safe
 from shardlint.rules_api.site import Site
 
 _JIT = "haliax.named_jit"
-_ARGNUMS = "TypeError (named_jit passes its own to jax.jit)"
-_ARGNAMES = "ValueError (its compiled function has other names)"
+_ARGNUMS = "TypeError, because `named_jit` passes its own to `jax.jit`"
+_ARGNAMES = "ValueError, because the compiled function has other names"
 _OTHERS = {
     "static_argnums": (_ARGNUMS, "remove the keyword: named_jit treats all arguments that are not arrays as static"),
     "static_argnames": (_ARGNAMES, "remove the keyword: named_jit treats all arguments that are not arrays as static"),
-    "donate_argnames": (_ARGNAMES, "write donate_kwargs={...: True}"),
-    "donate": ("TypeError", "write donate_args=, a bool or a tuple of bools"),
+    "donate_argnames": (_ARGNAMES, "write `donate_kwargs={...: True}`"),
+    "donate": ("TypeError", "write `donate_args=`, a bool or a tuple of bools"),
 }
 
 
@@ -66,7 +66,7 @@ class NamedJitDonate(Rule):
         flags = _as_flags(_indexes(site.value(keyword.value)))
         return site.finding(
             keyword,
-            f"`named_jit` does not take `donate_argnums`: the first call raises {_ARGNUMS}.",
+            "The first call raises TypeError: `named_jit` takes no `donate_argnums`, and passes its own to `jax.jit`.",
             help="write `donate_args=`, a tuple with a bool for each argument",
             fix=None if has_flags or flags is None else self._write_fix(site, keyword, flags),
         )

@@ -42,7 +42,7 @@ class DeviceAsSharding(Rule):
     - proven: a `Device` as the sharding of `with_sharding_constraint`, a jit, a ShapeDtypeStruct or
       `make_array_from_callback`.
     - proven: a project function that is passed but not called: `device_put(x, batch_sharding)` in place of
-      `batch_sharding()`. The receiver is one of the functions above, `device_put`, `NamedSharding` or `set_mesh`.
+      `batch_sharding()`. It is passed to `device_put`, `NamedSharding`, `set_mesh` or a function of the first form.
     - proven: a string as the device of `device_put`: `device_put(x, "cpu")`.
 
     ## Write instead

@@ -42,7 +42,7 @@ class DevicePutInJit(Rule):
     On a mesh with Auto axes the call adds no operation to the compiled program. A committed value keeps its sharding.
     An uncommitted value ends up replicated.
 
-    In a `shard_map` body the effect is crash. From jax 0.8, `device_put` raises ValueError there for a value that
+    In a `shard_map` body the effect is crash. From jax 0.7.2, `device_put` raises ValueError there for a value that
     varies across devices. With `check_vma=False`, and on jax 0.6, it has no effect there.
 
     ## Reports
@@ -65,7 +65,7 @@ class DevicePutInJit(Rule):
 
     ## Fix
     Replaces the call with the constraint. Unsafe: the array is now sharded, so memory and communication change. Numbers
-    and numpy arrays get `with_sharding_constraint`, because `filter_shard` ignores them. No fix:
+    and numpy arrays get `with_sharding_constraint`: `filter_shard` ignores numbers. No fix:
 
     - in a `shard_map`
     - for a sharding that may be None, if the code does not test it
@@ -106,13 +106,14 @@ class DevicePutInJit(Rule):
             region = site.region_in_sight
         also = also_eager(site) if form != "known-calls-traced" else "" if _computed(site) else _in_sight(site)
         message = f"`device_put` {self._describe_effect(also, form)}: `{_short(put.what)}` keeps its sharding."
-        help = "use `jax.lax.with_sharding_constraint`, or place the array before the call of the traced function"
+        help = "write `jax.lax.with_sharding_constraint`, or place the array before the call of the traced function"
         body, harm = shard_map_around(site, region), Harm.SILENT
         if body is not None:
             fix, kept = None, ""
             message, harm = self._in_shard_map(site, body)
-            help = f"remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at {site.where(body)} "
-            help += "decide the sharding"
+            help = f"remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at {site.where(body)} " + (
+                "decide the sharding"
+            )
         else:
             # Outside traced code a constraint to a sharding spreads an array too, where its mesh is.
             left = also if form or not _computed(site) else ""

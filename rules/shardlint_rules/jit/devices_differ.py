@@ -12,7 +12,7 @@ _HELP = "place both with shardings over one mesh"
 
 
 class DevicesDiffer(Rule):
-    """An operation combines arrays on different devices, or an array and a mesh in context with different devices.
+    """An operation combines arrays on different devices, or its arrays are not on the devices of the mesh in context.
 
     The operation raises ValueError if its arrays are committed to different devices. It also raises if `jax.set_mesh`
     sets a mesh of other devices. `device_put` with a device or a sharding commits an array: jax does not move it again.

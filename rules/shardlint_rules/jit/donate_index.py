@@ -101,8 +101,8 @@ class DonateIndex(Rule):
             return None
         return site.finding(
             keyword,
-            f"`{found.meant}` is not donated: {found.bound} binds arguments, so position {found.number} is "
-            f"`{found.donated}`.",
+            f"`{found.donated}` is donated instead of `{found.meant}`: positions do not count the arguments that "
+            f"{found.bound} binds.",
             help=f"write `donate_argnums={found.position}`",
             harm=Harm.COST,
             why=f"{site.where(Place(found.seen.file, found.seen.call))} assigns its result to `{found.meant}`, "

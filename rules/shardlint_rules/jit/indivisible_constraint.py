@@ -168,7 +168,7 @@ class IndivisibleConstraint(Rule):
             f"{'This' if site.api == _PUT else 'The call'} raises ValueError: "
             f"{_not_divisible(axis, size, split, names)}.",
             why=f"vmap adds this dimension in front of `{text}`" if stacked else f"the array is `{text}`",
-            help="begin the spec with None for the dimension that vmap adds"
+            help="write None as the first entry of the spec: `vmap` adds a first dimension"
             if stacked
             else f"make the dimension a multiple of {split}, or shard another dimension",
             harm=Harm.CRASH,

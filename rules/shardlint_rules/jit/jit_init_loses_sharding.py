@@ -35,9 +35,9 @@ _HELP = "call the function outside jit, call it under `jax.set_mesh(mesh)`, or p
 class JitInitLosesSharding(Rule):
     """`zeros_like` inside jit does not keep the sharding of its argument.
 
-    Optimizer moments, twice the size of the model, end up on the first device. Under `jax.set_mesh` with Auto axes they
-    are replicated. The zeros depend only on shapes: the compiled program reads no array and no sharding. On a mesh with
-    Explicit axes and without `jax.set_mesh`, this happens since jax 0.12. Older releases raise.
+    Optimizer moments end up on the first device (for Adam twice the size of the model). Under `jax.set_mesh` with Auto
+    axes they are replicated. The zeros depend only on shapes: the compiled program reads no array and no sharding. On a
+    mesh with Explicit axes and without `jax.set_mesh`, this happens since jax 0.12. Older releases raise.
 
     ## Reports
     - proven: `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with sharded arrays and without

@@ -125,7 +125,7 @@ class JitMadeEachCall(Rule):
         where = "above the loop" if "iteration" in when else "at module level"
         return site.finding(
             site.syntax,
-            f"{what[0].upper()}{what[1:]} is recompiled {when}: jit gets a new function object.",
+            f"{what[0].upper()}{what[1:]} is recompiled {when}: jit gets a new function object each time.",
             help=f"jit it once, {where}, and pass changing values as arguments",
             form=form,
             why=f"{why}; {site.release('jax')} caches compiled programs by function object",

@@ -18,9 +18,9 @@ from shardlint_rules.jit.reads import name_of, reads
 class OptimizerBeforeSharding(Rule):
     """The optimizer state is created before the parameters are sharded.
 
-    The moments, twice the size of the model, are created on one device. The first training step moves them to the
-    devices of the gradients. The step compiles twice. If the parameters were committed to one device, the step raises
-    `Received incompatible devices`.
+    The moments are created on one device. For Adam they are twice the size of the model. The first training step moves
+    them to the devices of the gradients. The step compiles twice, because the second call gets sharded moments. If the
+    parameters were committed to one device, the step raises `Received incompatible devices`.
 
     ## Reports
     - proven: `state = optimizer.init(params)` before `params = jax.device_put(params, sharding)`, if nothing places
@@ -29,8 +29,12 @@ class OptimizerBeforeSharding(Rule):
     ## Write instead
     Call `optimizer.init(params)` after the placement.
 
+    A scalar of the state, such as the `count` of `optax.adam`, is still created on one device, so the step still
+    compiles twice. To avoid this, call `optimizer.init(params)` under `with jax.set_mesh(mesh):`.
+
     ## Limits
-    Not reported: optimizers without moments, and a state that the code passes to a function without the parameters.
+    Not reported: optimizers without moments. Also not reported: a state that the code passes to a function that does
+    not get the parameters.
     """
 
     code = "SL205"

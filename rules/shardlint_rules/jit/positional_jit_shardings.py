@@ -29,8 +29,8 @@ _ORDER = (
 class PositionalJitShardings(Rule):
     """`jax.jit` gets shardings or other settings by position.
 
-    Since jax 0.7 the call raises TypeError: `jax.jit` takes one positional argument. Before, the second position was
-    `in_shardings` and the third `out_shardings`.
+    From jax 0.7 the call raises TypeError: `jax.jit` takes one positional argument. In older releases the second
+    position was `in_shardings`, and the third was `out_shardings`.
 
     ## Reports
     - proven: a call of `jax.jit` with more than one positional argument.
@@ -38,6 +38,9 @@ class PositionalJitShardings(Rule):
     ## Fix
     Safe: the fix passes each argument by keyword. No fix for a call with `**kwargs`. No fix if a number or string is at
     the position of the shardings: it may be meant for `static_argnums`.
+
+    ## Limits
+    Not reported on jax 0.7.0 and 0.7.1, which raise too.
     """
 
     code = "SL228"

@@ -88,16 +88,17 @@ class ShardingNotUsed(Rule):
     @detector("parameter")
     def report_call(self, site: Site) -> Finding | None:
         """A call that leaves out the parameter of the same name."""
-        name = _name_of(site)
+        parameter = _name_of(site)
         function = _find_ignoring(site)
         for call in site.file.walked(site.file.scope(function)).calls if function is not None else ():
-            callee = _takes(site, call, name)
+            callee = _takes(site, call, parameter)
             if function is not None and callee is not None:
+                owner = function.name
                 return site.finding(
                     call,
-                    f"`{function.name}` ignores its `{name}`: `{last_name(call.func)}` runs without it.",
-                    why=f"`{callee}` takes `{name}` too, with None as its default",
-                    help=f"pass `{name}={name}` to `{callee}`",
+                    f"`{owner}` ignores its `{parameter}`: `{last_name(call.func)}` runs without it.",
+                    why=f"`{callee}` takes `{parameter}` too, with None as its default",
+                    help=f"pass `{parameter}={parameter}` to `{callee}`",
                 )
         return None
 
@@ -139,12 +140,12 @@ class ShardingNotUsed(Rule):
 
 def _make_finding(site: Site, array: ast.Call, owner: str) -> Finding:
     """The finding of an array that stays where it is."""
-    name = _name_of(site)
-    sharding = f"NamedSharding({name}, ...)" if name == "mesh" else name
+    parameter = _name_of(site)
+    sharding = f"NamedSharding({parameter}, ...)" if parameter == "mesh" else parameter
     return site.finding(
         array,
-        f"`{owner}` ignores its `{name}`: this array stays on the default device.",
-        why=f"nothing reads `{name}`",
+        f"`{owner}` ignores its `{parameter}`: this array stays on the default device.",
+        why=f"nothing reads `{parameter}`",
         help=f"place the array: `jax.device_put(..., {sharding})`",
     )
 

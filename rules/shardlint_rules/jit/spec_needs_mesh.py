@@ -60,7 +60,8 @@ class SpecNeedsMesh(Rule):
       the calling function.
 
     ## Write instead
-    Pass a `NamedSharding(mesh, spec)`, or make the call inside `with jax.set_mesh(mesh):`.
+    Pass a `NamedSharding(mesh, spec)`, or make the call inside `with jax.set_mesh(mesh):`. Before jax 0.7.1 write
+    `jax.sharding.use_mesh(mesh)` for this context.
 
     ## Fix
     Writes the `NamedSharding` with the mesh variable of the innermost scope, if there is exactly one. Unsafe: the
@@ -172,7 +173,7 @@ class SpecNeedsMesh(Rule):
         name, error = site.short_name, _name_error(site.api)
         return site.finding(
             nodes[0],
-            f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains none.",
+            f"`{name}` raises {error} unless a caller has set a mesh: a bare spec contains no mesh.",
             help=_HELP,
             fix=self._write_fix(site, nodes, site.context.contexts)[0],
             why=f"{why}, and the function makes its mesh at line {made.lineno}",

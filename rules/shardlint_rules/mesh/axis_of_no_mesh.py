@@ -48,8 +48,8 @@ class AxisOfNoMesh(Rule):
 
     ## Limits
     Not reported: programs that use logical names or test whether a mesh has an axis, test files, and axes of `pmap` and
-    `vmap`. SL301 reports an axis that one known mesh lacks. SL340 reports an axis that the setting `axis-names` does
-    not list.
+    `vmap`. SL301 reports an axis that the mesh of the same call lacks. SL340 reports an axis that the setting
+    `axis-names` does not list.
     """
 
     code = "SL351"

@@ -24,7 +24,7 @@ from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
-_TO_RESHARD = "write `jax.reshard`, or make the mesh with `AxisType.Auto`"
+_TO_RESHARD = "write `jax.sharding.reshard`, or make the mesh with `AxisType.Auto`"
 _AUTO_ONLY = "on {} a constraint may name Auto axes only"
 _ASSERTS = "on {} a constraint on a mesh with Explicit axes only checks that the array has this sharding"
 
@@ -43,7 +43,7 @@ class ConstraintOnExplicitMesh(Rule):
       and passes to other code have Explicit axes.
 
     ## Write instead
-    Call `jax.reshard`, or make the mesh with Auto axes.
+    Call `jax.reshard` (before jax 0.8.2 `jax.sharding.reshard`), or make the mesh with Auto axes.
 
     ## Fix
     Replaces the constraint by `reshard`, or `reshard` by a constraint or `device_put`. Unsafe: you may want other axis

@@ -52,7 +52,7 @@ _TEXTS = {
     ),
     "index.split": (
         "This index raises ShardingTypeError: it slices a dimension that is sharded over {axes}.",
-        "write `x.at[...].get(out_sharding=P(...))`, or reshard the array first",
+        "reshard the array first; or, for an array of indices, write `x.at[ids].get(out_sharding=P(...))`",
     ),
     "index.by-split": (
         "This indexing raises ShardingTypeError: its index is sharded over {axes}.",
@@ -92,9 +92,9 @@ class ExplicitLayoutsConflict(Rule):
     - proven: a contraction whose operands shard another dimension over different axes, or whose result would name one
       axis twice.
     - proven: an elementwise operation, a concatenation or a `vmap` of arrays that are sharded differently.
-    - proven: a reshape that splits or merges a sharded dimension.
+    - proven: a reshape that splits or merges a sharded dimension, if no dimension of the result keeps its axes.
     - proven: `x.at[...].set` of a sharded array without `out_sharding`.
-    - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a sharded dimension.
+    - proven: an index, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a sharded dimension.
     - proven: an index that is itself a sharded array.
     - proven: `nonzero`, `unique`, `searchsorted`, `histogram` or `convolve` of a sharded array.
     - proven: a slice, pad, `diff` or `rfft` whose result has a size that the mesh axes do not divide.
@@ -103,7 +103,8 @@ class ExplicitLayoutsConflict(Rule):
     - proven: a `shard_map` whose body closes over an array on a mesh with Explicit axes.
 
     ## Write instead
-    Pass the sharding of the result as `out_sharding=P(...)`, or reshard one operand first with `jax.reshard`.
+    Pass the sharding of the result as `out_sharding=P(...)`, or reshard one operand first with `jax.reshard`. For a
+    number or a slice as the index, reshard the array: in jit `x.at[0].get(out_sharding=P(...))` raises too.
 
     ## Limits
     Reported only if the code shows the shapes and shardings of the operands as literals.

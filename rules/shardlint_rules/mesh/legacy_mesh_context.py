@@ -34,10 +34,11 @@ class LegacyMeshContext(Rule):
     | `jax.jit(in_shardings=P(...))`, `device_put(x, P(...))` | raise | work |
     | `pjit(in_shardings=P(...))` | works | raises |
     | a constraint with a bare spec, inside jit | works | works |
-    | a constraint with a bare spec, outside jit, array on one device | works | raises |
+    | a constraint with a bare spec, outside jit, on an uncommitted array | works | raises |
     | `get_abstract_mesh()` | empty | the mesh |
     | `thread_resources` | the mesh | empty |
-    | haliax; flax before 0.12.2 | read the mesh | don't read the mesh |
+    | haliax 1.3 | reads the mesh | doesn't read the mesh |
+    | flax before 0.12.2; haliax from 1.4.dev439 | read the mesh | read the mesh |
     | flax 0.12.2 and newer | doesn't read the mesh | reads the mesh |
     | inside traced code | allowed | raises |
     | new arrays | on one device | replicated over the mesh |
@@ -55,8 +56,7 @@ class LegacyMeshContext(Rule):
     cases, and the finding names the line that prevents it:
 
     - a mesh with Explicit axes, or with unknown axis types in a project that uses Explicit axes
-    - code that may be traced, except if a test runner or a script calls it, or if it does work that only the host can
-      do
+    - code that may be traced. Exceptions: a test runner or a script calls it, or it does work that only the host can do
     - a project with haliax or a flax before 0.12.2
     - a constraint with a bare spec outside jit, or a pmap
     - an array that is committed to one device or to another mesh, or a `jax.default_device`
@@ -66,7 +66,8 @@ class LegacyMeshContext(Rule):
     `with Mesh(...) as mesh:` becomes two lines. No fix for `mesh.__enter__()`.
 
     ## Limits
-    Not reported: files that use haliax, which needs the old context, and contexts behind a check of the jax release.
+    Not reported: files that use haliax, whose release 1.3 needs the old context, and contexts behind a check of the jax
+    release.
     """
 
     code = "SL315"
@@ -147,14 +148,14 @@ class LegacyMeshContext(Rule):
         else:
             moved = self._moved(site, statement, item, context)
             fix = moved if isinstance(moved, Fix) else None
-            help = f"write `with jax.set_mesh({text}):`. New arrays in it are replicated over the mesh"
+            help = f"write `with jax.set_mesh({text}):`. New arrays in this block are replicated over the mesh"
             kept = obstacle = moved if isinstance(moved, str) else ""
         line = set_already(site, statement, item)
         if line is not None and not traced:
             fix, kept, obstacle = None, "", f"jax.set_mesh at line {line} sets the mesh already"
             help = (
-                f"remove `with {text}:`. `jax.set_mesh` at line {line} already sets this mesh. First rewrite code that "
-                "reads only the old context (`pjit`, `thread_resources`): use `jax.jit` and `get_abstract_mesh()`"
+                f"remove `with {text}:`. `jax.set_mesh` at line {line} already sets this mesh. Before that, write "
+                "`jax.jit` for `pjit` and `get_abstract_mesh()` for `thread_resources`, which read only the old context"
             )
         return site.finding(
             item.context_expr,

@@ -71,7 +71,7 @@ class MakeMeshAxisTypes(Rule):
             f"The constraint at {site.where(found)} raises ValueError: on {site.release('jax')} "
             f"`{site.short_name}` makes Explicit axes.",
             label="Explicit axes",
-            help=f"{_ADD}, or replace the constraint by `jax.reshard`",
+            help=f"{_ADD}, or replace the constraint by `jax.sharding.reshard`",
             fix=self._write_fix(site, Safety.SAFE),
             why="a constraint may name Auto axes only",
             kept=_KEPT,

@@ -19,7 +19,7 @@ class MeshShapeAndNames(Rule):
     """The axis names of a mesh do not match its devices or its shape.
 
     `Mesh` raises `ValueError`: it requires one axis name per dimension of the device array. `Mesh` accepts a repeated
-    name, but compiling code with arrays sharded over that axis raises `INVALID_ARGUMENT`.
+    name, but placing an array that is sharded over that axis raises `INVALID_ARGUMENT`.
 
     ## Reports
     - proven: a mesh with more or fewer axis names than its devices or its shape have dimensions. `("data")` is a string

@@ -37,9 +37,9 @@ _KEEPS_NONE = regex(
 class NoneLeaf(Rule):
     """A function that maps the leaves of a tree to specs returns `None` for some leaves.
 
-    `None` is not a leaf but an empty subtree. Mapping over the tree of specs and the tree of arrays raises
-    `ValueError: pytree structure error`, and `NamedSharding` raises for `None`. `jit` and `device_put` accept `None`
-    and choose a placement.
+    `None` is not a leaf but an empty subtree. `jax.tree.map(f, specs, arrays)` raises ValueError (`pytree structure
+    error`). `jax.tree.map(f, arrays, specs)` passes `None` to `f`, and `NamedSharding(mesh, None)` raises TypeError.
+    `jit` and `device_put` accept `None` and choose a placement.
 
     ## Reports
     - `scalar` (likely): a function that is mapped over a tree, and returns `None` for scalars and a spec for other
@@ -120,7 +120,7 @@ class NoneLeaf(Rule):
             return None
         return site.finding(
             node,
-            f"Mapping over the arrays and the specs from {where} raises ValueError: None is not a leaf.",
+            f"Mapping over the arrays and the specs from {where} raises: None is neither a leaf nor a spec.",
             label="None, not a leaf",
             help="write `PartitionSpec()` for replicated",
             form=form,

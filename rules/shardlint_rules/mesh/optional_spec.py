@@ -58,7 +58,7 @@ class OptionalSpec(Rule):
 
     ## Limits
     Functions that test the spec are not reported. `jit` takes `None` in its shardings, `device_put` as its target and
-    `shard_map` as a spec.
+    `shard_map` in `in_specs`.
     """
 
     code = "SL319"

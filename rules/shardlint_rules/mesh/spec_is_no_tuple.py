@@ -57,8 +57,12 @@ class SpecIsNoTuple(Rule):
     - `annotated` (possible): a comparison or `isinstance` test of a parameter that is annotated as a spec.
 
     ## Fix
-    Writes `spec == PartitionSpec(...)`, `tuple(spec) == names` if the tuple is a name, or
-    `isinstance(spec, (tuple, PartitionSpec))`. Each of them gives the old result on every release.
+    - `spec == PartitionSpec(...)` for a literal tuple
+    - `tuple(spec) == entries` for a variable `entries`
+    - `isinstance(spec, (tuple, PartitionSpec))`
+
+    Each of them gives the old result on every release, with one exception: `P("data") == (("data",),)` was true, and
+    `tuple(P("data")) == (("data",),)` is false.
     """
 
     code = "SL339"

@@ -34,7 +34,7 @@ class SpecLongerThanArray(Rule):
       `eqx.filter_shard`, `in_shardings`, `out_shardings` or `shard_map`. A `None` at the end counts as an entry, and a
       scalar has no dimension.
     - proven: `with_partitioning` or `nn.with_logical_partitioning` with more names than the array of the initializer
-      has dimensions.
+      has dimensions. Linen raises only if a mesh is in context.
     - proven: a flax variable with more names than dimensions, if `nn.unbox` is called on this variable under a mesh.
     - `in-calls` (likely): a spec that is too long for the array that one of the callers passes.
 
@@ -45,7 +45,7 @@ class SpecLongerThanArray(Rule):
     Removes the surplus `None` entries. No fix for a spec with too many axes.
 
     ## Limits
-    `jax.reshard` takes such a spec on a mesh with Auto axes and is not reported.
+    Not reported: `jax.reshard`. It raises for any spec that names an Auto axis (SL313).
     """
 
     code = "SL303"
@@ -81,7 +81,7 @@ class SpecLongerThanArray(Rule):
         has = _count_dimensions(found.dimensions)
         return site.finding(
             found.node,
-            f"Initializing the model raises ValueError: {found.names} axis names for a parameter of {has}.",
+            f"Under a mesh the model raises ValueError: {found.names} axis names for a parameter of {has}.",
             label=f"{found.names} names",
             help="write one name per dimension",
             why=f"on {site.release('flax')} each name is one entry of the spec of this parameter",

@@ -23,7 +23,8 @@ _RAISING_TYPE = ("jax.lax.with_sharding_constraint", *_JITS)
 class TupleForSharding(Rule):
     """A tuple of axis names is passed where jax takes a sharding.
 
-    jax reads a tuple as a tree, here of strings, and raises `TypeError` because a string is not a sharding. Flax's
+    jax reads a tuple as a tree, here of strings, and raises `TypeError` because a string is not a sharding.
+    `jax.reshard` raises `ValueError`. Flax's
     `with_sharding_constraint` functions take such tuples, jax's don't.
 
     ## Reports

@@ -30,8 +30,9 @@ _WORDS = r"(?:)\bMesh\(|\bmake_mesh\("
 class TwoDeviceOrders(Rule):
     """Two meshes of one program have the same axes, and the same devices in another order.
 
-    A jitted call that takes arrays of both meshes raises `ValueError: Received incompatible devices`. A constraint over
-    the other mesh moves the array between devices.
+    A jitted call that takes arrays of both meshes raises `ValueError: Received incompatible devices`. A constraint of
+    such an array over the other mesh raises the same error. `jax.device_put` to the other mesh works, and moves the
+    array between devices.
 
     ## Reports
     - `reordered-devices` (likely): a `Mesh` with reordered devices (`.T`, `transpose`, `swapaxes`, `[::-1]`,

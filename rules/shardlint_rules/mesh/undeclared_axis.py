@@ -59,9 +59,9 @@ class UndeclaredAxis(Rule):
     Replaces a literal name by the only similar axis of the project. It is unsafe: another axis may be meant.
 
     ## Limits
-    Not reported: logical names, and the axes of `pmap` and `vmap`. In tests, and in a collective outside a known
-    `shard_map`, only a name that is similar to a listed axis is reported. SL301 and SL406 report an axis that a known
-    mesh lacks.
+    Not reported: logical names, and the axes of `pmap` and `vmap`. In tests, and in a collective without a
+    visible `shard_map`, only a name that is similar to a listed axis is reported. SL301 and SL406 report an axis that
+    the mesh of the call lacks.
     """
 
     code = "SL340"

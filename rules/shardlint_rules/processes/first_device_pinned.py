@@ -128,7 +128,7 @@ class FirstDevicePinned(Rule):
         yield site.finding(
             node,
             f"`{site.shown(node)}` can be a device of another process, which this process can't use.",
-            help="choose the device with this id from `jax.local_devices()`",
+            help="write `jax.local_devices(backend=kind)[n]`, with the kind and the number of the name",
             form=basis.form or "by-number",
             why="jax.devices() lists the devices of all processes, and the number comes from a name with a colon; "
             f"{basis.why}",

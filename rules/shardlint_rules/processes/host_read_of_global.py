@@ -42,7 +42,7 @@ class HostReadOfGlobal(Rule):
 
     ## Reports
     Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
-    `jax.process_count`. The host reads `x` by `np.asarray(x)`, `np.sum(x)` and other numpy functions,
+    `jax.process_count`. The host reads `x` by `np.asarray(x)`, `np.median(x)` and other numpy functions,
     `np.save(path, x)`, `jax.device_get(x)`, `x.tolist()` or `jax.tree.map(np.asarray, x)`.
 
     - `split` (likely): a read of an array that is sharded over a mesh of all devices, by `device_put`, `out_shardings`

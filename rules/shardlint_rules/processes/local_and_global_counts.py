@@ -25,7 +25,7 @@ _MAPPING = ("pmap", "jax_utils", "common_utils")
 
 
 class LocalAndGlobalCounts(Rule):
-    """The devices of all processes are counted where those of one process are needed, or the reverse.
+    """Code counts the devices of all processes where it needs the devices of one process, or the reverse.
 
     Each process then loads, reshapes or skips the wrong number of examples. With one process there is no symptom.
 

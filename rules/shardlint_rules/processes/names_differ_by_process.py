@@ -22,9 +22,9 @@ _METADATA = "jax.experimental.xla_metadata.set_xla_metadata"
 
 
 class NamesDifferByProcess(Rule):
-    """A name or a condition that must be equal on all processes depends on the time or a random number.
+    """A name or a condition differs between processes: it depends on the time, a random number or the process index.
 
-    The processes then raise or hang.
+    The processes then raise or hang. Metadata only make each process compile another program.
 
     ## Reports
     Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
@@ -35,10 +35,13 @@ class NamesDifferByProcess(Rule):
     - `folder` (likely): an Orbax `CheckpointManager` whose directory is made from the time, a random number or a uuid.
     - `xla-metadata` (likely): `set_xla_metadata(...)` with such a value, which becomes part of the compiled program.
     - `clock` (likely): a condition on the time that decides whether to make a call in which all processes wait:
-      `if time.time() - last > 600: manager.save(step, ...)`. Also one that ends a loop with such a call.
+      `if time.time() - last > 600: manager.save(step, ...)`. Also a condition on the time that ends a
+      loop with such a call.
 
     ## Write instead
-    Take the value from process 0 with `multihost_utils.broadcast_one_to_all`, or from the configuration.
+    Take the name from the configuration, or build it from a number of process 0:
+    `int(multihost_utils.broadcast_one_to_all(np.int32(time.time())))`. `broadcast_one_to_all` takes numbers and arrays
+    of numbers. A string raises TypeError.
     """
 
     code = "SL813"
@@ -102,7 +105,8 @@ def _make_finding(site: Site, keyword: str, message: str, but: str = "") -> Find
                 node,
                 message,
                 label=f"{found.what}, different in each process",
-                help="use a name that does not depend on time or randomness, or broadcast it from process 0",
+                help="write a name that does not depend on time or randomness, or build it from a number that "
+                "`multihost_utils.broadcast_one_to_all` takes from process 0 (it takes no strings)",
                 why=f"all processes must pass the same value, and this value depends on `{short(found.place)}`"
                 f"{at(found.place, site.file, node)}, {found.what}",
             )

@@ -12,9 +12,10 @@ from shardlint_rules.processes.starting import at, short
 
 
 class SameKeysInEachProcess(Rule):
-    """The devices of all processes draw the same random numbers, because every process makes the same key.
+    """Every process draws the same random numbers as the others, because every process makes the same key.
 
-    Dropout masks and noise are then equal in all processes.
+    Device 0 of one process draws the numbers of device 0 of every other process. Dropout masks and noise are then equal
+    in all processes.
 
     ## Reports
     Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
@@ -24,7 +25,7 @@ class SameKeysInEachProcess(Rule):
       device, with a key that every process makes from the same seed.
 
     ## Write instead
-    Fold the process in first: `jax.random.fold_in(key, jax.process_index())`.
+    Write `key = jax.random.fold_in(key, jax.process_index())` before the split.
     """
 
     code = "SL805"
@@ -48,8 +49,8 @@ class SameKeysInEachProcess(Rule):
         text = site.shown(key)
         return site.finding(
             key,
-            f"Every process uses the same key `{text}`, so the devices of all processes draw the same numbers.",
-            help=f"fold the process in first: `jax.random.fold_in({text}, jax.process_index())`",
+            f"Every process draws the same numbers as the others: all use the same key `{text}`.",
+            help=f"write `jax.random.fold_in({text}, jax.process_index())` for the key",
             why=f"every process makes this key by `{short(made)}`{at(made, site.file, key)}, and the numbers are for "
             "the devices of this process",
         )

@@ -98,16 +98,17 @@ class WrongProcessArgument(Rule):
             return None
         element = site.value(made.elt)
         if _of(element, "numpy."):
-            return self._report_list(site, given, "TypeError: `{}` are numpy arrays")
+            return self._report_list(site, given, "TypeError", "are numpy arrays")
         if _of(element, "jax.numpy.") and _several_elements(site, made.generators[0].iter):
-            return self._report_list(site, given, "ValueError: all of `{}` are on the default device")
+            return self._report_list(site, given, "ValueError", "are all on the default device")
         return None
 
-    def _report_list(self, site: Site, given: ast.expr, what: str) -> Finding:
+    def _report_list(self, site: Site, given: ast.expr, error: str, cause: str) -> Finding:
         return site.finding(
             given,
-            f"This raises {what.format(site.shown(given))}.",
-            help="put one slice on each device of `sharding.addressable_devices`",
+            f"This raises {error}: `{site.shown(given)}` {cause}.",
+            help="write `[jax.device_put(x[i], d) for d, i in "
+            "sharding.addressable_devices_indices_map(x.shape).items()]`, where x is the full array",
         )
 
 

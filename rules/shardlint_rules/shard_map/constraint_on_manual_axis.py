@@ -17,7 +17,8 @@ class ConstraintOnManualAxis(Rule):
       calls, whose spec names an axis that the `shard_map` binds.
 
     ## Limits
-    Not reported: axes that `axis_names` leaves out, which are not manual.
+    Not reported: axes that `axis_names` leaves out, which are not manual. Write a bare spec for them, `P("model")`:
+    from jax 0.8.1 a NamedSharding raises ValueError for a value that varies over a manual axis.
     """
 
     code = "SL413"

@@ -27,7 +27,7 @@ class FirstOfDevices(Rule):
       project that uses `pmap`, also of a tree whose name or docstring says that it is replicated.
 
     ## Write instead
-    `x.addressable_shards[0].data.squeeze(0)` reads the first device's entry without a program.
+    `x.addressable_shards[0].data.squeeze(0)` reads the first device's entry on that device only.
     """
 
     code = "SL415"

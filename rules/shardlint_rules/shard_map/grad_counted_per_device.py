@@ -49,7 +49,7 @@ class GradCountedPerDevice(Rule):
         use = "`out_specs` treat it as different on each device" if each else f"`{said['use']}` reduces it again"
         return site.report_violation(
             f"This gradient is too large: jax already sums it over `{said['axes']}`, and {use}.",
-            help="make the argument varying first (`jax.lax.pcast`)" if each else _HELP,
+            help="make the argument varying first (`jax.lax.pcast`, on jax 0.7 `pvary`)" if each else _HELP,
             why="the gradient is taken with respect to a replicated argument, and check_vma is on",
             form="unreadable-model" if said["unseen"] else "",
         )

@@ -20,7 +20,7 @@ class PmapAxesArity(Rule):
       number of positional arguments in a call.
     - proven: a list for `in_axes`.
     - proven: a tuple for `out_axes` whose length or kind differs from what the function returns.
-    - `too-few` (likely): a tuple for `in_axes` with fewer entries than required parameters, if no call is known.
+    - `too-few` (likely): a tuple for `in_axes` with fewer entries than required parameters, if shardlint finds no call.
 
     ## Write instead
     Write one entry for each argument or result, or a single number for all of them.

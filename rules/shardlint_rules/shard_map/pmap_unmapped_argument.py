@@ -22,7 +22,8 @@ _WHY = "pmap splits each argument along its first dimension"
 class PmapUnmappedArgument(Rule):
     """A pmapped function gets an argument without a leading device dimension.
 
-    The call raises ValueError. A tree without the device dimension may work on one device, and raises on several.
+    The call raises ValueError. For a random key it raises IndexError or TypeError in newer releases. A tree without the
+    device dimension may work on one device, and raises on several.
 
     ## Reports
     Arguments that `in_axes` maps over the devices and that are not static:
@@ -53,7 +54,7 @@ class PmapUnmappedArgument(Rule):
         of, place = site.violation.said["of"], site.violation.place
         by_keyword = isinstance(place.file.parent(place.node), ast.keyword) and of == "number"
         return site.report_violation(
-            f"The pmapped call raises ValueError: {_name_array(site)} has no dimension to split.",
+            f"The pmapped call raises: {_name_array(site)} has no dimension to split.",
             help=_BY_KEYWORD if by_keyword else _HELP[of],
             why=_WHY,
         )
@@ -63,7 +64,7 @@ class PmapUnmappedArgument(Rule):
         """An argument with another number of rows."""
         said = site.violation.said
         return site.report_violation(
-            f"The pmapped call raises ValueError: {_name_array(site)} has `{said['size']}` rows to split, "
+            f"The pmapped call raises: {_name_array(site)} has `{said['size']}` rows to split, "
             f"{said['other']}.",
             help="reshape the batch to `(jax.local_device_count(), -1, ...)`",
             why=_WHY,
@@ -74,7 +75,7 @@ class PmapUnmappedArgument(Rule):
         """A single copy of what was replicated."""
         said = site.violation.said
         return site.report_violation(
-            f"The pmapped call raises ValueError: {_name_array(site)} is a single copy, without a dimension for the "
+            f"The pmapped call raises: {_name_array(site)} is a single copy, without a dimension for the "
             "devices.",
             help="pass the replicated tree, and bind the single copy to another name",
             why=f"line {said['line']} of {said['file']} takes the copy; {_WHY}",

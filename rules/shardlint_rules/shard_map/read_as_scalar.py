@@ -13,8 +13,10 @@ from shardlint.rules_api.site import Site
 class ReadAsScalar(Rule):
     """A per-device array of `pmap` is read as a single number.
 
-    With more than one device this raises "The truth value of an array with more than one element is ambiguous" or "Only
-    scalar arrays can be converted to Python scalars". On one device it works.
+    The array has one entry for each device:
+
+    - a condition, `bool` and `.item()` raise ValueError on several devices, and work on one device
+    - `int`, `float`, `math.isnan` and a number format raise TypeError, on one device too.
 
     ## Reports
     - `read` (likely): a result of `replicate` or of a pmapped function (`state.step`, `metrics["loss"]`) in a

@@ -13,8 +13,8 @@ class ReplicatedTwice(Rule):
     """A replicated tree is replicated again, or `unreplicate` is called on a single copy.
 
     A second `replicate` gives each array a second leading dimension, which raises in the model or broadcasts. A second
-    `unreplicate` takes the first row of every array. A checkpoint then holds the first row of each weight, and scalars
-    raise.
+    `unreplicate` takes the first row of every array, and a checkpoint then holds the first row of each weight. Scalars
+    raise IndexError, or stay as they are in newer releases of flax.
 
     ## Reports
     - `replicated-twice` (likely): `replicate` of a result of `replicate` or of a pmapped function, also through a
@@ -39,8 +39,8 @@ class ReplicatedTwice(Rule):
         """The replication of what is replicated."""
         said = site.violation.said
         return site.report_violation(
-            f"Each array in `{site.shown()}` gets a second leading device dimension.",
-            help="remove this call of replicate",
+            f"Each array gets a second leading device dimension: `{site.shown()}` is already replicated.",
+            help="remove this call of `replicate`",
             why=f"the call at line {said['line']} of {said['file']} added the first one",
         )
 
@@ -50,7 +50,7 @@ class ReplicatedTwice(Rule):
         said = site.violation.said
         return site.report_violation(
             f"This keeps only the first row of each array: `{site.shown()}` is already one copy.",
-            help="remove this call of unreplicate",
+            help="remove this call of `unreplicate`",
             harm=Harm.SILENT,
             why=f"unreplicate takes `x[0]`; line {said['line']} of {said['file']} already did",
         )

@@ -27,9 +27,8 @@ _SAME = ("asarray", "array", "device_get", "block_until_ready")
 class ShardKeepsAxis(Rule):
     """A shard of a `pmap` result keeps the mapped dimension, of size 1.
 
-    From jax 0.8.1 `pmap` is built on `jax.shard_map`, and the shard of weights of shape (4, 8) has shape (1, 4, 8). In
-    older releases it had shape (4, 8). Code that broadcasts runs with the wrong rank, and a checkpoint saves the wrong
-    shape.
+    The shard of weights of shape (4, 8) has shape (1, 4, 8). Code that broadcasts runs with the wrong rank, and a
+    checkpoint saves the wrong shape.
 
     ## Reports
     - `leading-axis` (likely): `x.addressable_data(i)` or `x.addressable_shards[i].data` of a result of a pmapped
@@ -78,7 +77,7 @@ class ShardKeepsAxis(Rule):
             f"The shard `{site.shown(shard)}` keeps the mapped dimension, of size 1.",
             label="one dimension too many",
             help=f"write {site.shown(shard)}[0]",
-            why=f"since jax 0.8.1 a shard of a pmap result has the mapped dimension; {why}",
+            why=f"a shard of a pmap result has the mapped dimension; {why}",
         )
 
 

@@ -9,13 +9,14 @@ from shardlint.rules_api.site import Site
 class ShardMapArity(Rule):
     """The specs of a `shard_map` do not match the arguments or results of the function.
 
-    The call raises ValueError, after the setup of the program has run.
+    The call raises ValueError. It raises late: the program has then finished its setup.
 
     ## Reports
     - proven: a tuple of `in_specs` whose length differs from the number of parameters, or of arguments that a call
       passes. A bound `self`, `partial` and defaults are taken into account.
     - proven: a dict of specs without a key that the function reads from that argument.
-    - proven: `out_specs` whose length or keys differ from what the function returns or a call unpacks.
+    - proven: `out_specs` whose length or keys differ from the result of the function. Also `out_specs` whose length
+      differs from the number of results that a call unpacks.
 
     ## Limits
     Not reported: one spec for all arguments or results, which is legal, and functions with `*args`.

@@ -82,8 +82,8 @@ class UntiledGather(Rule):
     def report_reshape(self, site: Site) -> Finding:
         """A stack that is reshaped as if the devices were not its first dimension."""
         return site.report_violation(
-            "The reshape mixes rows of different shards: `all_gather` added the devices as dimension 0.",
-            help="write `all_gather(..., axis=n, tiled=True)`, where n is the sharded dimension",
+            "The reshape mixes rows of different shards: `all_gather` stacks the shards along a new dimension 0.",
+            help="remove the reshape and write `all_gather(..., axis=n, tiled=True)`, where n is the sharded dimension",
             why="a reshape transposes nothing: dimension 0 does not move next to the sharded dimension",
         )
 

@@ -121,7 +121,7 @@ class ApiRemoved(Rule):
         return site.finding(
             use.node,
             f"On {site.release('jax')} ({source}) this raises {error}: `{use.entry.name}` came with jax {since}.",
-            help=f"require jax>={since}, or check first: `hasattr({module}, {last!r})`",
+            help=f'write `jax>={since}` in the dependencies, or check first: `if hasattr({module}, "{last}"):`',
             certainty=certainty(site, use) if site.is_pinned_exactly("jax") else Certainty.POSSIBLE,
         )
 

@@ -159,7 +159,7 @@ def _history(entry: Keyword, site: Site) -> str:
 def _shortest_advice(entry: Keyword) -> str:
     if entry.rename:
         return f"write {entry.rename}="
-    return "pass it by position" if entry.positional else f"remove {entry.keyword}="
+    return f"pass the value of {entry.keyword}= by position" if entry.positional else f"remove {entry.keyword}="
 
 
 def _before(entry: Keyword, site: Site) -> bool:

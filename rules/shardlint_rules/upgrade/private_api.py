@@ -19,7 +19,7 @@ _PACKAGES = frozenset(
 
 
 class PrivateApi(Rule):
-    """A private name of jax is used.
+    """The code uses a private name of jax.
 
     Any release may move or remove a private name without an entry in the changelog. For example, a release removed
     `jax._src.sharding_impls.TransferToMemoryKind`, and `jax._src.mesh.thread_resources` does not see `jax.set_mesh`.
@@ -28,7 +28,8 @@ class PrivateApi(Rule):
     - `private` (possible): an import or attribute below `jax._src`.
 
     ## Write instead
-    Use the public name. The finding shows the public name if its last part is the same.
+    Write the public name. The finding shows it if both names end alike: `jax._src.mesh.Mesh` is `jax.sharding.Mesh`. If
+    jax has no public name, pin the release of jax.
 
     ## Limits
     Not reported: code under `try`, `hasattr` or a version check, and names that SL901 reports.
@@ -61,7 +62,7 @@ class PrivateApi(Rule):
         return site.finding(
             node,
             f"Any release of jax may move or remove `{dotted}`, which is private.",
-            help=f"write `{public}`" if public else "write a public name, or pin the release of jax",
+            help=f"write `{public}`" if public else "write a public name that does the same, or pin the release of jax",
             why="jax gives no guarantees for names below jax._src",
         )
 

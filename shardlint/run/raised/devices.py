@@ -40,9 +40,9 @@ def incompatible(found: Recognised) -> Explanation | None:
     return Explanation(
         f"{callee(call)} gets arrays on different devices",
         tuple(arrays),
-        f"jax.device_put({name}, NamedSharding(mesh, P())) before the call, with the mesh of the others"
+        f"write jax.device_put({name}, NamedSharding(mesh, P())) before the call, with the mesh of the other arguments"
         if mesh
-        else f"jax.device_put({name}, {main[0].where}.sharding) before the call",
+        else f"write jax.device_put({name}, {main[0].where}.sharding) before the call",
         live=True,
     )
 

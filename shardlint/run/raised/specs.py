@@ -139,9 +139,8 @@ def explicit(found: Recognised) -> Explanation | None:
         )
     if "dimension of all xs" in message:
         return Explanation(
-            "an array of this scan is sharded along its first dimension, the scanned one, which jax refuses "
-            "with Explicit axes",
-            help="leave the first dimension unsharded and shard another: P(None, ...)",
+            "the first dimension of an array is sharded over Explicit axes, and scan cannot iterate over it",
+            help="write P(None, ...): leave the first dimension unsharded, and shard another",
         )
     leaves = [leaf for leaf in (call.leaves if call is not None else []) if "@" in leaf.short or leaf.spec]
     if "ShardingTypeError" not in found.error.said or not leaves:
