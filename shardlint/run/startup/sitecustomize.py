@@ -37,9 +37,19 @@ def _tell(error: BaseException | None, thread: str = "") -> None:
         try:
             name = f"{os.getpid()}-{thread}.json" if thread else f"{os.getpid()}.json"
             path = os.path.join(os.environ["SHARDLINT_RUN_RAISED"], name)  # noqa: PTH118
-            _beside("raised.py")["write"](error, path, thread)
+            _raised()["write"](error, path, thread)
         except Exception:  # the traceback is there without it
             return
+
+
+def _raised() -> "dict[str, Any]":
+    """Return the names of `raised.py`, of which a process has one: what it noted is needed at the end."""
+    if not _loaded:
+        _loaded.update(_beside("raised.py"))
+    return _loaded
+
+
+_loaded: "dict[str, Any]" = {}
 
 
 def _beside(name: str) -> "dict[str, Any]":
@@ -92,6 +102,8 @@ def _begin() -> None:
             spec.loader.exec_module(module)
             vars(module)["tell"] = _tell
             module.begin()
+            if "SHARDLINT_RUN_RAISED" in os.environ:
+                module.imports.when("jax", lambda jax: _raised()["watch"]())
 
     Environ.__name__ = Environ.__qualname__ = type(os.environ).__name__
     os.environ.__class__ = Environ

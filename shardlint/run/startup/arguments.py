@@ -1,0 +1,398 @@
+"""Arguments of the call that a frame of a traceback is in, as they are written, with the layouts of their arrays.
+
+Loaded by its file from `raised.py` beside it, in the program's own process. It looks at what is there and runs
+nothing: no property, no operator. What an expression gives, as of `x.T`, is taken from the function called with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import linecache
+import os
+import sys
+import types
+from typing import Any
+
+_LEAVES = 400
+_STEPS = 6
+_INNERMOST = 8
+
+
+def call_of(frame: Any, at: Any, below: Any) -> Any:
+    """Return the last line of the expression that a frame is in, and the expression's operands with their leaves.
+
+    `below` are the frames it called.
+    """
+    where = next(_positions(frame.f_code, at), None)
+    node = _at(frame.f_code.co_filename, where) if where and where[1] else None
+    return where and where[1], None if node is None else _call(node, frame, _Taken(below))
+
+
+def _positions(code: Any, at: Any) -> Any:
+    if hasattr(code, "co_positions"):
+        for index, where in enumerate(code.co_positions()):
+            if index == at // 2:
+                yield where
+
+
+def _at(file: Any, where: Any) -> Any:
+    """The expression at these lines and columns."""
+    tree = ast.parse("".join(linecache.getlines(file)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr):
+            if (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == tuple(where):
+                return node
+    return None
+
+
+class _Taken:
+    """Values of the arguments of a call, from the first function below it that holds them."""
+
+    def __init__(self, below: Any) -> None:
+        self.positional: Any = []
+        self.named: Any = {}
+        self.objects = _looked_at(below)
+        for frame in below[:2]:
+            code, names = frame.f_code, frame.f_locals
+            count = code.co_argcount
+            held = code.co_varnames[: count + code.co_kwonlyargcount]
+            if code.co_name == "<lambda>" or any(name not in names for name in held):
+                continue
+            self.named = {name: names[name] for name in held}
+            if code.co_flags & inspect.CO_VARKEYWORDS:
+                last = code.co_varnames[len(held) + bool(code.co_flags & inspect.CO_VARARGS)]
+                self.named |= names.get(last, {})
+            self.positional = [names[name] for name in held[:count]]
+            if code.co_flags & inspect.CO_VARARGS:
+                self.positional += names.get(code.co_varnames[len(held)], ())
+            self.method = held[:1] in (("self",), ("cls",))
+            break
+
+    def value(self, at: Any, name: Any, node: Any) -> Any:
+        """Return the value of an argument, by its position or keyword. Raises KeyError or IndexError if it is not held."""
+        if name is not None:
+            return self.named[name]
+        # What is called on an object gets the object first, an operator does too.
+        return self.positional[at + (self.method and isinstance(node, ast.Call))]
+
+    method = False
+
+
+def _looked_at(below: Any) -> Any:
+    """Return what the innermost functions of a library hold in variables: objects by their ids, shapes of types."""
+    found: Any = set()
+    for frame in below[-_INNERMOST:]:
+        for value in frame.f_locals.values():
+            if type(value).__name__ == "ShapedArray":
+                found.add(tuple(value.shape))
+            elif hasattr(value, "shape") or hasattr(value, "spec"):
+                found.add(id(value))
+    return found
+
+
+def _call(node: Any, frame: Any, taken: Any) -> Any:
+    """Return the called function and its arguments, or the operands of an operator."""
+    if isinstance(node, ast.Call):
+        given = [(None, one) for one in node.args] + [(one.arg, one.value) for one in node.keywords]
+        if isinstance(node.func, ast.Attribute) and not _is_module(node.func.value, frame):
+            given.insert(0, ("self", node.func.value))
+        mapped = _mapped(node.func, frame)
+        told = {
+            "callee": ast.unparse(node.func if mapped is None else mapped["callee"]),
+            **_target(node.func, frame),
+            "arguments": _given(given, frame, taken, node, mapped),
+        }
+        return told if mapped is None else {**told, "devices": mapped["devices"]}
+    operands = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+    given = [(None, one) for one in operands]
+    return {
+        "callee": "",
+        "text": ast.unparse(node)[:120],
+        "parameters": [],
+        "arguments": _given(given, frame, taken, node),
+    }
+
+
+def _is_module(node: Any, frame: Any) -> Any:
+    try:
+        return isinstance(_value(node, frame), (types.ModuleType, type))
+    except Exception:
+        return True
+
+
+def _target(node: Any, frame: Any) -> Any:
+    try:
+        target = _value(node, frame)
+        code = getattr(inspect.unwrap(target), "__code__", None)
+        told: dict[str, Any] = {
+            "type": type(target).__name__,
+            "module": str(getattr(target, "__module__", "")),
+        }
+        if code is not None:
+            told |= {"defined": [code.co_filename, code.co_firstlineno]}
+        told["parameters"] = list(inspect.signature(target).parameters)
+    except Exception:
+        return {"parameters": []}
+    return told
+
+
+def _mapped(node: Any, frame: Any) -> Any:
+    """The callee as written, its `in_axes` and the number of devices, of what `pmap` made; None of anything else."""
+    try:
+        if isinstance(node, ast.Call):  # jax.pmap(step, in_axes=...)(state)
+            maker = _value(node.func, frame)
+            options = {one.arg: _value(one.value, frame) for one in node.keywords if one.arg in _OF_PMAP}
+            arrays = maker.__module__.startswith("equinox")
+            options = {"in_axes": _of_array if arrays else 0, **options}
+            return _over(node.args[0], options) if maker.__name__ in ("pmap", "filter_pmap") else None
+        target = _value(node, frame)
+        while target is not None:
+            if type(target).__name__ == "_PmapWrapper":
+                return _over(node, {"in_axes": target._in_axes, "axis_size": target._axis_size})
+            # jax and Flax keep what they were given in what the functions that they make close over.
+            attributes = vars(target)
+            waiting = [target, *(attributes[name] for name in ("lower", "_prepare_pmap") if name in attributes)]
+            for _ in range(_STEPS):
+                inside = _closed_over(waiting.pop(0)) if waiting else {}
+                if "in_axes" in inside and not inside.keys().isdisjoint(_WITH_AXES):
+                    return _over(node, inside)
+                waiting += [inside[name] for name in ("infer_params", "trace", "fun") if name in inside]
+            target = attributes.get("__wrapped__")
+    except Exception:  # of what cannot be looked up nothing is known
+        return None
+    return None
+
+
+_WITH_AXES = ("devices", "in_devices", "pmapped_fn")
+_OF_PMAP = ("in_axes", "axis_size", "devices", "static_broadcasted_argnums")
+
+
+def _over(callee: Any, options: Any) -> Any:
+    static = options.get("static_broadcasted_tuple", options.get("static_broadcasted_argnums")) or ()
+    devices = options.get("devices", options.get("in_devices"))
+    count = options.get("axis_size") or (len(devices) if devices else sys.modules["jax"].local_device_count())
+    return {
+        "callee": callee,
+        "axes": options["in_axes"],
+        "static": (static,) if isinstance(static, int) else tuple(static),
+        "devices": count,
+    }
+
+
+def _closed_over(function: Any) -> Any:
+    """Return the variables that a function closes over by name, or the arguments bound by a partial."""
+    if isinstance(function, functools.partial):
+        return inspect.signature(function.func).bind_partial(*function.args, **function.keywords).arguments
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = getattr(function, "__closure__", None) or ()
+    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True)}
+
+
+def _of_array(leaf: Any) -> Any:
+    """Return the value of `eqx.if_array(0)` for a leaf."""
+    return 0 if hasattr(leaf, "shape") else None
+
+
+def _note_axes(leaves: Any, at: Any, value: Any, mapped: Any) -> None:
+    """Note the axis of each leaf of an argument that is mapped; `at` is its position, None of a keyword."""
+    axes = mapped["axes"]
+    if at is not None and at in mapped["static"]:
+        axes = None
+    elif isinstance(axes, (tuple, list)):
+        axes = 0 if at is None else axes[at]
+    elif isinstance(axes, dict):  # by parameter, of Equinox
+        axes = 0
+    numbers = "bool", "int", "float", "complex"
+    for leaf, axis in zip(leaves, _spread(axes, value), strict=False):
+        if axis is not None and leaf["type"] in numbers:
+            leaf.update(array=True, shape=[], dtype=leaf["type"])
+        leaf["axis"] = axis
+
+
+def _spread(axes: Any, value: Any) -> Any:
+    """The axis of each leaf of a tree, of axes for the beginning of the tree."""
+    tree = sys.modules["jax"].tree_util
+    if axes is None or isinstance(axes, int):
+        return [axes] * len(tree.tree_leaves(value))
+    if callable(axes):
+        return [axes(leaf) for leaf in tree.tree_leaves(value)]
+    found: list[Any] = []
+
+    def note(axis: Any, part: Any) -> None:
+        found.extend(_spread(axis, part))
+
+    tree.tree_map(note, axes, value, is_leaf=lambda one: one is None)
+    return found
+
+
+def _given(given: Any, frame: Any, taken: Any, node: Any, mapped: Any = None) -> Any:
+    told: list[Any] = []
+    left = _LEAVES
+    position = 0
+    for name, each in given:
+        starred = isinstance(each, ast.Starred)
+        text = ast.unparse(each.value if starred else each)[:200]
+        try:
+            value = _value(each.value if starred else each, frame)
+        except Exception:
+            try:
+                value = taken.value(position, name, node)
+            except Exception:
+                told.append({"name": name, "text": text, "starred": starred, "known": False})
+                position += name is None
+                continue
+        parts = [(text, value)]
+        if starred:  # each of what it stands for
+            parts = [(f"{text}[{at}]", one) for at, one in enumerate(value)]
+        for text, value in parts:
+            leaves = _leaves(value, left, taken.objects)
+            left -= len(leaves)
+            if mapped is not None:
+                _note_axes(leaves, position if name is None else None, value, mapped)
+            for leaf in leaves:
+                leaf.pop("is")
+            one = {"name": name, "text": text, "known": True, "type": type(value).__name__, "leaves": leaves}
+            told.append(one)
+            position += name is None
+    return told
+
+
+class _Unknown(Exception):
+    pass
+
+
+def _value(node: Any, frame: Any) -> Any:
+    """Return the value of an expression if it can be looked up. Raises for anything that would have to run."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
+            if node.id in names:
+                return names[node.id]
+    if isinstance(node, ast.Attribute):
+        return _attribute(_value(node.value, frame), node.attr)
+    if isinstance(node, ast.Subscript):
+        of = _value(node.value, frame)
+        if type(of) in (dict, list, tuple):
+            return of[_value(node.slice, frame)]
+    if isinstance(node, (ast.Tuple, ast.List)) and not any(isinstance(one, ast.Starred) for one in node.elts):
+        return tuple(_value(one, frame) for one in node.elts)
+    raise _Unknown
+
+
+def _attribute(of: Any, name: Any) -> Any:
+    if isinstance(of, types.ModuleType):
+        return vars(of)[name]
+    found = inspect.getattr_static(of, name)
+    if isinstance(found, property):
+        raise _Unknown
+    return getattr(of, name)
+
+
+def _leaves(value: Any, most: Any, objects: Any = ()) -> Any:
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return []
+    try:
+        paths = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_named)[0][:most]
+        flat = [(jax.tree_util.keystr(path), leaf) for path, leaf in paths]
+    except Exception:
+        flat = [("", value)]
+    looked_at = [id(leaf) in objects or tuple(getattr(leaf, "shape", ()) or ()) in objects for _, leaf in flat]
+    marked = any(looked_at) and not all(looked_at)
+    return [
+        {"path": path, "is": id(leaf), "looked_at": marked and one, **_leaf(leaf)}
+        for (path, leaf), one in zip(flat, looked_at)  # noqa: B905  # Python 3.9 has no strict
+    ]
+
+
+def _is_named(value: Any) -> Any:
+    """Return whether it is a NamedArray of haliax."""
+    return hasattr(value, "axes") and hasattr(value, "array")
+
+
+def _leaf(leaf: Any) -> Any:
+    told: dict[str, Any] = {"type": type(leaf).__name__, "array": False}
+    try:
+        if _is_named(leaf):
+            told["axes"] = {axis.name: axis.size for axis in leaf.axes}
+            leaf = leaf.array
+        told["array"] = hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, type)
+        if told["array"]:
+            told |= {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+        if "Tracer" in type(leaf).__name__:
+            told |= {"traced": True, "short": leaf.aval.str_short(), **_typed(leaf.aval)}
+        elif hasattr(leaf, "is_deleted"):
+            told["deleted"] = bool(leaf.is_deleted())
+            told |= _placed(leaf.sharding)
+            told["committed"] = bool(getattr(leaf, "_committed", True))
+        elif type(leaf).__name__ == "ShapeDtypeStruct":
+            told |= _placed(leaf.sharding)
+        elif type(leaf).__name__ in ("Mesh", "AbstractMesh"):
+            told |= {"layout": True, **_mesh(leaf)}
+        elif type(leaf).__name__ in ("PartitionSpec", "P"):
+            told |= {"layout": True, "spec": _spec(leaf)}
+        elif hasattr(leaf, "device_set") or hasattr(leaf, "spec"):
+            told |= {"layout": True, **_placed(leaf)}
+        elif leaf is None or type(leaf) in (bool, int, float, str):
+            told["value"] = repr(leaf)[:60]
+    except Exception:  # an array of which less is known
+        return told
+    return told
+
+
+def _typed(aval: Any) -> Any:
+    """The layout of a traced array: its spec on axes that are not left to the compiler, and where it varies."""
+    told: dict[str, Any] = {}
+    sharding, manual = getattr(aval, "sharding", None), getattr(aval, "manual_axis_type", None)
+    varying = getattr(manual, "varying", None) or getattr(aval, "vma", None)
+    if varying:
+        told["varying"] = sorted(map(str, varying))
+    if sharding is not None and "Explicit" in str(getattr(sharding.mesh, "axis_types", "")):
+        told |= {"spec": _spec(sharding.spec), **_mesh(sharding.mesh)}
+    memory = str(getattr(aval, "memory_space", "")).rpartition(".")[2]
+    if memory not in ("", "Device", "Any"):
+        told["memory"] = memory
+    return told
+
+
+def _placed(sharding: Any) -> Any:
+    told: dict[str, Any] = {}
+    mesh, spec = getattr(sharding, "mesh", None), getattr(sharding, "spec", None)
+    if mesh is not None and spec is not None:
+        told |= {"spec": _spec(spec), **_mesh(mesh)}
+    memory = getattr(sharding, "memory_kind", None)
+    if memory not in (None, "device", "unpinned_host"):
+        told["memory"] = str(memory)
+    if type(mesh).__name__ != "AbstractMesh" and hasattr(sharding, "device_set"):
+        told["devices"] = sorted(device.id for device in sharding.device_set)[:4096]
+        order = getattr(sharding, "_device_assignment", None)
+        if order is not None:
+            told["order"] = [device.id for device in order][:4096]
+    return told
+
+
+def _mesh(mesh: Any) -> Any:
+    kinds = getattr(mesh, "axis_types", None) or ()
+    names = [str(one).rpartition(".")[2] for one in (kinds if isinstance(kinds, (tuple, list)) else ())]
+    return {"mesh": {str(name): int(size) for name, size in dict(mesh.shape).items()}, "kinds": names}
+
+
+def _spec(spec: Any) -> Any:
+    parts = [list(part) if isinstance(part, tuple) else part for part in map(_plain, getattr(spec, "partitions", spec))]
+    more = [(name, sorted(map(str, getattr(spec, name, None) or ()))) for name in ("unreduced", "reduced")]
+    return [*parts, *({name: axes} for name, axes in more if axes)]
+
+
+def _plain(part: Any) -> Any:
+    return part if part is None or isinstance(part, (str, tuple)) else str(part)
+
+
+def context_mesh() -> Any:
+    """Return the axes of the mesh in context and their types; empty without one, None if that is not known."""
+    try:
+        return _mesh(sys.modules["jax"].sharding.get_abstract_mesh())
+    except Exception:
+        return None
