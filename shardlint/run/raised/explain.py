@@ -8,12 +8,14 @@ from dataclasses import replace
 from shardlint.run.raised import buffers, devices, pmap_axes, specs, structure
 from shardlint.run.raised.explanation import Explanation
 from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.layouts import explain_layouts
 
 
 def explain(found: Recognised) -> Explanation | None:
     """Return the explanation from the values of the failing call, or from the message; None if they add nothing."""
     by = _BY.get(found.kind.name) if found.kind is not None else None
     told = by(found) if by is not None and found.error.own else None
+    told = told or explain_layouts(found)
     # As people write it, whatever the release calls it.
     return None if told is None else replace(told, message=told.message.replace("PartitionSpec(", "P("))
 

@@ -43,4 +43,5 @@ def some(texts: list[str]) -> tuple[str, ...]:
 
 def callee(call: Call | None) -> str:
     """Return the callee as it is written."""
-    return f"`{call.callee}`" if call is not None and call.callee else "this line"
+    text = call.callee or call.text if call is not None else ""
+    return f"`{text}`" if text else "this line"

@@ -31,6 +31,10 @@ class Kind:
     """Only of what `pmap` raised itself, which newer releases say in the words of jit and shard_map."""
     confirms: tuple[str, ...] = ()
     """Rules that say no more than what the error shows to be so: wherever in its files such a finding lies."""
+    says: str = ""
+    """The mistake, with {callee}, {word} and {array}: the first array of the call that jax looked at."""
+    help: str = ""
+    """What to write."""
 
 
 KINDS = (

@@ -96,13 +96,12 @@ def _call(node: Any, frame: Any, taken: Any) -> Any:
     """Return the called function and its arguments, or the operands of an operator."""
     if isinstance(node, ast.Call):
         given = [(None, one) for one in node.args] + [(one.arg, one.value) for one in node.keywords]
-        if isinstance(node.func, ast.Attribute) and not _is_module(node.func.value, frame):
-            given.insert(0, ("self", node.func.value))
         mapped = _mapped(node.func, frame)
         told = {
             "callee": ast.unparse(node.func if mapped is None else mapped["callee"]),
             **_target(node.func, frame),
             "arguments": _given(given, frame, taken, node, mapped),
+            "objects": _found_in(node.func, frame, taken),
         }
         return told if mapped is None else {**told, "devices": mapped["devices"]}
     operands = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
@@ -115,11 +114,19 @@ def _call(node: Any, frame: Any, taken: Any) -> Any:
     }
 
 
-def _is_module(node: Any, frame: Any) -> Any:
+def _found_in(node: Any, frame: Any, taken: Any) -> Any:
+    """The values in an expression that holds arrays or layouts: of `table.at[ids].add` they are `table` and `ids`."""
     try:
-        return isinstance(_value(node, frame), (types.ModuleType, type))
+        value = _value(node, frame)
+        if isinstance(value, types.MethodType):
+            raise _Unknown
     except Exception:
-        return True
+        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        return [each for one in parts for each in _found_in(one, frame, taken)]
+    if isinstance(value, (types.ModuleType, type, types.FunctionType)):
+        return []
+    leaves = [leaf for leaf in _leaves(value, _LEAVES, taken.objects) if leaf["array"] or "layout" in leaf]
+    return [{"name": "", "text": ast.unparse(node)[:200], "known": True, "leaves": leaves}] if leaves else []
 
 
 def _target(node: Any, frame: Any) -> Any:
@@ -240,7 +247,9 @@ def _given(given: Any, frame: Any, taken: Any, node: Any, mapped: Any = None) ->
             try:
                 value = taken.value(position, name, node)
             except Exception:
-                told.append({"name": name, "text": text, "starred": starred, "known": False})
+                text = ast.unparse(each)[:200]
+                parts = _found_in(each, frame, taken)
+                told.append({"name": name, "text": text, "starred": starred, "known": False, "parts": parts})
                 position += name is None
                 continue
         parts = [(text, value)]
@@ -251,8 +260,6 @@ def _given(given: Any, frame: Any, taken: Any, node: Any, mapped: Any = None) ->
             left -= len(leaves)
             if mapped is not None:
                 _note_axes(leaves, position if name is None else None, value, mapped)
-            for leaf in leaves:
-                leaf.pop("is")
             one = {"name": name, "text": text, "known": True, "type": type(value).__name__, "leaves": leaves}
             told.append(one)
             position += name is None
@@ -303,7 +310,7 @@ def _leaves(value: Any, most: Any, objects: Any = ()) -> Any:
     looked_at = [id(leaf) in objects or tuple(getattr(leaf, "shape", ()) or ()) in objects for _, leaf in flat]
     marked = any(looked_at) and not all(looked_at)
     return [
-        {"path": path, "is": id(leaf), "looked_at": marked and one, **_leaf(leaf)}
+        {"path": path, "looked_at": marked and one, **_leaf(leaf)}
         for (path, leaf), one in zip(flat, looked_at)  # noqa: B905  # Python 3.9 has no strict
     ]
 

@@ -1,0 +1,166 @@
+"""The general explanation of an exception: what the failing call was given, with layouts and the lines they are from."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from shardlint.run.raised.explanation import Explanation, callee, numbers, some
+from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.record import Call, Error, Frame, Given, Leaf
+
+_LIBRARIES = ("jax", "jaxlib", "flax", "equinox", "haliax", "optax", "orbax", "einshard")
+_MOST = 6
+# Also what scripts/raising_sites.py looks for in the sources of the libraries.
+ABOUT = re.compile(
+    r"shard(?!map_)|\bmesh\b|\bmesh_|_mesh\b|partition|(?:in|out)_(?:specs|axes)\b|\bpspec|device.assignment"
+    r"|incompatible device|memory.(?:kind|space)|\bpmap|\bvmap (?:got|was)|squeeze out|axis.name|unbound axis|donat|deleted"
+    r"|manual|\bvma\b|varying|varies|replicat|addressable|logical ax|NamedArray|tree prefix|axis_size|pcast|\w@\w+[,\]]"
+    r"|carry.{0,80}type|number of devices|pytree struct|tree structures|batch axis sizes",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def explain_layouts(found: Recognised) -> Explanation | None:
+    """Return what the failing call was given; None of an error that is about no layouts, or of a call without any."""
+    error, kind = found.error, found.kind
+    known = kind is not None and (kind.says or kind.help or not kind.exact)
+    if error.at is None or not (known or speaks_of_layouts(error)):
+        return None
+    arrays = describe_arguments(error)
+    says = kind.says if kind is not None else ""
+    if not arrays and not says:
+        return None
+    names = {"callee": callee(error.call), "word": found.words[0] if found.words else "", "array": _array(error)}
+    message = says.format_map(names) if says else f"{callee(error.call)} got these layouts"
+    return Explanation(message, some(arrays), kind.help.format_map(names) if kind is not None else "", live=bool(arrays))
+
+
+def speaks_of_layouts(error: Error) -> bool:
+    """Return whether a library raised an error about layouts."""
+    package = _package(error)
+    if package == "haliax":
+        return True
+    return package in _LIBRARIES and ABOUT.search(error.said) is not None
+
+
+def _package(error: Error) -> str:
+    if not error.inside:
+        return ""
+    path = error.inside[-1][0].replace("\\", "/")
+    return path.rpartition("site-packages/")[2].partition("/")[0]
+
+
+def describe_arguments(error: Error) -> list[str]:
+    """Return a line for each array and layout that the failing call was given, the ones jax looked at first."""
+    call = error.call
+    if call is None:
+        return []
+    leaves = [leaf for given in (*call.arguments, *call.objects) for leaf in _told_of(given, call)]
+    looked_at = [leaf for leaf in leaves if leaf.looked_at]
+    if len(leaves) > _MOST and looked_at:
+        leaves = [*looked_at, *(leaf for leaf in leaves if not leaf.looked_at)]
+    lines: dict[str, None] = {}
+    for leaf in leaves:
+        lines.setdefault(describe(leaf) + _origin(leaf, error))
+    context = error.context
+    if lines and context is not None and context.mesh and all(leaf.mesh != context.mesh for leaf in leaves):
+        lines.setdefault(describe(context))
+    return list(lines)
+
+
+def _told_of(given: Given, call: Call) -> Iterator[Leaf]:
+    yield from given.leaves
+    for leaf in given.others:
+        if leaf.layout or (leaf.value and leaf.where != leaf.value and given.leaves == ()):
+            # `in_specs[0]` says more than `(P('data'),)[0]`.
+            shown = leaf.where.partition("[")[0].isidentifier() or not leaf.parameter
+            yield leaf if shown else replace(leaf, where=leaf.parameter)
+
+
+def describe(leaf: Leaf) -> str:
+    """`w f32[64,32] P('data', None) over data=8 (Explicit)`."""
+    if not leaf.array and not leaf.layout:
+        return f"{leaf.where} = {leaf.value}"
+    mesh = leaf.text_of_mesh()
+    text = leaf.text()
+    if leaf.spec and not text.endswith(leaf.spec):
+        text += f" {leaf.spec}"
+    if leaf.layout and not leaf.spec:
+        text += f": {mesh}"
+    elif leaf.spec and mesh:
+        text += f" over {mesh}"
+    elif leaf.devices and leaf.committed:
+        text += f" on {numbers(leaf.devices)}"
+    if leaf.varying:
+        text += f", varies along {', '.join(leaf.varying)}"
+    if leaf.memory:
+        text += f", in {leaf.memory} memory"
+    return text + (", deleted" if leaf.deleted else "")
+
+
+def _array(error: Error) -> str:
+    """The first array of the call that jax looked at, or the first of all; `x` without one."""
+    leaves = error.call.leaves if error.call is not None else []
+    return next((leaf.where for leaf in sorted(leaves, key=lambda leaf: not leaf.looked_at)), "x")
+
+
+def _origin(leaf: Leaf, error: Error) -> str:
+    """Where the value of an argument is from: the line that assigns its name, or the call that passed it."""
+    frames = error.own
+    frame = frames[-1]
+    root = re.match(r"(?:self\.)?\w+", leaf.where)
+    if root is None:
+        return ""
+    caller = frames[-2].call if len(frames) > 1 else None
+    passed = [one for one in caller.arguments if one.parameter == root[0]] if caller is not None else []
+    line = _assigned(frame, root[0])
+    if line == 0 and passed and passed[0].text != leaf.where:
+        return f", from `{passed[0].text}` at line {frames[-2].line}"
+    return f", from line {line}" if line > 0 and line != frame.line else ""
+
+
+def _assigned(frame: Frame, name: str) -> int:
+    """The last line before the frame's that assigns a name in its function, else in its module; 0 of a parameter, and
+    -1 where no line is known.
+    """
+    scope = next((one for one in _scopes(frame.file) if one.lineno <= frame.line <= (one.end_lineno or 0)
+                  and one.name == frame.function), None)  # fmt: skip
+    if scope is not None:
+        arguments = scope.args
+        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+        if inside := [line for line in _lines(scope, name) if line < frame.line]:
+            return inside[-1]
+        if any(one is not None and one.arg == name for one in every):
+            return 0
+    tree = _tree(frame.file)
+    outside = _lines(tree, name) if tree is not None and (frame.function == "<module>" or "." in name or scope) else []
+    before = [line for line in outside if line < frame.line or frame.function != "<module>"]
+    return before[-1] if before and (len(before) == 1 or frame.function == "<module>") else -1
+
+
+def _lines(tree: ast.AST, name: str) -> list[int]:
+    return sorted(
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node) == name
+    )
+
+
+@cache
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse(Path(file).read_text("utf-8"))
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return None
+
+
+def _scopes(file: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = _tree(file)
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)] if tree else []
+    return sorted(functions, key=lambda one: -one.lineno)
+
