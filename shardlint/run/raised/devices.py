@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 
-from shardlint.run.raised.explanation import Explanation, callee, lies, numbers
+from shardlint.run.raised.explanation import Explanation, callee, lies
 from shardlint.run.raised.kinds import Recognised
 from shardlint.run.raised.record import Leaf
-from shardlint.source.patterns import regex
 
 
 def incompatible(found: Recognised) -> Explanation | None:
@@ -18,7 +18,7 @@ def incompatible(found: Recognised) -> Explanation | None:
     for leaf in placed:
         groups.setdefault(leaf.devices, []).append(leaf)
     if call is None or len(groups) < 2:
-        return _from_message(found)
+        return _other_than_context(found)
     main = max(
         groups.values(), key=lambda leaves: (len(leaves[0].devices), sum(leaf.size for leaf in leaves))
     )
@@ -47,22 +47,19 @@ def incompatible(found: Recognised) -> Explanation | None:
     )
 
 
-_PART = regex(
-    r"(?P<what>argument (?P<name>.+?) of (?P<of>.+?)|sharding_constraint inside jit|explicit output sharding[^,]*?"
-    r"|pjit inside jit|custom_partitioning[^,]*?|shard_map inside jit)"
-    r"(?: with shape (?P<shape>\w+\[[^\]]*\]))?(?: and| with|) (?:with )?device ids \[(?P<ids>[\d, ]*)\]"
-)
-
-
-def _from_message(found: Recognised) -> Explanation | None:
-    parts = list(_PART.finditer(found.error.message))
-    if len(parts) != 2:
+def _other_than_context(found: Recognised) -> Explanation | None:
+    """Arrays on other devices than the mesh in context, or than the shardings that the function was made with."""
+    call, context = found.error.call, found.error.context
+    placed = [leaf for leaf in call.leaves if leaf.devices and leaf.committed] if call is not None else []
+    if call is None or not placed:
         return None
-    told = []
-    for part in parts:
-        what = f"{part['name']} {part['shape'] or ''}".strip() if part["name"] else part["what"]
-        told.append(f"{what} on {numbers(tuple(int(one) for one in part['ids'].split(',') if one.strip()))}")
-    return Explanation(f"{callee(found.error.call)} would run on different sets of devices", tuple(told))
+    where = f"the mesh in context has {math.prod(context.mesh.values())}" if context and context.mesh else "others"
+    return Explanation(
+        f"{callee(call)} runs on other devices than those of {placed[0].where}"
+        + (f": {where} devices" if where != "others" else ""),
+        help=f"place it first: jax.device_put({placed[0].where}, NamedSharding(mesh, P()))",
+        live=True,
+    )
 
 
 def sharding_differs(found: Recognised) -> Explanation | None:

@@ -15,6 +15,7 @@ from shardlint.run.raised.record import Error
 # What takes, removes or renames a name, whatever the name.
 _NAMES = ("SL513", "SL654", "SL901", "SL902", "SL905", "SL906", "SL907")
 _KEYWORDS = ("SL101", "SL102", "SL422", "SL514", "SL903")
+_EXPLICIT = ("SL307", "SL313", "SL314", "SL353")
 _SPECS = ("SL303", "SL229", "SL419")
 
 
@@ -83,13 +84,14 @@ KINDS = (
     Kind("jit-sharding-differs", r"Sharding passed to (?:jit|pjit) does not match the sharding", ("SL213",)),
     Kind(
         "spec-rank",
-        r"only valid for values of rank at least|_specs entry which is too long|spec.{0,40}longer than|"
+        r"only valid for values of rank at least|Length of sharding\.spec|_specs entry which is too long|spec.{0,40}longer than|"
         r"ndim.{0,60}must be (?:greater|at least).{0,80}(?:spec|partition)",
         _SPECS,
     ),
     Kind(
         "indivisible",
         r"IndivisibleError|implies that (?:the global size of its dimension|array axis \d+ is partitioned)"
+        r"|scatter dimension size \d+ must|all_to_all split_axis"
         r"|axis sizes that are not evenly divisible|should evenly divide the shape",
         ("SL216", "SL654"),
     ),
@@ -113,8 +115,11 @@ KINDS = (
     Kind(
         "no-mesh",
         r"requires a non-empty mesh|non-empty mesh in context|set a mesh via `?jax\.|An auto mesh context or metadata"
-        r"|must be called (?:with|under) .*mesh|context mesh cannot be empty|no mesh (?:is )?(?:set|in context)",
+        r"|must be called (?:with|under) .*mesh|[Cc]ontext mesh cannot be empty|[Nn]o mesh (?:is )?(?:set|in context|found)"
+        r"|not under a mesh context|out_shardings which are non-None",
         ("SL214", "SL233", "SL502"),
+        says="no mesh is in context, and a PartitionSpec names none",
+        help="write `with jax.set_mesh(mesh):` around the call, or pass NamedSharding(mesh, spec)",
     ),
     Kind("mesh-in-jit", r"`?(?:set_mesh|use_mesh)`? can only be used outside of", ("SL310",)),
     Kind(
@@ -124,20 +129,150 @@ KINDS = (
         ("SL413",),
     ),
     Kind(
+        "contraction",
+        r"Contracting dimensions are sharded",
+        _EXPLICIT,
+        says="{callee} contracts a dimension that both operands shard: the layout of the result is ambiguous",
+        help="name it: jnp.matmul(..., out_sharding=P(...)), or jnp.einsum(..., out_sharding=P(...))",
+    ),
+    Kind(
+        "gather",
+        r"Use `\.at\[\.\.\.\]\.(?P<how>get|set)",
+        _EXPLICIT,
+        says="the layout of the result of {callee} is ambiguous",
+        help="write {array}.at[...].get(out_sharding=P(...)); to update, pass out_sharding to set or add",
+    ),
+    Kind(
+        "layouts-differ",
+        r"produces an illegally sharded result|incompatible shardings for broadcasting|dimensions to have the same sharding"
+        r"|(?:should|must) have (?:the same|equal) (?:\w+ )?sharding|have the same sharding as|must be equal to update"
+        r"|Incompatible types for [^\n]*\w@\w|should be sharded the same",
+        _EXPLICIT,
+        says="{callee} combines dimensions that are sharded differently",
+        help="give the arrays one layout first: jax.sharding.reshard({other}, {spec})",
+    ),
+    Kind(
+        "dimension-sharded",
+        r"(?:should|must|cannot|can't) be (?:unsharded|replicated|fully replicated|sharded)|over sharded axes|on sharded dims",
+        _EXPLICIT,
+        says="{callee} needs a dimension unsharded that {array} shards",
+        help="write jax.sharding.reshard({array}, P(...)) first, with None for that dimension",
+    ),
+    Kind(
+        "result-layout",
+        r"reshape is not supported|Please (?:pass|specify)[^\n]* `out_sharding` (?:param|arg)",
+        _EXPLICIT,
+        says="the layout of the result of {callee} is ambiguous",
+        help="pass out_sharding=P(...), or reshard {array} first with jax.sharding.reshard",
+    ),
+    Kind(
+        "unreduced",
+        r"cannot accept inputs? that (?:is|are) unreduced|cannot be unreduced|is unreduced while",
+        _EXPLICIT,
+        says="{array} holds partial sums, and {callee} needs their total",
+        help="add them first: jax.sharding.reshard({array}, P(...)) without unreduced",
+    ),
+    Kind(
+        "out-sharding-type",
+        r"cannot contain axis names that are of type",
+        _EXPLICIT,
+        says="out_sharding names an axis of the mesh that is not Explicit",
+        help="make the mesh with axis_types=(AxisType.Explicit,) * len(axes), or use jax.lax.with_sharding_constraint",
+    ),
+    Kind(
+        "in-specs-differ",
+        r"does not match the specs of the input",
+        ("SL353",),
+        says="in_specs is not the layout that the argument of {callee} has",
+        help="leave out in_specs, or write jax.sharding.reshard({array}, spec) first",
+    ),
+    Kind(
+        "carry-varies",
+        r"carry.{0,600}(?:varying|manual axis types|\{V:)|branches.{0,600}(?:varying|\{V:)",
+        says="{callee} starts with a value that is equal on all devices, and gets back one that differs",
+        help="make it vary first: jax.lax.pcast(value, {axes}, to='varying')",
+    ),
+    Kind(
+        "carry-layout",
+        r"(?:carry|branches).{0,600}\w@\w",
+        says="{callee} gets back another layout than it passed in",
+        help="write jax.sharding.reshard(result, spec) in the function, with the layout of the argument",
+    ),
+    Kind(
+        "memories-differ",
+        r"memory_space of all inputs",
+        says="{callee} combines arrays in different memories",
+        help="move one first: jax.device_put({other_memory}, jax.memory.Space.Device)",
+    ),
+    Kind(
+        "memory-kind",
+        r"Memory kinds passed to",
+        says="{array} is in another memory than in_shardings names",
+        help="move it first: jax.device_put({array}, sharding)",
+    ),
+    Kind(
+        "partition-name",
+        r"PartitioningUnspecifiedError|\"partition_name\" is not specified",
+        says="{callee} stacks annotated variables along a new axis, and nothing names that axis",
+        help="add metadata_params={{nn.PARTITION_NAME: None}} to nn.scan or nn.vmap; in nnx, "
+        "transform_metadata={{nnx.PARTITION_NAME: None}}",
+    ),
+    Kind(
+        "traced-layout",
+        r"'(?:sharding|addressable_shards)' attribute is not available"
+        r"|The (?:addressable_data|is_deleted)\(\) method was called"
+        r"|The (?:global_shards|is_fully_addressable|is_fully_replicated) property was called",
+        ("SL208",),
+        says="{array} is traced: its layout on the devices is not known yet",
+        help="write jax.typeof({array}).sharding on Explicit axes, or read it outside of the traced function",
+    ),
+    Kind(
+        "spec-axes",
+        r"partitions cannot overlap|argument to PartitionSpec cannot overlap",
+        says="an axis has two roles in {callee}",
+        help="name it once: as an entry, in unreduced, or in reduced",
+    ),
+    Kind(
+        "spec-sets",
+        r"reduced cannot contain None|argument of PartitionSpec should of type",
+        says="unreduced and reduced of {callee} take sets of axis names",
+        help="write unreduced={{'axis'}}",
+    ),
+    Kind(
+        "axes-type",
+        r"(?:in|out)_axes must be an int|`in_axes` and `out_axes` must consist",
+        says="in_axes and out_axes of {callee} take integers, None, and trees of these",
+        help="write the position of the dimension: 0 for the first",
+    ),
+    Kind(
+        "rows-per-device",
+        r"cannot reshape array of (?:size|shape)[^\n]* into shape \((?P<rows>\d+),",
+        ("SL308",),
+        exact=True,
+    ),
+    Kind(
+        "constraint-explicit",
+        r"can only refer to (?:Auto|Explicit) axes|`with_sharding_constraint` acts as an assert"
+        r"|You probably meant to use `reshard`",
+        _EXPLICIT,
+        confirms=("SL307",),
+        says="the axes of this mesh are Explicit, and a constraint does not apply to them",
+        help="write jax.sharding.reshard({array}, spec); or make the mesh with axis_types=(AxisType.Auto,) * len(axes)",
+    ),
+    Kind(
         "explicit-axes",
-        r"can only refer to (?:Auto|Explicit) axes|`with_sharding_constraint` acts as an assert|should be"
-        r" (?:Auto|Explicit)|You probably meant to use `reshard`"
-        r"|ShardingTypeError|dimension of all xs should be replicated"
-        r"|axes of type Explicit|PartitionSpec passed to .* cannot contain axis names that"
-        r" are of type",
-        ("SL307", "SL313", "SL314"),
+        r"should be (?:Auto|Explicit)"
+        r"|ShardingTypeError|axes of type Explicit",
+        _EXPLICIT,
         confirms=("SL307",),
     ),
     Kind(
         "mesh-differs",
         r"[Cc]ontext mesh .* should match|Mesh for all inputs should be equal|mesh .* should match the mesh"
-        r"|Conflicting meshes received|got incompatible mesh",
-        (),
+        r"|Conflicting meshes received|got incompatible mesh|Mesh of both lhs and rhs|Mesh shape of the input"
+        r"|must match the mesh passed|should have the same mesh",
+        says="{callee} gets two meshes: those of its arguments and of the context have to be the same",
+        help="make the mesh once, and use it for `jax.set_mesh` and for every NamedSharding",
     ),
     Kind("backend-first", r"jax\.distributed\.initialize\(\) must be called before", ("SL803", "SL309")),
     Kind(
@@ -163,9 +298,12 @@ KINDS = (
         r"(?:leaf specifications|leaves?) .{0,30}expected to be PartitionSpec|must be (?:a |an )?(?:instance of )?"
         r"(?:`?jax\.sharding\.)?Sharding|NamedSharding.*[Ii]nvoked with types|is not a valid JAX (?:array"
         r" )?type.*Sharding"
+        r"|must be a pytree of `jax.sharding.PartitionSpec`|should be an instance of `jax.sharding|only accepts `None`, `jax.sharding"
         r"|requires ndarray or scalar arguments, got <class '\S*Sharding|'[\w.]*' object has no attribute "
         r"'(?:_internal_device_list|partitions|_partitions|_device_assignment|device_set|addressable_devices)'",
         ("SL218", "SL305", "SL306", "SL318", "SL319", "SL326", "SL327"),
+        says="{callee} gets something that is no sharding where it takes one",
+        help="write NamedSharding(mesh, P(...))",
     ),
     Kind("not-addressable", r"non-?addressable", ("SL807", "SL808", "SL812", "SL815")),
     Kind("jit-keyword", r"`?jitkwargs`? cannot contain", ("SL101", "SL102", "SL228")),

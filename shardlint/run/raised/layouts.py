@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shardlint.run.raised.explanation import Explanation, callee, numbers, some
 from shardlint.run.raised.kinds import Recognised
-from shardlint.run.raised.record import Call, Error, Frame, Given, Leaf
+from shardlint.run.raised.record import Error, Frame, Given, Leaf
 
 _LIBRARIES = ("jax", "jaxlib", "flax", "equinox", "haliax", "optax", "orbax", "einshard")
 _MOST = 6
@@ -20,39 +20,70 @@ ABOUT = re.compile(
     r"shard(?!map_)|\bmesh\b|\bmesh_|_mesh\b|partition|(?:in|out)_(?:specs|axes)\b|\bpspec|device.assignment"
     r"|incompatible device|memory.(?:kind|space)|\bpmap|\bvmap (?:got|was)|squeeze out|axis.name|unbound axis|donat|deleted"
     r"|manual|\bvma\b|varying|varies|replicat|addressable|logical ax|NamedArray|tree prefix|axis_size|pcast|\w@\w+[,\]]"
-    r"|carry.{0,80}type|number of devices|pytree struct|tree structures|batch axis sizes",
+    r"|named axis|\bCarry\b|number of devices|pytree struct|tree structures|batch axis sizes",
     re.IGNORECASE | re.DOTALL,
 )
 
 
-def explain_layouts(found: Recognised) -> Explanation | None:
-    """Return what the failing call was given; None of an error that is about no layouts, or of a call without any."""
+def explain_layouts(found: Recognised, beside_finding: bool = False) -> Explanation | None:
+    """Return what the failing call was given; None of an error that is about no layouts, or of a call without any.
+
+    Beside a finding it says no more than that.
+    """
     error, kind = found.error, found.kind
-    known = kind is not None and (kind.says or kind.help or not kind.exact)
-    if error.at is None or not (known or speaks_of_layouts(error)):
+    known = kind is not None and not kind.exact and _package(error) != ""
+    if error.at is None or not (known or beside_finding or speaks_of_layouts(error)):
         return None
     arrays = describe_arguments(error)
-    says = kind.says if kind is not None else ""
+    says, help = (kind.says, kind.help) if kind is not None and not beside_finding else ("", "")
     if not arrays and not says:
         return None
-    names = {"callee": callee(error.call), "word": found.words[0] if found.words else "", "array": _array(error)}
-    message = says.format_map(names) if says else f"{callee(error.call)} got these layouts"
-    return Explanation(message, some(arrays), kind.help.format_map(names) if kind is not None else "", live=bool(arrays))
+    names = _names(found)
+    return Explanation(
+        says.format_map(names) if says else f"{callee(error.call)} got these layouts",
+        some(arrays),
+        help.format_map(names),
+        live=bool(arrays),
+    )
+
+
+def _names(found: Recognised) -> dict[str, str]:
+    """What the text of a kind may name: arrays of the call by what sets them apart."""
+    call = found.error.call
+    leaves = call.leaves + [leaf for one in call.objects for leaf in one.leaves] if call is not None else []
+    leaves.sort(key=lambda leaf: not leaf.looked_at)
+    sharded = [leaf for leaf in leaves if leaf.spec.strip("P()None, ")]
+    first = (sharded or leaves or [Leaf("x")])[0]
+    others = [leaf for leaf in leaves if leaf.spec != first.spec and leaf.where != first.where]
+    varying = sorted({axis for leaf in leaves for axis in leaf.varying})
+    return {
+        "callee": callee(call),
+        "array": first.where,
+        "spec": first.spec or "spec",
+        "other": others[0].where if others else first.where,
+        "other_memory": next((leaf.where for leaf in leaves if leaf.memory), first.where),
+        "axes": repr(varying[0] if len(varying) == 1 else tuple(varying)) if varying else "axes",
+    }
 
 
 def speaks_of_layouts(error: Error) -> bool:
     """Return whether a library raised an error about layouts."""
     package = _package(error)
-    if package == "haliax":
-        return True
-    return package in _LIBRARIES and ABOUT.search(error.said) is not None
+    if not error.message and error.inside:  # an assertion: only where it stands tells what it is about
+        return package != "" and _MODULES.search(Path(error.inside[-1][0]).name) is not None
+    return package == "haliax" or (package != "" and ABOUT.search(error.said) is not None)
 
 
 def _package(error: Error) -> str:
-    if not error.inside:
-        return ""
-    path = error.inside[-1][0].replace("\\", "/")
-    return path.rpartition("site-packages/")[2].partition("/")[0]
+    """The library that raised an error; empty if it was no library that knows of layouts."""
+    path = error.inside[-1][0].replace("\\", "/").rpartition("site-packages/")[2] if error.inside else ""
+    package = path.partition("/")[0]
+    if error.type in ("JaxRuntimeError", "XlaRuntimeError"):
+        return "jaxlib"
+    return package if package in _LIBRARIES else ""
+
+
+_MODULES = re.compile(r"shard|mesh|parallel|partition|spmd|pmap|pjit")
 
 
 def describe_arguments(error: Error) -> list[str]:
@@ -60,7 +91,7 @@ def describe_arguments(error: Error) -> list[str]:
     call = error.call
     if call is None:
         return []
-    leaves = [leaf for given in (*call.arguments, *call.objects) for leaf in _told_of(given, call)]
+    leaves = [leaf for given in (*call.arguments, *call.objects, *call.settings) for leaf in _told_of(given)]
     looked_at = [leaf for leaf in leaves if leaf.looked_at]
     if len(leaves) > _MOST and looked_at:
         leaves = [*looked_at, *(leaf for leaf in leaves if not leaf.looked_at)]
@@ -70,16 +101,22 @@ def describe_arguments(error: Error) -> list[str]:
     context = error.context
     if lines and context is not None and context.mesh and all(leaf.mesh != context.mesh for leaf in leaves):
         lines.setdefault(describe(context))
+    if lines and context is not None and not context.mesh and re.search(r"\bmesh\b", error.message):
+        lines.setdefault("no mesh in context")
     return list(lines)
 
 
-def _told_of(given: Given, call: Call) -> Iterator[Leaf]:
+def _told_of(given: Given) -> Iterator[Leaf]:
     yield from given.leaves
     for leaf in given.others:
-        if leaf.layout or (leaf.value and leaf.where != leaf.value and given.leaves == ()):
+        if leaf.layout or (leaf.value and _NAME.fullmatch(given.text) and _AXES.search(leaf.parameter)):
             # `in_specs[0]` says more than `(P('data'),)[0]`.
             shown = leaf.where.partition("[")[0].isidentifier() or not leaf.parameter
             yield leaf if shown else replace(leaf, where=leaf.parameter)
+
+
+_AXES = re.compile(r"ax[ie]s|mapping|rules|shape|sizes|spec")
+_NAME = re.compile(r"(?!None|True|False)[A-Za-z_][\w.]*(?:\[[^\]]*\])*")
 
 
 def describe(leaf: Leaf) -> str:
@@ -101,12 +138,6 @@ def describe(leaf: Leaf) -> str:
     if leaf.memory:
         text += f", in {leaf.memory} memory"
     return text + (", deleted" if leaf.deleted else "")
-
-
-def _array(error: Error) -> str:
-    """The first array of the call that jax looked at, or the first of all; `x` without one."""
-    leaves = error.call.leaves if error.call is not None else []
-    return next((leaf.where for leaf in sorted(leaves, key=lambda leaf: not leaf.looked_at)), "x")
 
 
 def _origin(leaf: Leaf, error: Error) -> str:

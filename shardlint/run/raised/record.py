@@ -100,6 +100,8 @@ class Call:
     module: str = ""
     text: str = ""
     """The expression of an operator."""
+    settings: tuple[Given, ...] = ()
+    """Meshes, specs and shardings that the called function was made with."""
     objects: tuple[Given, ...] = ()
     """What the called function belongs to, and what is in arguments that are not known themselves."""
     devices: int = 0
@@ -140,6 +142,8 @@ class Error:
     """The innermost functions of libraries: file, line and name. jax leaves them out of its traceback."""
     context: Leaf | None = None
     """The mesh in context; None if that is not known."""
+    devices: int = 0
+    """The number of devices of the process; 0 if jax has not looked for any."""
 
     @property
     def own(self) -> list[Frame]:
@@ -207,6 +211,7 @@ def _error(data: Mapping[str, Any]) -> Error:
         tuple(_frame(one) for one in data["frames"]),
         tuple((str(file), int(line), str(name)) for file, line, name in data.get("inside", ())),
         None if data.get("context") is None else _leaf({"layout": True, **data["context"]}, "the mesh in context", ""),
+        int(data.get("devices", 0)),
     )
 
 
@@ -244,6 +249,7 @@ def _call(data: Mapping[str, Any]) -> Call:
         where,
         str(data.get("module", "")),
         str(data.get("text", "")),
+        tuple(_given(one, one["text"]) for one in data.get("settings", ())),
         tuple(
             _given(one, "")
             for one in (*data.get("objects", ()), *(part for each in data["arguments"] for part in each.get("parts", ())))

@@ -10,17 +10,19 @@ from shardlint.run.raised.explanation import Explanation, callee, some
 from shardlint.run.raised.kinds import Recognised
 from shardlint.source.patterns import regex
 
-_RANK = regex(r"rank at least (\d+), but was applied to a value of rank (\d+)")
+_RANK = regex(
+    r"rank at least (\d+), but was applied to a value of rank (\d+)|Length of sharding.spec \((\d+)\).*ndim \((\d+)\)"
+)
 _PATH = regex(r"pytree key path (\S+) ")
 
 
 def rank(found: Recognised) -> Explanation | None:
     """A spec with more entries than its array has dimensions."""
     said, call = _RANK.search(found.error.message), found.error.call
-    spec = re.search(r"spec=(?:P|PartitionSpec)(\(.*?\)), memory", found.error.message)
+    spec = re.search(r"spec=(?:P|PartitionSpec)(\(.*?\))(?:, memory|\)$)", found.error.message)
     if said is None or spec is None:
         return structure.too_long(found.error.message)
-    entries, rank = int(said[1]), int(said[2])
+    entries, rank = int(said[1] or said[3]), int(said[2] or said[4])
     path = _PATH.search(found.error.message)
     leaves = [
         leaf
@@ -49,6 +51,10 @@ _DIVIDE = (
         r"global size of its dimension (?P<axis>\d+) should be divisible by (?P<by>\d+), but it is equal to "
         r"(?P<size>\d+)"
     ),
+    re.compile(r"array axis (?P<axis>\d+) is partitioned (?P<by>\d+) times, .*divide the dimension size (?P<size>\d+)"),
+    re.compile(r"scatter dimension size (?P<size>\d+) must (?:be divisible by shard_count|match shard count) (?P<by>\d+)"),
+    re.compile(r"all_to_all split_axis \((?P<size>\d+)\) .*named axis \S+ \((?P<by>\d+)\)"),
+    re.compile(r"dim_size=(?P<size>\d+) is not divisible by axis_size=(?P<by>\d+)"),
 )
 
 
@@ -58,7 +64,9 @@ def indivisible(found: Recognised) -> Explanation | None:
     said = next((match for pattern in _DIVIDE if (match := pattern.search(message))), None)
     if said is None:
         return structure.uneven(message)
-    axis, by, size = int(said["axis"]), int(said["by"]), int(said["size"])
+    by, size = int(said["by"]), int(said["size"])
+    shapes = [leaf.shape for leaf in (call.leaves if call is not None else []) if leaf.shape and size in leaf.shape]
+    axis = int(said["axis"]) if "axis" in said.groupdict() else shapes[0].index(size) if shapes else 0
     shape = re.search(r"full shape: \(([\d, ]*)\)", message)
     full = tuple(int(one) for one in shape[1].split(",") if one.strip()) if shape else None
     leaves = [
@@ -118,38 +126,24 @@ def duplicate(found: Recognised) -> Explanation | None:
     )
 
 
-def no_mesh(found: Recognised) -> Explanation | None:
-    """A spec without a mesh."""
-    return Explanation(
-        "no mesh is in context, and a PartitionSpec names none",
-        help="run it under `with jax.set_mesh(mesh):`, or pass NamedSharding(mesh, spec)",
-    )
+_ROWS = regex(r"into shape \((\d+),")
 
 
-def explicit(found: Recognised) -> Explanation | None:
-    """Return the explanation of an error about explicit axes."""
-    message, call = found.error.message, found.error.call
-    if "can only refer to" in message or "acts as an assert" in message:
-        return Explanation(
-            "the axes of this mesh are Explicit, and a constraint does not apply to them",
-            help=(
-                "use jax.sharding.reshard(x, spec); or make the mesh with axis_types=(AxisType.Auto,) * "
-                "len(axes)"
-            ),
-        )
-    if "dimension of all xs" in message:
-        return Explanation(
-            "an array of this scan is sharded along its first dimension, the scanned one, which jax refuses "
-            "with Explicit axes",
-            help="leave the first dimension unsharded and shard another: P(None, ...)",
-        )
-    leaves = [leaf for leaf in (call.leaves if call is not None else []) if "@" in leaf.short or leaf.spec]
-    if "ShardingTypeError" not in found.error.said or not leaves:
+def rows_per_device(found: Recognised) -> Explanation | None:
+    """Rows that are split for the devices, and that they do not divide."""
+    error = found.error
+    rows, call = _ROWS.search(error.message), error.call
+    if rows is None or call is None or int(rows[1]) != error.devices or error.devices < 2:
         return None
+    splits = any(file.endswith(("common_utils.py", "jax_utils.py")) for file, _, _ in error.inside)
+    leaves = [*call.leaves, *(leaf for one in call.objects for leaf in one.leaves)]
+    uneven = [leaf for leaf in leaves if leaf.shape and leaf.shape[0] % error.devices]
+    if not uneven or not (splits or "device" in " ".join([call.callee, *(one.text for one in call.arguments)])):
+        return None
+    size = uneven[0].shape[0] if uneven[0].shape else 0
     return Explanation(
-        f"the sharding of the result of {callee(call)} is ambiguous for these arguments",
-        some([leaf.text() if leaf.short else f"{leaf.text()} {leaf.spec}" for leaf in leaves]),
-        "pass out_sharding=P(...), or reshard one argument first with jax.sharding.reshard",
+        f"dimension 0 of {uneven[0].text()} has size {size}, which is not divisible by {error.devices} devices",
+        help=f"pad it to {size + -size % error.devices} rows, or leave out the rows of the last batch",
         live=True,
     )
 

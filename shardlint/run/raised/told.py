@@ -94,9 +94,8 @@ def _explained(raised: Raised) -> Told | None:
     reports = _checked(errors, raised.releases)
     for error in errors:
         found = recognise(error, raised.releases)
-        finding, explanation = choose(found, reports), explain(found)
-        if finding is not None and explanation is not None and not explanation.arrays:
-            explanation = None  # the finding says it better
+        finding = choose(found, reports)
+        explanation = explain(found, finding is not None)
         if finding is not None or explanation is not None:
             return Told(raised, found, finding, explanation)
     return None

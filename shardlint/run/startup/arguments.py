@@ -10,7 +10,6 @@ import ast
 import functools
 import inspect
 import linecache
-import os
 import sys
 import types
 from typing import Any
@@ -26,8 +25,31 @@ def call_of(frame: Any, at: Any, below: Any) -> Any:
     `below` are the frames it called.
     """
     where = next(_positions(frame.f_code, at), None)
-    node = _at(frame.f_code.co_filename, where) if where and where[1] else None
-    return where and where[1], None if node is None else _call(node, frame, _Taken(below))
+    around = _at(frame.f_code.co_filename, where) if where and where[1] else None
+    if not around:
+        return where and where[1], None
+    node, taken = around[-1], _Taken(below)
+    told = _call(node, frame, taken)
+    told["objects"] += [each for one in _entered(around) for each in _found_in(one, frame, taken)]
+    statement = next(one for one in reversed(around) if isinstance(one, ast.stmt))
+    told["settings"] = [one for one in taken.settings if one["text"] not in [each["name"] for each in told["arguments"]]]
+    if not _has_layouts(told) and not hasattr(statement, "body"):
+        told["objects"] += _found_in(statement, frame, taken)
+    return where[1], told
+
+
+def _has_layouts(told: Any) -> Any:
+    every = [leaf for one in (*told["arguments"], *told["objects"]) for leaf in one.get("leaves", ())]
+    return any(leaf["array"] or "layout" in leaf for leaf in every) or any(one.get("parts") for one in told["arguments"])
+
+
+def _entered(around: Any) -> Any:
+    """The contexts of the `with` statements around an expression, the innermost first."""
+    for at, one in reversed(list(enumerate(around))):
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return
+        if isinstance(one, ast.With) and around[at + 1] in one.body:
+            yield from (item.context_expr for item in one.items)
 
 
 def _positions(code: Any, at: Any) -> Any:
@@ -38,13 +60,23 @@ def _positions(code: Any, at: Any) -> Any:
 
 
 def _at(file: Any, where: Any) -> Any:
-    """The expression at these lines and columns."""
-    tree = ast.parse("".join(linecache.getlines(file)))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.expr):
-            if (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == tuple(where):
-                return node
-    return None
+    """The expression at these lines and columns, behind all that is around it; empty if there is none."""
+    around: list[Any] = []
+
+    def descend(node: Any) -> Any:
+        around.append(node)
+        if isinstance(node, ast.expr) and _place(node) == tuple(where):
+            return True
+        if any(descend(one) for one in ast.iter_child_nodes(node)):
+            return True
+        around.pop()
+        return False
+
+    return around if descend(ast.parse("".join(linecache.getlines(file)))) else []
+
+
+def _place(node: Any) -> Any:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
 class _Taken:
@@ -54,6 +86,7 @@ class _Taken:
         self.positional: Any = []
         self.named: Any = {}
         self.objects = _looked_at(below)
+        self.settings = _settings(below)
         for frame in below[:2]:
             code, names = frame.f_code, frame.f_locals
             count = code.co_argcount
@@ -74,8 +107,11 @@ class _Taken:
         """Return the value of an argument, by its position or keyword. Raises KeyError or IndexError if it is not held."""
         if name is not None:
             return self.named[name]
-        # What is called on an object gets the object first, an operator does too.
-        return self.positional[at + (self.method and isinstance(node, ast.Call))]
+        if not isinstance(node, ast.Call):
+            return self.positional[at]
+        # What is called on an object gets the object first.
+        exact = isinstance(node.func, ast.Attribute) and len(self.positional) == len(node.args) + 1
+        return self.positional[at + (self.method or exact)]
 
     method = False
 
@@ -90,6 +126,21 @@ def _looked_at(below: Any) -> Any:
             elif hasattr(value, "shape") or hasattr(value, "spec"):
                 found.add(id(value))
     return found
+
+
+_SETTINGS = ("mesh", "in_specs", "out_specs", "in_shardings", "out_shardings")
+
+
+def _settings(below: Any) -> Any:
+    """The specs and meshes that a mapped or compiled function was made with, from the functions that run it."""
+    found: dict[str, Any] = {}
+    for frame in below:
+        for name in _SETTINGS:
+            if name in frame.f_locals and name not in found:
+                leaves = [leaf for leaf in _leaves(frame.f_locals[name], _LEAVES) if "layout" in leaf]
+                if leaves:
+                    found[name] = {"name": "", "text": name, "known": True, "leaves": leaves}
+    return list(found.values())
 
 
 def _call(node: Any, frame: Any, taken: Any) -> Any:
@@ -111,6 +162,7 @@ def _call(node: Any, frame: Any, taken: Any) -> Any:
         "text": ast.unparse(node)[:120],
         "parameters": [],
         "arguments": _given(given, frame, taken, node),
+        "objects": [],
     }
 
 
@@ -121,7 +173,7 @@ def _found_in(node: Any, frame: Any, taken: Any) -> Any:
         if isinstance(value, types.MethodType):
             raise _Unknown
     except Exception:
-        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, (ast.expr, ast.keyword))]
         return [each for one in parts for each in _found_in(one, frame, taken)]
     if isinstance(value, (types.ModuleType, type, types.FunctionType)):
         return []
@@ -284,6 +336,8 @@ def _value(node: Any, frame: Any) -> Any:
         of = _value(node.value, frame)
         if type(of) in (dict, list, tuple):
             return of[_value(node.slice, frame)]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+        return ast.literal_eval(node)
     if isinstance(node, (ast.Tuple, ast.List)) and not any(isinstance(one, ast.Starred) for one in node.elts):
         return tuple(_value(one, frame) for one in node.elts)
     raise _Unknown
@@ -341,7 +395,7 @@ def _leaf(leaf: Any) -> Any:
             told |= {"layout": True, **_mesh(leaf)}
         elif type(leaf).__name__ in ("PartitionSpec", "P"):
             told |= {"layout": True, "spec": _spec(leaf)}
-        elif hasattr(leaf, "device_set") or hasattr(leaf, "spec"):
+        elif hasattr(leaf, "spec") or hasattr(leaf, "device_set"):
             told |= {"layout": True, **_placed(leaf)}
         elif leaf is None or type(leaf) in (bool, int, float, str):
             told["value"] = repr(leaf)[:60]

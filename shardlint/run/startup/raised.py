@@ -147,8 +147,17 @@ def _error(error: Any) -> Any:
         "frames": [_frame(tb, calls) for tb in entries[-_FRAMES:]],
         "inside": noted.get("inside") or _inside(entries),
         "context": noted.get("context"),
+        "devices": _count(),
         "line": getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None,
     }
+
+
+def _count() -> Any:
+    """The number of devices of the process; 0 if jax has not looked for any yet."""
+    try:
+        return sys.modules["jax"].local_device_count() if sys.modules["jax._src.xla_bridge"]._backends else 0
+    except Exception:
+        return 0
 
 
 def _walk(tb: Any) -> Any:

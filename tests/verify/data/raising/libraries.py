@@ -61,23 +61,6 @@ def layers_without_a_partition_name():
     model.init(jax.random.key(0), x)
 
 
-def names_of_no_rule():
-    """'batch'"""
-    nn.logical_to_mesh_axes(("batch", "embed"), rules=[("batch", "data")])
-
-
-def logical_names_twice():
-    """batch"""
-
-    class Model(nn.Module):
-        @nn.compact
-        def __call__(self, x):
-            w = partitioning.param_with_axes("w", nn.initializers.ones, (4, 4), axes=("embed",))
-            return x @ w
-
-    Model().init(jax.random.key(0), x)  # at
-
-
 def scanned_length_unknown():
     """x f32"""
 
@@ -129,18 +112,6 @@ def variable_that_does_not_divide():
         nnx.Linear(4, 5, kernel_init=init, rngs=rngs)  # at
 
 
-def layers_of_nnx_without_a_partition_name():
-    """create|vmap"""
-
-    @nnx.vmap(in_axes=0, out_axes=0)
-    def create(key):
-        init = nnx.with_partitioning(nnx.initializers.ones, (None, "model"))
-        return nnx.Linear(4, 4, kernel_init=init, rngs=nnx.Rngs(key))
-
-    with jax.set_mesh(mesh):
-        create(jax.random.split(jax.random.key(0), 2))  # at
-
-
 def carry_twice():
     """in_axes"""
     nnx.scan(lambda a, b: (a, b), in_axes=(nnx.Carry, nnx.Carry), out_axes=(nnx.Carry, 0))(1.0, x)
@@ -176,18 +147,6 @@ def carry_for_two_arguments():
     nnx.scan(lambda a, b: a, in_axes=nnx.Carry, out_axes=nnx.Carry, length=2)(1.0, x)
 
 
-def state_shardings_in_partial():
-    """jit_partial"""
-    model = nnx.Linear(4, 4, rngs=nnx.Rngs(0))
-    nnx.jit_partial(lambda m, x: m(x), model, in_shardings=(nnx.StateSharding({...: P()}), None))
-
-
-def state_shardings_of_results_in_partial():
-    """jit_partial"""
-    model = nnx.Linear(4, 4, rngs=nnx.Rngs(0))
-    nnx.jit_partial(lambda m, x: m(x), model, out_shardings=nnx.StateSharding({...: P()}))
-
-
 def shardings_of_a_state():
     """out_shardings|shardings"""
 
@@ -196,17 +155,6 @@ def shardings_of_a_state():
 
     shardings = nnx.get_named_sharding(nnx.eval_shape(create), mesh)
     nnx.jit(create, out_shardings=shardings)()
-
-
-def eager_sharding_changed():
-    """variable|eager_sharding"""
-    variable = nnx.Param(jnp.ones(4), eager_sharding=False)
-    variable.set_metadata(eager_sharding=True)
-
-
-def eager_sharding_twice():
-    """eager_sharding"""
-    nnx.Param(nnx.VariableMetadata(jnp.ones(4), metadata={"eager_sharding": False}), eager_sharding=True)
 
 
 def filter_jit_with_shardings():
@@ -252,12 +200,6 @@ def filter_pmap_with_an_axis_too_many():
 def filter_pmap_with_out_axes_as_a_string():
     """x f32|out_axes"""
     eqx.filter_pmap(lambda x: x, out_axes="data")(x)
-
-
-def filter_pmap_of_rows_left_over():
-    """batch f32\\[6,4\\]"""
-    batch = jnp.ones((6, 4))
-    eqx.filter_pmap(lambda x: x)(batch)
 
 
 def filter_shard_of_rows_left_over():
@@ -306,20 +248,10 @@ def named_and_bare():
     return named + x
 
 
-def bare_and_named():
-    """x f32|named"""
-    return hax.where(named > 0, x, named)
-
-
 def named_and_another_size():
     """named"""
     other = hax.ones((hax.Axis("batch", 4), Width))
     return named + other
-
-
-def named_compared_to_bare():
-    """x f32|named"""
-    return hax.where(named > 0, named, x)
 
 
 def named_condition_bare():
@@ -327,24 +259,9 @@ def named_condition_bare():
     return hax.where(x > 0, fill_value=0, new_axis=Batch)
 
 
-def named_kept_dims():
-    """named"""
-    return hax.sum(named, keepdims=True)
-
-
-def named_out():
-    """named"""
-    return hax.sum(named, out=named)
-
-
 def named_where_bare():
     """named|x f32"""
     return hax.sum(named, where=x > 0)
-
-
-def named_scan_of_two_sizes():
-    """named"""
-    hax.fold(lambda total, a: total, Batch)(0.0, hax.ones((hax.Axis("batch", 4), Width)))
 
 
 def named_one_hot_of_a_bare_array():
@@ -389,11 +306,6 @@ def named_axes_too_few():
     hax.named(x, (Batch,))
 
 
-def microbatches_left_over():
-    """microbatch_size|grad"""
-    optax.microbatching.microbatch(jnp.sum, 0, microbatch_size=3, num_real_microbatches=None)(x)
-
-
 def optimizer_of_other_parameters():
     """grads"""
     tx = optax.adam(0.1)
@@ -419,12 +331,3 @@ def restored_into_another_tree():
         checkpointer.save(folder, {"w": x})
     target = {"v": jax.ShapeDtypeStruct((8, 4), jnp.float32, sharding=NamedSharding(mesh, P("data")))}
     ocp.StandardCheckpointer().restore(folder, target)
-
-
-def restored_without_a_sharding():
-    """restore"""
-    folder = tempfile.mkdtemp() + "/a"
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        checkpointer.save(folder, {"w": x})
-        args = ocp.ArrayRestoreArgs(mesh=None, mesh_axes=P("data"))
-        checkpointer.restore(folder, restore_args={"w": args})  # at

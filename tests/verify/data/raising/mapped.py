@@ -46,11 +46,6 @@ def out_specs_for_another_tree():
     jax.shard_map(lambda x: x, mesh=mesh, in_specs=P("data"), out_specs=(P("data"), P()))(x)
 
 
-def in_specs_none():
-    """in_specs"""
-    jax.shard_map(lambda x: x, mesh=mesh, in_specs=None, out_specs=P())(x)
-
-
 def specs_of_strings():
     """in_specs"""
     jax.shard_map(lambda x: x, mesh=mesh, in_specs=("data",), out_specs=P())(x)
@@ -185,15 +180,6 @@ def gathered_outside_of_a_map():
 def exchanged_outside_of_a_map():
     """'data'"""
     lax.all_to_all(x, "data", 0, 0)
-
-
-def reduced_twice():
-    """x (f32|float32)"""
-
-    def step(x):
-        return lax.psum(lax.psum(x, "data"), "data")  # at
-
-    jax.shard_map(step, mesh=mesh, in_specs=P("data"), out_specs=P())(x)
 
 
 def varied_twice():
@@ -331,11 +317,6 @@ def map_over_nothing():
     jax.vmap(lambda x: x, in_axes=None)(x)
 
 
-def map_with_axes_as_a_list():
-    """in_axes"""
-    jax.vmap(lambda x: x, in_axes=[0])(x)
-
-
 def map_with_axes_as_a_string():
     """in_axes"""
     jax.vmap(lambda x: x, in_axes="data")(x)
@@ -354,11 +335,6 @@ def map_without_arguments():
 def map_with_an_unmapped_result():
     """x f32\\[8,4\\]"""
     jax.vmap(lambda x: x, out_axes=None)(x)
-
-
-def rows_for_pmap():
-    """w f32\\[6,4\\]"""
-    jax.pmap(lambda w: w)(w)
 
 
 def scalar_for_pmap():
@@ -457,14 +433,3 @@ def gathered_to_hosts():
     from jax.experimental import multihost_utils
 
     multihost_utils.global_array_to_host_local_array(x, mesh, None)
-
-
-def reference_in_a_map():
-    """x f32"""
-    ref = jax.new_ref(jnp.zeros((8, 4)))
-
-    def step(x):
-        ref[...] = x
-        return x
-
-    row(step)(x)  # at

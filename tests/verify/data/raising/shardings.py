@@ -219,14 +219,6 @@ def out_shardings_and_a_backend():
     jax.jit(lambda x: x, out_shardings=rows, backend="cpu")
 
 
-def in_shardings_of_two_meshes():
-    """params\\['w'\\]"""
-    other = Mesh(devices[:4], ("data",))
-    x = jax.device_put(params["w"], NamedSharding(other, P("data")))
-    step = jax.jit(lambda x, y: x, in_shardings=(None, rows))
-    step(x, params["w"])
-
-
 def placed_another_way():
     """in_shardings|x f32\\[8,4\\]"""
     x = jax.device_put(params["w"], NamedSharding(mesh, P(None, "model")))
@@ -291,23 +283,11 @@ def mesh_too_large():
     jax.make_mesh((8, 2), ("data", "model"))
 
 
-def mesh_sizes_of_floats():
-    """4.0"""
-    jax.make_mesh((4.0, 2), ("data", "model"))
-
-
 def device_mesh_too_large():
     """16|8, 4"""
     from jax.experimental import mesh_utils
 
     mesh_utils.create_device_mesh((8, 4), devices=list(devices))
-
-
-def device_mesh_of_floats():
-    """4.0"""
-    from jax.experimental import mesh_utils
-
-    mesh_utils.create_device_mesh((4.0, 2))
 
 
 def mesh_set_while_traced():
@@ -430,11 +410,6 @@ def device_buffer():
 def shape_with_a_string():
     """'data'"""
     jax.ShapeDtypeStruct((8, 4), jnp.float32, sharding="data")
-
-
-def shape_with_a_spec_and_no_mesh():
-    """P\\('data',?\\)"""
-    jax.ShapeDtypeStruct((8, 4), jnp.float32, sharding=P("data"))
 
 
 def array_of_too_few_parts():
@@ -570,17 +545,6 @@ def compiled_with_another_sharding():
     y = jax.device_put(params["w"], NamedSharding(mesh, P("model")))
     step = jax.jit(lambda x: x * 2).lower(x).compile()
     step(y)
-
-
-def checked_under_another_mesh():
-    """constraint|x f32"""
-    with jax.set_mesh(mesh):
-
-        def step(x):
-            other = Mesh(devices.reshape(2, 4), ("data", "model"))
-            return jax.lax.with_sharding_constraint(x, NamedSharding(other, P("data")))  # at
-
-        jax.jit(step)(params["w"])
 
 
 def mapped_spmd_axis_in_the_constraint():
