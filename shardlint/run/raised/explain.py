@@ -29,7 +29,7 @@ def explain(found: Recognised, beside_finding: bool = False) -> Explanation | No
 _BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
     "incompatible-devices": devices.incompatible,
     "jit-sharding-differs": devices.sharding_differs,
-    "devices-reshaped": devices.mesh_shape,
+    "devices-reshaped": lambda found: devices.mesh_shape(found) or specs.rows_per_device(found),
     "in-shardings": structure.trees,
     "out-shardings": structure.trees,
     "map-specs": structure.trees,
@@ -38,7 +38,6 @@ _BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
     "pmap-axis": pmap_axes.leading_axis,
     "spec-rank": specs.rank,
     "indivisible": specs.indivisible,
-    "rows-per-device": specs.rows_per_device,
     "unbound-axis": specs.unbound,
     "axis-not-in-mesh": specs.not_in_mesh,
     "duplicate-axis": specs.duplicate,

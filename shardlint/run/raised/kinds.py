@@ -30,6 +30,8 @@ class Kind:
     """Many other mistakes raise the same: only a finding on a line of the traceback explains it."""
     in_pmap: bool = False
     """Only of what `pmap` raised itself, which newer releases say in the words of jit and shard_map."""
+    live: bool = False
+    """The values of the call say more than a finding does."""
     confirms: tuple[str, ...] = ()
     """Rules that say no more than what the error shows to be so: wherever in its files such a finding lies."""
     says: str = ""
@@ -44,12 +46,14 @@ KINDS = (
         r"pmap (?:got inconsistent sizes|was requested to map)|input to pmapped function must equal"
         r"|requires \d+ logical devices, but .*num_replicas=|Specified axis_size \d+ doesn't match",
         ("SL419", "SL308"),
+        live=True,
     ),
     Kind(
         "pmap-axis",
         r"pytree key path flat_args|cannot select an axis to squeeze out|tuple index out of range"
         r"|vmap (?:got inconsistent sizes|was requested to map)",
         ("SL419", "SL308"),
+        live=True,
         in_pmap=True,
     ),
     Kind(
@@ -123,6 +127,18 @@ KINDS = (
     ),
     Kind("mesh-in-jit", r"`?(?:set_mesh|use_mesh)`? can only be used outside of", ("SL310",)),
     Kind(
+        "carry-varies",
+        r"carry.{0,600}(?:varying|manual axis types|\{V:)|branches.{0,600}(?:varying|\{V:)",
+        says="{callee} starts with a value that is equal on all devices, and gets back one that differs",
+        help="make it vary first: jax.lax.pcast({start}, {axes}, to='varying')",
+    ),
+    Kind(
+        "carry-layout",
+        r"(?:carry|branches).{0,600}\w@\w",
+        says="{callee} gets back another layout than it passed in",
+        help="write jax.sharding.reshard(result, spec) in the function, with the layout of the argument",
+    ),
+    Kind(
         "manual-axis",
         r"of type `Manual`|should be of type Manual|manual (?:mesh )?ax[ei]s|[Aa]xis.{0,40}is also found in manual_axes"
         r"|can(?:not| only) refer to .{0,30}[Mm]anual|refer to (?:Auto|manual) ax.{0,80}Manual",
@@ -187,18 +203,6 @@ KINDS = (
         help="leave out in_specs, or write jax.sharding.reshard({array}, spec) first",
     ),
     Kind(
-        "carry-varies",
-        r"carry.{0,600}(?:varying|manual axis types|\{V:)|branches.{0,600}(?:varying|\{V:)",
-        says="{callee} starts with a value that is equal on all devices, and gets back one that differs",
-        help="make it vary first: jax.lax.pcast(value, {axes}, to='varying')",
-    ),
-    Kind(
-        "carry-layout",
-        r"(?:carry|branches).{0,600}\w@\w",
-        says="{callee} gets back another layout than it passed in",
-        help="write jax.sharding.reshard(result, spec) in the function, with the layout of the argument",
-    ),
-    Kind(
         "memories-differ",
         r"memory_space of all inputs",
         says="{callee} combines arrays in different memories",
@@ -245,12 +249,6 @@ KINDS = (
         help="write the position of the dimension: 0 for the first",
     ),
     Kind(
-        "rows-per-device",
-        r"cannot reshape array of (?:size|shape)[^\n]* into shape \((?P<rows>\d+),",
-        ("SL308",),
-        exact=True,
-    ),
-    Kind(
         "constraint-explicit",
         r"can only refer to (?:Auto|Explicit) axes|`with_sharding_constraint` acts as an assert"
         r"|You probably meant to use `reshard`",
@@ -277,13 +275,15 @@ KINDS = (
     Kind("backend-first", r"jax\.distributed\.initialize\(\) must be called before", ("SL803", "SL309")),
     Kind(
         "mesh-shape",
-        r"Mesh requires the ndim of its first argument|Number of devices \d+ (?:must|should)|must equal the product of"
-        r"|mesh_shape and axis_names|axis_shapes.{0,60}axis_names",
+        r"Mesh requires the ndim of its first argument|Number of devices \d+ (?:must|should|>=)|must equal the product of"
+        r"|mesh_shape and axis_names|axis_shapes.{0,60}axis_names|number of axis_types",
         ("SL304", "SL308"),
+        says="the sizes of the mesh do not fit its devices or its axis names",
+        help="write one name for each size; the product of the sizes is the number of devices",
     ),
     Kind(
         "devices-reshaped",
-        r"cannot reshape array of size \d+ into shape",
+        r"cannot reshape array of (?:size|shape) [^\n]* into shape",
         ("SL308",),
         exact=True,
     ),
@@ -306,7 +306,13 @@ KINDS = (
         help="write NamedSharding(mesh, P(...))",
     ),
     Kind("not-addressable", r"non-?addressable", ("SL807", "SL808", "SL812", "SL815")),
-    Kind("jit-keyword", r"`?jitkwargs`? cannot contain", ("SL101", "SL102", "SL228")),
+    Kind(
+        "jit-keyword",
+        r"`?(?:jit|pmap)kwargs`? cannot contain",
+        ("SL101", "SL102", "SL228"),
+        says="{callee} sets this keyword itself",
+        help="leave it out; to donate, write donate='all'",
+    ),
     Kind(
         "not-an-array",
         r"as an abstract array|is not a valid JAX type",

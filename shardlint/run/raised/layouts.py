@@ -40,11 +40,17 @@ def explain_layouts(found: Recognised, beside_finding: bool = False) -> Explanat
         return None
     names = _names(found)
     return Explanation(
-        says.format_map(names) if says else f"{callee(error.call)} got these layouts",
+        says.format_map(names) if says else _got(error),
         some(arrays),
         help.format_map(names),
         live=bool(arrays),
     )
+
+
+def _got(error: Error) -> str:
+    if error.call is not None and error.call.nearby:
+        return f"the statement with {callee(error.call)} uses these layouts"
+    return f"{callee(error.call)} got these layouts"
 
 
 def _names(found: Recognised) -> dict[str, str]:
@@ -55,12 +61,15 @@ def _names(found: Recognised) -> dict[str, str]:
     sharded = [leaf for leaf in leaves if leaf.spec.strip("P()None, ")]
     first = (sharded or leaves or [Leaf("x")])[0]
     others = [leaf for leaf in leaves if leaf.spec != first.spec and leaf.where != first.where]
-    varying = sorted({axis for leaf in leaves for axis in leaf.varying})
+    said = re.findall(r"\{V:([\w,]+)\}", found.error.message)
+    varying = sorted({axis for leaf in leaves for axis in leaf.varying} | {axis for one in said for axis in one.split(",")})
+    starts = [one.text for one in call.arguments if one.parameter in ("init", "init_val")] if call is not None else []
     return {
         "callee": callee(call),
         "array": first.where,
         "spec": first.spec or "spec",
         "other": others[0].where if others else first.where,
+        "start": starts[0] if starts else "value",
         "other_memory": next((leaf.where for leaf in leaves if leaf.memory), first.where),
         "axes": repr(varying[0] if len(varying) == 1 else tuple(varying)) if varying else "axes",
     }
@@ -70,7 +79,7 @@ def speaks_of_layouts(error: Error) -> bool:
     """Return whether a library raised an error about layouts."""
     package = _package(error)
     if not error.message and error.inside:  # an assertion: only where it stands tells what it is about
-        return package != "" and _MODULES.search(Path(error.inside[-1][0]).name) is not None
+        return package != "" and any(_MODULES.search(Path(file).name) for file, _, _ in error.inside[-3:])
     return package == "haliax" or (package != "" and ABOUT.search(error.said) is not None)
 
 
@@ -91,28 +100,29 @@ def describe_arguments(error: Error) -> list[str]:
     call = error.call
     if call is None:
         return []
-    leaves = [leaf for given in (*call.arguments, *call.objects, *call.settings) for leaf in _told_of(given)]
+    leaves = [leaf for given in (*call.arguments, *call.objects, *call.nearby) for leaf in _told_of(given)]
     looked_at = [leaf for leaf in leaves if leaf.looked_at]
     if len(leaves) > _MOST and looked_at:
         leaves = [*looked_at, *(leaf for leaf in leaves if not leaf.looked_at)]
     lines: dict[str, None] = {}
     for leaf in leaves:
-        lines.setdefault(describe(leaf) + _origin(leaf, error))
+        lines.setdefault(describe(leaf) + (f", which is {leaf.also}" if leaf.also else _origin(leaf, error)))
+    for leaf in (one for given in call.settings for one in _told_of(given)):
+        if leaf.spec or all(leaf.mesh != other.mesh for other in leaves):
+            lines.setdefault(describe(leaf))
     context = error.context
     if lines and context is not None and context.mesh and all(leaf.mesh != context.mesh for leaf in leaves):
         lines.setdefault(describe(context))
-    if lines and context is not None and not context.mesh and re.search(r"\bmesh\b", error.message):
-        lines.setdefault("no mesh in context")
     return list(lines)
 
 
 def _told_of(given: Given) -> Iterator[Leaf]:
     yield from given.leaves
     for leaf in given.others:
-        if leaf.layout or (leaf.value and _NAME.fullmatch(given.text) and _AXES.search(leaf.parameter)):
+        if (leaf.layout and (leaf.spec or leaf.mesh)) or (leaf.value and _NAME.fullmatch(given.text) and _AXES.search(leaf.parameter)):
             # `in_specs[0]` says more than `(P('data'),)[0]`.
-            shown = leaf.where.partition("[")[0].isidentifier() or not leaf.parameter
-            yield leaf if shown else replace(leaf, where=leaf.parameter)
+            unnamed = given.parameter in ("", "args", "kwargs") or _NAME.fullmatch(given.text)
+            yield leaf if unnamed else replace(leaf, where=f"{leaf.parameter} =")
 
 
 _AXES = re.compile(r"ax[ie]s|mapping|rules|shape|sizes|spec")
@@ -136,7 +146,7 @@ def describe(leaf: Leaf) -> str:
     if leaf.varying:
         text += f", varies along {', '.join(leaf.varying)}"
     if leaf.memory:
-        text += f", in {leaf.memory} memory"
+        text += f", in {leaf.memory.lower()} memory"
     return text + (", deleted" if leaf.deleted else "")
 
 
@@ -144,7 +154,7 @@ def _origin(leaf: Leaf, error: Error) -> str:
     """Where the value of an argument is from: the line that assigns its name, or the call that passed it."""
     frames = error.own
     frame = frames[-1]
-    root = re.match(r"(?:self\.)?\w+", leaf.where)
+    root = re.match(r"(?:self\.)?\w+(?=$|[\[.])", leaf.where)
     if root is None:
         return ""
     caller = frames[-2].call if len(frames) > 1 else None

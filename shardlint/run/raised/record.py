@@ -51,6 +51,8 @@ class Leaf:
     """True if the function that raised held it in a variable, and not every other argument."""
     value: str = ""
     """A number, string or None."""
+    also: str = ""
+    """What a caller calls it."""
 
     def text(self) -> str:
         """`state['w'] f32[8,8]`."""
@@ -104,6 +106,8 @@ class Call:
     """Meshes, specs and shardings that the called function was made with."""
     objects: tuple[Given, ...] = ()
     """What the called function belongs to, and what is in arguments that are not known themselves."""
+    nearby: tuple[Given, ...] = ()
+    """What its statement holds, if it took no array or layout itself."""
     devices: int = 0
     """Over how many devices `pmap` maps it; 0 of what is not mapped, or not known to be."""
 
@@ -143,7 +147,7 @@ class Error:
     context: Leaf | None = None
     """The mesh in context; None if that is not known."""
     devices: int = 0
-    """The number of devices of the process; 0 if jax has not looked for any."""
+    """The number of simulated devices; 0 if it is not known."""
 
     @property
     def own(self) -> list[Frame]:
@@ -254,6 +258,7 @@ def _call(data: Mapping[str, Any]) -> Call:
             _given(one, "")
             for one in (*data.get("objects", ()), *(part for each in data["arguments"] for part in each.get("parts", ())))
         ),
+        tuple(_given(one, "") for one in data.get("nearby", ())),
         int(data.get("devices", 0)),
     )
 
@@ -275,7 +280,7 @@ def _leaf(data: Mapping[str, Any], text: str, parameter: str) -> Leaf:
     shape = data.get("shape")
     spec = data.get("spec")
     return Leaf(
-        text + str(data.get("path", "")),
+        str(data.get("as", "")) or text + str(data.get("path", "")),
         _dtype(str(data.get("dtype", ""))),
         None if shape is None else tuple(map(int, shape)),
         tuple(map(int, data.get("order", data.get("devices", ())))),
@@ -294,6 +299,7 @@ def _leaf(data: Mapping[str, Any], text: str, parameter: str) -> Leaf:
         str(data.get("memory", "")),
         bool(data.get("looked_at", False)),
         str(data.get("value", "")),
+        str(data.get("also", "")),
     )
 
 

@@ -96,6 +96,8 @@ def _explained(raised: Raised) -> Told | None:
         found = recognise(error, raised.releases)
         finding = choose(found, reports)
         explanation = explain(found, finding is not None)
+        if found.kind is not None and found.kind.live and explanation is not None and explanation.live:
+            finding = None
         if finding is not None or explanation is not None:
             return Told(raised, found, finding, explanation)
     return None

@@ -17,25 +17,51 @@ from typing import Any
 _LEAVES = 400
 _STEPS = 6
 _INNERMOST = 8
+_CALLERS = 4
+layouts: Any = {}
+"""The names of `leaves.py`; set by who loads this."""
 
 
-def call_of(frame: Any, at: Any, below: Any) -> Any:
+def _leaves(value: Any, most: Any, objects: Any = ()) -> Any:
+    return layouts["leaves_of"](value, most, objects)
+
+
+def call_of(frame: Any, at: Any, below: Any, above: Any) -> Any:
     """Return the last line of the expression that a frame is in, and the expression's operands with their leaves.
 
-    `below` are the frames it called.
+    `below` are the frames it called, `above` the user's frames that led to it.
     """
     where = next(_positions(frame.f_code, at), None)
-    around = _at(frame.f_code.co_filename, where) if where and where[1] else None
+    if where is None or not where[1]:
+        return None, None
+    around = _at(frame.f_code.co_filename, where)
     if not around:
-        return where and where[1], None
+        return where[1], None
     node, taken = around[-1], _Taken(below)
     told = _call(node, frame, taken)
+    _note_names(told, frame, above)
     told["objects"] += [each for one in _entered(around) for each in _found_in(one, frame, taken)]
     statement = next(one for one in reversed(around) if isinstance(one, ast.stmt))
     told["settings"] = [one for one in taken.settings if one["text"] not in [each["name"] for each in told["arguments"]]]
     if not _has_layouts(told) and not hasattr(statement, "body"):
-        told["objects"] += _found_in(statement, frame, taken)
+        told["nearby"] = _found_in(statement, frame, taken)
     return where[1], told
+
+
+def _note_names(told: Any, frame: Any, above: Any) -> None:
+    """Note what the callers call the leaves that are parameters here: `w` may be `params['layer']['w']` of theirs."""
+    code = frame.f_code
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    leaves = [leaf for one in told["arguments"] if one["text"] in parameters for leaf in one.get("leaves", ())]
+    wanted = {leaf["id"] for leaf in leaves if leaf["array"]}
+    names: dict[Any, Any] = {}
+    for caller in reversed(above[-_CALLERS:]) if wanted else ():
+        for name, value in caller.f_locals.items():
+            for leaf in _leaves(value, _LEAVES):
+                if leaf["id"] in wanted and len(names.get(leaf["id"], "")) < len(name + leaf["path"]) and leaf["path"]:
+                    names[leaf["id"]] = name + leaf["path"]
+    for leaf in leaves:
+        leaf["also"] = names.get(leaf["id"], "")
 
 
 def _has_layouts(told: Any) -> Any:
@@ -168,17 +194,17 @@ def _call(node: Any, frame: Any, taken: Any) -> Any:
 
 def _found_in(node: Any, frame: Any, taken: Any) -> Any:
     """The values in an expression that holds arrays or layouts: of `table.at[ids].add` they are `table` and `ids`."""
+    if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        return []  # its names are its own
     try:
         value = _value(node, frame)
-        if isinstance(value, types.MethodType):
-            raise _Unknown
+        leaves = [leaf for leaf in _leaves(value, _LEAVES, taken.objects) if leaf["array"] or "layout" in leaf]
+        if leaves:
+            return [{"name": "", "text": ast.unparse(node)[:200], "known": True, "leaves": leaves}]
     except Exception:
-        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, (ast.expr, ast.keyword))]
-        return [each for one in parts for each in _found_in(one, frame, taken)]
-    if isinstance(value, (types.ModuleType, type, types.FunctionType)):
-        return []
-    leaves = [leaf for leaf in _leaves(value, _LEAVES, taken.objects) if leaf["array"] or "layout" in leaf]
-    return [{"name": "", "text": ast.unparse(node)[:200], "known": True, "leaves": leaves}] if leaves else []
+        leaves = []
+    parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, (ast.expr, ast.keyword))]
+    return [each for one in parts for each in _found_in(one, frame, taken)]
 
 
 def _target(node: Any, frame: Any) -> Any:
@@ -312,10 +338,20 @@ def _given(given: Any, frame: Any, taken: Any, node: Any, mapped: Any = None) ->
             left -= len(leaves)
             if mapped is not None:
                 _note_axes(leaves, position if name is None else None, value, mapped)
+            if isinstance(each, (ast.Tuple, ast.List)):
+                _name_parts(leaves, each)
             one = {"name": name, "text": text, "known": True, "type": type(value).__name__, "leaves": leaves}
             told.append(one)
             position += name is None
     return told
+
+
+def _name_parts(leaves: Any, node: Any) -> None:
+    """Call the leaves of `[x, y]` what they are written as, and not `[x, y][0]`."""
+    for leaf in leaves:
+        index, _, rest = leaf["path"][1:].partition("]")
+        if index.isdigit() and not any(isinstance(one, ast.Starred) for one in node.elts):
+            leaf["as"] = ast.unparse(node.elts[int(index)]) + rest
 
 
 class _Unknown(Exception):
@@ -350,110 +386,3 @@ def _attribute(of: Any, name: Any) -> Any:
     if isinstance(found, property):
         raise _Unknown
     return getattr(of, name)
-
-
-def _leaves(value: Any, most: Any, objects: Any = ()) -> Any:
-    jax = sys.modules.get("jax")
-    if jax is None:
-        return []
-    try:
-        paths = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_named)[0][:most]
-        flat = [(jax.tree_util.keystr(path), leaf) for path, leaf in paths]
-    except Exception:
-        flat = [("", value)]
-    looked_at = [id(leaf) in objects or tuple(getattr(leaf, "shape", ()) or ()) in objects for _, leaf in flat]
-    marked = any(looked_at) and not all(looked_at)
-    return [
-        {"path": path, "looked_at": marked and one, **_leaf(leaf)}
-        for (path, leaf), one in zip(flat, looked_at)  # noqa: B905  # Python 3.9 has no strict
-    ]
-
-
-def _is_named(value: Any) -> Any:
-    """Return whether it is a NamedArray of haliax."""
-    return hasattr(value, "axes") and hasattr(value, "array")
-
-
-def _leaf(leaf: Any) -> Any:
-    told: dict[str, Any] = {"type": type(leaf).__name__, "array": False}
-    try:
-        if _is_named(leaf):
-            told["axes"] = {axis.name: axis.size for axis in leaf.axes}
-            leaf = leaf.array
-        told["array"] = hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, type)
-        if told["array"]:
-            told |= {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
-        if "Tracer" in type(leaf).__name__:
-            told |= {"traced": True, "short": leaf.aval.str_short(), **_typed(leaf.aval)}
-        elif hasattr(leaf, "is_deleted"):
-            told["deleted"] = bool(leaf.is_deleted())
-            told |= _placed(leaf.sharding)
-            told["committed"] = bool(getattr(leaf, "_committed", True))
-        elif type(leaf).__name__ == "ShapeDtypeStruct":
-            told |= _placed(leaf.sharding)
-        elif type(leaf).__name__ in ("Mesh", "AbstractMesh"):
-            told |= {"layout": True, **_mesh(leaf)}
-        elif type(leaf).__name__ in ("PartitionSpec", "P"):
-            told |= {"layout": True, "spec": _spec(leaf)}
-        elif hasattr(leaf, "spec") or hasattr(leaf, "device_set"):
-            told |= {"layout": True, **_placed(leaf)}
-        elif leaf is None or type(leaf) in (bool, int, float, str):
-            told["value"] = repr(leaf)[:60]
-    except Exception:  # an array of which less is known
-        return told
-    return told
-
-
-def _typed(aval: Any) -> Any:
-    """The layout of a traced array: its spec on axes that are not left to the compiler, and where it varies."""
-    told: dict[str, Any] = {}
-    sharding, manual = getattr(aval, "sharding", None), getattr(aval, "manual_axis_type", None)
-    varying = getattr(manual, "varying", None) or getattr(aval, "vma", None)
-    if varying:
-        told["varying"] = sorted(map(str, varying))
-    if sharding is not None and "Explicit" in str(getattr(sharding.mesh, "axis_types", "")):
-        told |= {"spec": _spec(sharding.spec), **_mesh(sharding.mesh)}
-    memory = str(getattr(aval, "memory_space", "")).rpartition(".")[2]
-    if memory not in ("", "Device", "Any"):
-        told["memory"] = memory
-    return told
-
-
-def _placed(sharding: Any) -> Any:
-    told: dict[str, Any] = {}
-    mesh, spec = getattr(sharding, "mesh", None), getattr(sharding, "spec", None)
-    if mesh is not None and spec is not None:
-        told |= {"spec": _spec(spec), **_mesh(mesh)}
-    memory = getattr(sharding, "memory_kind", None)
-    if memory not in (None, "device", "unpinned_host"):
-        told["memory"] = str(memory)
-    if type(mesh).__name__ != "AbstractMesh" and hasattr(sharding, "device_set"):
-        told["devices"] = sorted(device.id for device in sharding.device_set)[:4096]
-        order = getattr(sharding, "_device_assignment", None)
-        if order is not None:
-            told["order"] = [device.id for device in order][:4096]
-    return told
-
-
-def _mesh(mesh: Any) -> Any:
-    kinds = getattr(mesh, "axis_types", None) or ()
-    names = [str(one).rpartition(".")[2] for one in (kinds if isinstance(kinds, (tuple, list)) else ())]
-    return {"mesh": {str(name): int(size) for name, size in dict(mesh.shape).items()}, "kinds": names}
-
-
-def _spec(spec: Any) -> Any:
-    parts = [list(part) if isinstance(part, tuple) else part for part in map(_plain, getattr(spec, "partitions", spec))]
-    more = [(name, sorted(map(str, getattr(spec, name, None) or ()))) for name in ("unreduced", "reduced")]
-    return [*parts, *({name: axes} for name, axes in more if axes)]
-
-
-def _plain(part: Any) -> Any:
-    return part if part is None or isinstance(part, (str, tuple)) else str(part)
-
-
-def context_mesh() -> Any:
-    """Return the axes of the mesh in context and their types; empty without one, None if that is not known."""
-    try:
-        return _mesh(sys.modules["jax"].sharding.get_abstract_mesh())
-    except Exception:
-        return None

@@ -53,8 +53,14 @@ def _chain(error: Any) -> Any:
 
 @functools.cache
 def _arguments() -> Any:
-    path = os.path.join(_HERE, "arguments.py")  # noqa: PTH118
-    names: dict[str, Any] = {"__name__": "shardlint_arguments"}
+    names = _load("arguments.py")
+    names["layouts"].update(_load("leaves.py"))
+    return names
+
+
+def _load(name: str) -> Any:
+    path = os.path.join(_HERE, name)  # noqa: PTH118
+    names: dict[str, Any] = {"__name__": "shardlint_startup"}
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         exec(compile(file.read(), path, "exec"), names)
     return names
@@ -94,13 +100,14 @@ def _note(error: Any, tb: Any) -> None:
         "type": type(error),
         "calls": _calls(places),
         "inside": _inside(entries),
-        "context": _arguments()["context_mesh"](),
+        "context": _arguments()["layouts"]["context_mesh"](),
     }
 
 
 def _calls(places: Any) -> Any:
     """The call that each of the user's frames is in, by code and instruction."""
     found: dict[Any, Any] = {}
+    above: list[Any] = []
     for at, (frame, instruction) in enumerate(places):
         if not _is_own(frame.f_code.co_filename):
             continue
@@ -110,9 +117,11 @@ def _calls(places: Any) -> Any:
             if _is_own(one.f_code.co_filename):
                 break
         try:
-            found[id(frame.f_code), instruction] = _arguments()["call_of"](frame, instruction, below)
+            found[id(frame.f_code), instruction] = _arguments()["call_of"](frame, instruction, below, above)
         except Exception:  # what is told of a failure must not be another
             continue
+        finally:
+            above.append(frame)
     return found
 
 
@@ -153,11 +162,10 @@ def _error(error: Any) -> Any:
 
 
 def _count() -> Any:
-    """The number of devices of the process; 0 if jax has not looked for any yet."""
-    try:
-        return sys.modules["jax"].local_device_count() if sys.modules["jax._src.xla_bridge"]._backends else 0
-    except Exception:
-        return 0
+    """The number of simulated devices: at the end of a process jax has none any more."""
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    counts = [flag.partition("=")[2] for flag in flags if "host_platform_device_count" in flag]
+    return int(counts[-1]) if counts and counts[-1].isdigit() else 0
 
 
 def _walk(tb: Any) -> Any:

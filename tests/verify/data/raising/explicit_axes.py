@@ -100,7 +100,7 @@ def sorted_along_its_axis():
 
 
 def top_k_along_its_axis():
-    """x f32\\[8,4\\] P\\('data'"""
+    """needs a dimension unsharded that x shards.*x f32\\[8,4\\] P\\(None, 'model'\\)"""
     x = put((8, 4), None, "model")
     return jax.lax.top_k(x, 2)
 
@@ -375,7 +375,7 @@ def created_on_an_auto_axis():
 
 
 def created_twice_over():
-    """device"""
+    """out_sharding = P\\('data'\\)"""
     return jnp.zeros((8, 4), device=devices[0], out_sharding=P("data"))
 
 

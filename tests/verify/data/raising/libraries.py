@@ -25,13 +25,13 @@ named = hax.ones((Batch, Width))
 
 
 def rows_for_each_device():
-    """batch\\['x'\\] f32\\[4,4\\]"""
+    """batch\\['x'\\] f32\\[4,4\\] has size 4, which is not divisible by 8"""
     batch = {"x": np.ones((4, 4), np.float32)}
     shard(batch)
 
 
 def rows_left_over():
-    """batch f32\\[12,4\\]"""
+    """batch f32\\[12,4\\] has size 12, which is not divisible by 8"""
     batch = jnp.ones((12, 4))
     batch.reshape(jax.device_count(), -1, 4)
 
@@ -43,7 +43,7 @@ def batch_for_a_replicated_state():
 
 
 def layers_without_a_partition_name():
-    """model|x f32\\[8,4\\]|init"""
+    """nothing names that axis.*metadata_params"""
 
     class Layer(nn.Module):
         @nn.compact
@@ -91,7 +91,7 @@ def mapped_axes_of_different_sizes():
 
 
 def variable_without_a_mesh():
-    """kernel_init|Linear|rngs"""
+    """no mesh is in context"""
     rngs = nnx.Rngs(0)
     nnx.Linear(4, 4, kernel_init=nnx.with_partitioning(nnx.initializers.ones, (None, "model")), rngs=rngs)
 
@@ -113,32 +113,32 @@ def variable_that_does_not_divide():
 
 
 def carry_twice():
-    """in_axes"""
+    """x f32\\[8,4\\]"""
     nnx.scan(lambda a, b: (a, b), in_axes=(nnx.Carry, nnx.Carry), out_axes=(nnx.Carry, 0))(1.0, x)
 
 
 def carry_twice_in_results():
-    """out_axes"""
+    """x f32\\[8,4\\]"""
     nnx.scan(lambda a, b: (a, b), in_axes=(nnx.Carry, 0), out_axes=(nnx.Carry, nnx.Carry))(1.0, x)
 
 
 def carry_in_one():
-    """in_axes|out_axes"""
+    """x f32\\[8,4\\]"""
     nnx.scan(lambda a, b: b, in_axes=(nnx.Carry, 0), out_axes=0)(1.0, x)
 
 
 def carry_nested():
-    """in_axes"""
+    """x f32\\[8,4\\]"""
     nnx.scan(lambda a, b: (a, b), in_axes=((nnx.Carry,), 0), out_axes=(nnx.Carry, 0))((1.0,), x)
 
 
 def carry_nested_in_results():
-    """out_axes"""
+    """x f32\\[8,4\\]"""
     nnx.scan(lambda a, b: (a, b), in_axes=(nnx.Carry, 0), out_axes=((nnx.Carry,), 0))(1.0, x)
 
 
 def result_broadcast():
-    """out_axes"""
+    """x f32\\[8,4\\]"""
     nnx.scan(lambda a, b: (a, b), in_axes=(nnx.Carry, 0), out_axes=(nnx.Carry, None))(1.0, x)
 
 
@@ -163,17 +163,17 @@ def filter_jit_with_shardings():
 
 
 def filter_jit_donates_another_way():
-    """donate"""
+    """unexplained"""
     eqx.filter_jit(lambda x: x, donate="everything")
 
 
 def filter_pmap_with_donated_arguments():
-    """donate_argnums"""
+    """`eqx.filter_pmap` sets this keyword itself"""
     eqx.filter_pmap(lambda x: x, donate_argnums=(0,))
 
 
 def filter_pmap_donates_another_way():
-    """donate"""
+    """unexplained"""
     eqx.filter_pmap(lambda x: x, donate="everything")
 
 
@@ -183,7 +183,7 @@ def filter_vmap_with_axes_as_a_string():
 
 
 def filter_vmap_with_axes_of_another_name():
-    """in_axes"""
+    """x f32\\[8,4\\]"""
     eqx.filter_vmap(lambda x: x, in_axes={"y": 0})(x)
 
 
@@ -244,7 +244,7 @@ def named_indexed_by_numbers():
 
 
 def named_and_bare():
-    """named.*x f32|x f32"""
+    """named f32\\[batch=8,width=4\\].*x f32\\[8,4\\]"""
     return named + x
 
 
@@ -255,7 +255,7 @@ def named_and_another_size():
 
 
 def named_condition_bare():
-    """x f32"""
+    """x > 0 bool\\[8,4\\] P\\('data'\\)"""
     return hax.where(x > 0, fill_value=0, new_axis=Batch)
 
 
@@ -275,12 +275,12 @@ def attention_of_a_bare_array():
 
 
 def named_constraint_without_a_mesh():
-    """named"""
+    """no mesh is in context"""
     hax.partitioning.round_axis_for_partitioning(Batch, {"batch": "data"})
 
 
 def named_size_without_a_mesh():
-    """Batch"""
+    """no mesh is in context"""
     hax.partitioning.physical_axis_size(Batch, {"batch": "data"})
 
 

