@@ -7,14 +7,12 @@ import json
 import runpy
 import sys
 import types
+from functools import partial
 from pathlib import Path
 
 startup, out, *programs = sys.argv[1:]
 raised = runpy.run_path(startup)
-if "watch" in raised:
-    import jax
-
-    raised["watch"]()
+raised["watch"]()
 ended = {}
 
 
@@ -31,11 +29,15 @@ def attempt(program: str, name: str, run) -> None:
 
 for program in programs:
     if Path(program).parent.name != "raising":
-        attempt(program, program, lambda: runpy.run_path(program, run_name="__main__"))
+        attempt(program, program, partial(runpy.run_path, program, run_name="__main__"))
         continue
     module = types.ModuleType(Path(program).stem)
     exec(compile(Path(program).read_text(), program, "exec"), vars(module))
     for name, function in list(vars(module).items()):
-        if isinstance(function, types.FunctionType) and function.__doc__ and function.__module__ == module.__name__:
+        if (
+            isinstance(function, types.FunctionType)
+            and function.__doc__
+            and function.__module__ == module.__name__
+        ):
             attempt(program, f"{module.__name__}-{name}", function)
 Path(out, "ended").write_text(json.dumps(ended))

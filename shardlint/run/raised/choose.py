@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import FileReport
 from shardlint.rules_api.rule import Finding, Harm
-from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.recognition import Recognised
 from shardlint.run.raised.record import Frame
 
 _LINE, _CALLED, _FUNCTION, _FILE = range(4)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from shardlint.run.raised import buffers, devices, pmap_axes, specs, structure
+from shardlint.run.raised import buffers, devices, keywords, misfits, pmap_axes, structure
 from shardlint.run.raised.explanation import Explanation, some
-from shardlint.run.raised.kinds import Recognised
 from shardlint.run.raised.layouts import describe_arguments, explain_layouts
+from shardlint.run.raised.recognition import Recognised
 
 
 def explain(found: Recognised, beside_finding: bool = False) -> Explanation | None:
@@ -28,21 +28,14 @@ def explain(found: Recognised, beside_finding: bool = False) -> Explanation | No
 
 _BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
     "incompatible-devices": devices.incompatible,
-    "jit-sharding-differs": devices.sharding_differs,
-    "devices-reshaped": lambda found: devices.mesh_shape(found) or specs.rows_per_device(found),
+    "devices-reshaped": lambda found: devices.mesh_shape(found) or devices.rows_per_device(found),
     "in-shardings": structure.trees,
     "out-shardings": structure.trees,
     "map-specs": structure.trees,
     "none-among": structure.trees,
-    "result-varies": structure.varies,
+    "spec-rank": misfits.find_misfit,
+    "indivisible": misfits.find_misfit,
     "pmap-axis": pmap_axes.leading_axis,
-    "spec-rank": specs.rank,
-    "indivisible": specs.indivisible,
-    "unbound-axis": specs.unbound,
-    "axis-not-in-mesh": specs.not_in_mesh,
-    "duplicate-axis": specs.duplicate,
-    "keyword-not-taken": specs.keyword,
-    "deleted": buffers.deleted,
+    "keyword-not-taken": keywords.nearest_keyword,
     "donated-twice": buffers.twice,
-    "leaked": buffers.leaked,
 }

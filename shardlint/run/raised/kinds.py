@@ -6,11 +6,7 @@ message is about: a finding that does not say the same word is about something e
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from shardlint.run.raised.record import Error
+from dataclasses import dataclass
 
 # What takes, removes or renames a name, whatever the name.
 _NAMES = ("SL513", "SL654", "SL901", "SL902", "SL905", "SL906", "SL907")
@@ -84,13 +80,21 @@ KINDS = (
         r"out_specs entry which (?:implies|requires) .{0,40}replicat|out_specs which require replication"
         r"|out_specs.{0,200}(?:varying|replication)",
         ("SL402",),
+        says="the result can differ on each device along an axis that out_specs leaves out",
+        help="reduce it with jax.lax.psum or pmean over that axis, or name the axis in out_specs",
     ),
-    Kind("jit-sharding-differs", r"Sharding passed to (?:jit|pjit) does not match the sharding", ("SL213",)),
+    Kind(
+        "jit-sharding-differs", r"Sharding passed to (?:jit|pjit) does not match the sharding", ("SL213",),
+        says="{callee} does not move {array}, which was placed otherwise than in_shardings says",
+        help="place it first: jax.device_put({array}, sharding); or write None for it in in_shardings",
+    ),
     Kind(
         "spec-rank",
-        r"only valid for values of rank at least|Length of sharding\.spec|_specs entry which is too long|spec.{0,40}longer than|"
-        r"ndim.{0,60}must be (?:greater|at least).{0,80}(?:spec|partition)",
+        r"only valid for values of rank at least|Length of sharding\.spec|_specs entry which is too long|"
+        r"spec.{0,40}longer than|ndim.{0,60}must be (?:greater|at least).{0,80}(?:spec|partition)",
         _SPECS,
+        says="a spec has more entries than its array has dimensions",
+        help="write at most one entry for each dimension, and P() for a scalar",
     ),
     Kind(
         "indivisible",
@@ -98,29 +102,46 @@ KINDS = (
         r"|scatter dimension size \d+ must|all_to_all split_axis"
         r"|axis sizes that are not evenly divisible|should evenly divide the shape",
         ("SL216", "SL654"),
+        says="the devices along a mesh axis do not divide a dimension",
+        help="pad the dimension, or shard another one",
     ),
-    Kind("unbound-axis", r"unbound axis name: (?P<word>\w+)", ("SL406",)),
+    Kind(
+        "unbound-axis", r"unbound axis name: (?P<word>\w+)", ("SL406",),
+        says="no axis {word!r} is bound when {callee} is traced",
+        help="call it under jax.shard_map over a mesh with the axis {word!r}, or jax.vmap(..., axis_name={word!r})",
+    ),
     Kind(
         "axis-not-in-mesh",
         r"Resource axis: (?P<word>\S+) of .* (?:is not found in mesh|mesh)|Axis (?P<word2>\S+) of .* not found in mesh"
         r"|Resource axis .* undefined",
         ("SL301", "SL306", "SL316", "SL505", "SL510"),
+        says="the mesh has no axis {word!r}: its axes are {mesh_axes}",
     ),
     Kind(
         "duplicate-axis",
-        r"map every mesh axis to at most one positional dimension|DuplicateSpecError",
+        r"duplicate entries for `(?P<word>\w+)`|map every mesh axis to at most one positional dimension"
+        r"|DuplicateSpecError",
         ("SL302", "SL518"),
+        says="a spec uses {word!r} for more than one dimension",
+        help="use {word!r} for one dimension, and None for the others",
     ),
     Kind("donated-twice", r"[Aa]ttempt to donate the same buffer twice|f\(donate\(a\), (?:donate\()?a\)+", ("SL221",)),
     Kind(
         "deleted",
-        r"(?:Array|[Bb]uffer) has been deleted|buffer has been deleted or donated", ("SL220", "SL106")),
-    Kind("leaked", r"UnexpectedTracerError", ("SL653",)),
+        r"(?:Array|[Bb]uffer) has been deleted|buffer has been deleted or donated", ("SL220", "SL106"),
+        says="{callee} gets an array whose buffer an earlier call donated or deleted",
+        help="use the result of that call; to keep the old one, donate jnp.copy({deleted}), or do not donate it",
+    ),
+    Kind(
+        "leaked", r"UnexpectedTracerError", ("SL653",),
+        says="a tracer is used after its trace has ended: traced code stored it",
+        help="return it from the traced function, and use the result of the call",
+    ),
     Kind(
         "no-mesh",
         r"requires a non-empty mesh|non-empty mesh in context|set a mesh via `?jax\.|An auto mesh context or metadata"
-        r"|must be called (?:with|under) .*mesh|[Cc]ontext mesh cannot be empty|[Nn]o mesh (?:is )?(?:set|in context|found)"
-        r"|not under a mesh context|out_shardings which are non-None",
+        r"|must be called (?:with|under) .*mesh|[Cc]ontext mesh cannot be empty"
+        r"|[Nn]o mesh (?:is )?(?:set|in context|found)|not under a mesh context|out_shardings which are non-None",
         ("SL214", "SL233", "SL502"),
         says="no mesh is in context, and a PartitionSpec names none",
         help="write `with jax.set_mesh(mesh):` around the call, or pass NamedSharding(mesh, spec)",
@@ -129,7 +150,7 @@ KINDS = (
     Kind(
         "carry-varies",
         r"carry.{0,600}(?:varying|manual axis types|\{V:)|branches.{0,600}(?:varying|\{V:)",
-        says="{callee} starts with a value that is equal on all devices, and gets back one that differs",
+        says="{callee} starts with a value that is equal on all devices, and gets back one that varies along {axes}",
         help="make it vary first: jax.lax.pcast({start}, {axes}, to='varying')",
     ),
     Kind(
@@ -160,8 +181,9 @@ KINDS = (
     ),
     Kind(
         "layouts-differ",
-        r"produces an illegally sharded result|incompatible shardings for broadcasting|dimensions to have the same sharding"
-        r"|(?:should|must) have (?:the same|equal) (?:\w+ )?sharding|have the same sharding as|must be equal to update"
+        r"produces an illegally sharded result|incompatible shardings for broadcasting"
+        r"|dimensions to have the same sharding|(?:should|must) have (?:the same|equal) (?:\w+ )?sharding"
+        r"|have the same sharding as|must be equal to update"
         r"|Incompatible types for [^\n]*\w@\w|should be sharded the same",
         _EXPLICIT,
         says="{callee} combines dimensions that are sharded differently",
@@ -169,7 +191,8 @@ KINDS = (
     ),
     Kind(
         "dimension-sharded",
-        r"(?:should|must|cannot|can't) be (?:unsharded|replicated|fully replicated|sharded)|over sharded axes|on sharded dims",
+        r"(?:should|must|cannot|can't) be (?:unsharded|replicated|fully replicated|sharded)"
+        r"|over sharded axes|on sharded dims",
         _EXPLICIT,
         says="{callee} needs a dimension unsharded that {array} shards",
         help="write jax.sharding.reshard({array}, P(...)) first, with None for that dimension",
@@ -243,6 +266,18 @@ KINDS = (
         help="write unreduced={{'axis'}}",
     ),
     Kind(
+        "vmap-dimension",
+        r"vmap was requested to map its argument|must be passed at least one argument containing an array",
+        says="{callee} maps a dimension that its arguments do not have",
+        help="write None in in_axes for an argument that is not mapped, or pass axis_size",
+    ),
+    Kind(
+        "donate-word",
+        r"donate=\.\.\.\)` must be one of",
+        says="{callee} gets a word for donate that it does not know",
+        help="write donate='all' or donate='none'",
+    ),
+    Kind(
         "axes-type",
         r"(?:in|out)_axes must be an int|`in_axes` and `out_axes` must consist",
         says="in_axes and out_axes of {callee} take integers, None, and trees of these",
@@ -275,8 +310,8 @@ KINDS = (
     Kind("backend-first", r"jax\.distributed\.initialize\(\) must be called before", ("SL803", "SL309")),
     Kind(
         "mesh-shape",
-        r"Mesh requires the ndim of its first argument|Number of devices \d+ (?:must|should|>=)|must equal the product of"
-        r"|mesh_shape and axis_names|axis_shapes.{0,60}axis_names|number of axis_types",
+        r"Mesh requires the ndim of its first argument|Number of devices \d+ (?:must|should|>=)"
+        r"|must equal the product of|mesh_shape and axis_names|axis_shapes.{0,60}axis_names|number of axis_types",
         ("SL304", "SL308"),
         says="the sizes of the mesh do not fit its devices or its axis names",
         help="write one name for each size; the product of the sizes is the number of devices",
@@ -298,7 +333,8 @@ KINDS = (
         r"(?:leaf specifications|leaves?) .{0,30}expected to be PartitionSpec|must be (?:a |an )?(?:instance of )?"
         r"(?:`?jax\.sharding\.)?Sharding|NamedSharding.*[Ii]nvoked with types|is not a valid JAX (?:array"
         r" )?type.*Sharding"
-        r"|must be a pytree of `jax.sharding.PartitionSpec`|should be an instance of `jax.sharding|only accepts `None`, `jax.sharding"
+        r"|must be a pytree of `jax.sharding.PartitionSpec`|should be an instance of `jax.sharding"
+        r"|only accepts `None`, `jax.sharding"
         r"|requires ndarray or scalar arguments, got <class '\S*Sharding|'[\w.]*' object has no attribute "
         r"'(?:_internal_device_list|partitions|_partitions|_device_assignment|device_set|addressable_devices)'",
         ("SL218", "SL305", "SL306", "SL318", "SL319", "SL326", "SL327"),
@@ -360,27 +396,3 @@ KINDS = (
     Kind("none-among", r"pytree structure error.*NoneType|Expected None, got ", ("SL320",), exact=True),
     Kind("missing-axis", r"KeyError: '(?P<word>\w+)'", ("SL316", "SL301", "SL306"), exact=True),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Recognised:
-    """An error of the chain, what kind it is, and the words it is about."""
-
-    error: Error
-    kind: Kind | None
-    words: tuple[str, ...] = ()
-    releases: Mapping[str, str] = field(default_factory=dict)
-    """Of what the program had imported."""
-
-
-_KNOWN = [(kind, re.compile(kind.pattern, re.DOTALL)) for kind in KINDS]
-
-
-def recognise(error: Error, releases: Mapping[str, str] | None = None) -> Recognised:
-    """Return the kind of an error; of kind None if it is unknown."""
-    for kind, pattern in _KNOWN:
-        found = pattern.search(error.said) if error.in_pmap or not kind.in_pmap else None
-        if found:
-            words = tuple(word.strip("'\"`") for word in found.groupdict().values() if word)
-            return Recognised(error, kind, words, releases or {})
-    return Recognised(error, None)

@@ -1,4 +1,4 @@
-"""The general explanation of an exception: what the failing call was given, with layouts and the lines they are from."""
+"""The general explanation of an exception: what the failing call got, with layouts and the lines they are from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from shardlint.run.raised.explanation import Explanation, callee, numbers, some
-from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.recognition import Recognised
 from shardlint.run.raised.record import Error, Frame, Given, Leaf
 
 _LIBRARIES = ("jax", "jaxlib", "flax", "equinox", "haliax", "optax", "orbax", "einshard")
@@ -18,8 +18,9 @@ _MOST = 6
 # Also what scripts/raising_sites.py looks for in the sources of the libraries.
 ABOUT = re.compile(
     r"shard(?!map_)|\bmesh\b|\bmesh_|_mesh\b|partition|(?:in|out)_(?:specs|axes)\b|\bpspec|device.assignment"
-    r"|incompatible device|memory.(?:kind|space)|\bpmap|\bvmap (?:got|was)|squeeze out|axis.name|unbound axis|donat|deleted"
-    r"|manual|\bvma\b|varying|varies|replicat|addressable|logical ax|NamedArray|tree prefix|axis_size|pcast|\w@\w+[,\]]"
+    r"|incompatible device|memory.(?:kind|space)|\bpmap|\bvmap (?:got|was)|squeeze out|axis.name"
+    r"|unbound axis|donat|deleted|manual|\bvma\b|varying|varies|replicat|addressable|logical ax|NamedArray"
+    r"|tree prefix|axis_size|pcast|\w@\w+[,\]]"
     r"|named axis|\bCarry\b|number of devices|pytree struct|tree structures|batch axis sizes",
     re.IGNORECASE | re.DOTALL,
 )
@@ -62,10 +63,24 @@ def _names(found: Recognised) -> dict[str, str]:
     first = (sharded or leaves or [Leaf("x")])[0]
     others = [leaf for leaf in leaves if leaf.spec != first.spec and leaf.where != first.where]
     said = re.findall(r"\{V:([\w,]+)\}", found.error.message)
-    varying = sorted({axis for leaf in leaves for axis in leaf.varying} | {axis for one in said for axis in one.split(",")})
-    starts = [one.text for one in call.arguments if one.parameter in ("init", "init_val")] if call is not None else []
+    varying = sorted(
+        {axis for leaf in leaves for axis in leaf.varying}.union(*(one.split(",") for one in said))
+    )
+    starts = (
+        [one.text for one in call.arguments if one.parameter in ("init", "init_val")]
+        if call is not None
+        else []
+    )
+    gone = [leaf.where for leaf in leaves if leaf.deleted]
+    layouts = (
+        [leaf for one in (*call.arguments, *call.settings) for leaf in one.others] if call is not None else []
+    )
+    axes = next((leaf.mesh for leaf in (*layouts, *leaves) if leaf.mesh), {})
     return {
         "callee": callee(call),
+        "word": found.words[0] if found.words else "",
+        "deleted": gone[0] if gone else first.where,
+        "mesh_axes": ", ".join(map(repr, axes)) or "others",
         "array": first.where,
         "spec": first.spec or "spec",
         "other": others[0].where if others else first.where,
@@ -102,8 +117,9 @@ def describe_arguments(error: Error) -> list[str]:
         return []
     leaves = [leaf for given in (*call.arguments, *call.objects, *call.nearby) for leaf in _told_of(given)]
     looked_at = [leaf for leaf in leaves if leaf.looked_at]
+    looked_at = [leaf for leaf in leaves if leaf.deleted] or looked_at
     if len(leaves) > _MOST and looked_at:
-        leaves = [*looked_at, *(leaf for leaf in leaves if not leaf.looked_at)]
+        leaves = [*looked_at, *(leaf for leaf in leaves if leaf not in looked_at)]
     lines: dict[str, None] = {}
     for leaf in leaves:
         lines.setdefault(describe(leaf) + (f", which is {leaf.also}" if leaf.also else _origin(leaf, error)))
@@ -119,7 +135,8 @@ def describe_arguments(error: Error) -> list[str]:
 def _told_of(given: Given) -> Iterator[Leaf]:
     yield from given.leaves
     for leaf in given.others:
-        if (leaf.layout and (leaf.spec or leaf.mesh)) or (leaf.value and _NAME.fullmatch(given.text) and _AXES.search(leaf.parameter)):
+        names_axes = leaf.value and _NAME.fullmatch(given.text) and _AXES.search(leaf.parameter)
+        if names_axes or (leaf.layout and (leaf.spec or leaf.mesh)):
             # `in_specs[0]` says more than `(P('data'),)[0]`.
             unnamed = given.parameter in ("", "args", "kwargs") or _NAME.fullmatch(given.text)
             yield leaf if unnamed else replace(leaf, where=f"{leaf.parameter} =")
@@ -173,13 +190,23 @@ def _assigned(frame: Frame, name: str) -> int:
                   and one.name == frame.function), None)  # fmt: skip
     if scope is not None:
         arguments = scope.args
-        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+        every = (
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        )
         if inside := [line for line in _lines(scope, name) if line < frame.line]:
             return inside[-1]
         if any(one is not None and one.arg == name for one in every):
             return 0
     tree = _tree(frame.file)
-    outside = _lines(tree, name) if tree is not None and (frame.function == "<module>" or "." in name or scope) else []
+    outside = (
+        _lines(tree, name)
+        if tree is not None and (frame.function == "<module>" or "." in name or scope)
+        else []
+    )
     before = [line for line in outside if line < frame.line or frame.function != "<module>"]
     return before[-1] if before and (len(before) == 1 or frame.function == "<module>") else -1
 
@@ -188,7 +215,9 @@ def _lines(tree: ast.AST, name: str) -> list[int]:
     return sorted(
         node.lineno
         for node in ast.walk(tree)
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node) == name
+        if isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node) == name
     )
 
 
@@ -201,7 +230,6 @@ def _tree(file: str) -> ast.Module | None:
 
 
 def _scopes(file: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = _tree(file)
-    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)] if tree else []
+    nodes = ast.walk(_tree(file) or ast.Module([], []))
+    functions = [one for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     return sorted(functions, key=lambda one: -one.lineno)
-

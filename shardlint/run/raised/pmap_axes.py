@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardlint.run.raised.explanation import Explanation, callee, some
-from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.recognition import Recognised
 from shardlint.run.raised.record import Call, Given, Leaf
 from shardlint.source.patterns import regex
 

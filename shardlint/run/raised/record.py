@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Leaf:
     """True if the function that raised held it in a variable, and not every other argument."""
     value: str = ""
     """A number, string or None."""
+    entries: tuple[tuple[str, ...], ...] = ()
+    """The mesh axes of each entry of its spec."""
     also: str = ""
     """What a caller calls it."""
 
@@ -70,6 +72,10 @@ class Leaf:
             return " ".join(f"{name}={size} ({kind})" for (name, size), kind in parts)
         kind = f" ({self.kinds[0]})" if self.kinds and self.kinds[0] != "Auto" else ""
         return " ".join(f"{name}={size}" for name, size in self.mesh.items()) + kind
+
+    def over(self, other: Leaf) -> Leaf:
+        """Return it with the mesh of another."""
+        return replace(self, mesh=other.mesh, kinds=other.kinds)
 
     @property
     def size(self) -> int:
@@ -214,7 +220,9 @@ def _error(data: Mapping[str, Any]) -> Error:
         str(data["message"]),
         tuple(_frame(one) for one in data["frames"]),
         tuple((str(file), int(line), str(name)) for file, line, name in data.get("inside", ())),
-        None if data.get("context") is None else _leaf({"layout": True, **data["context"]}, "the mesh in context", ""),
+        None
+        if data.get("context") is None
+        else _leaf({"layout": True, **data["context"]}, "the mesh in context", ""),
         int(data.get("devices", 0)),
     )
 
@@ -244,6 +252,7 @@ def _call(data: Mapping[str, Any]) -> Call:
             position += 1
         given.append(_given(one, str(name)))
     defined = data.get("defined")
+    parts = [part for one in data["arguments"] for part in one.get("parts", ())]
     where = (str(defined[0]), int(defined[1])) if defined else None
     return Call(
         str(data.get("callee", "")),
@@ -254,10 +263,7 @@ def _call(data: Mapping[str, Any]) -> Call:
         str(data.get("module", "")),
         str(data.get("text", "")),
         tuple(_given(one, one["text"]) for one in data.get("settings", ())),
-        tuple(
-            _given(one, "")
-            for one in (*data.get("objects", ()), *(part for each in data["arguments"] for part in each.get("parts", ())))
-        ),
+        tuple(_given(one, "") for one in (*data.get("objects", ()), *parts)),
         tuple(_given(one, "") for one in data.get("nearby", ())),
         int(data.get("devices", 0)),
     )
@@ -299,8 +305,13 @@ def _leaf(data: Mapping[str, Any], text: str, parameter: str) -> Leaf:
         str(data.get("memory", "")),
         bool(data.get("looked_at", False)),
         str(data.get("value", "")),
+        tuple(_axes(part) for part in spec or () if not isinstance(part, dict)),
         str(data.get("also", "")),
     )
+
+
+def _axes(part: Any) -> tuple[str, ...]:
+    return tuple(map(str, part)) if isinstance(part, list) else () if part is None else (str(part),)
 
 
 def _part(part: Any) -> str:

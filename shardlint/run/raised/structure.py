@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from shardlint.run.raised.explanation import Explanation, callee
-from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.recognition import Recognised
 from shardlint.run.raised.record import Call
 from shardlint.source.patterns import regex
 
@@ -107,80 +107,3 @@ def _keys(text: str) -> str:
 
 def _short(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-_UNEVEN = regex(
-    r"(?:the passed )?args\[?(?P<at>\d*)\]?(?P<path>\S*) of shape (?P<shape>\S+?),? .*?in_specs(?P<spec>\S*) of"
-    r" value (?P<value>.*?),? "
-    r"which maps array axis (?P<axis>\d+) \(of size (?P<size>\d+)\) to mesh (?:axis|axes) (?P<names>.*?) \(of"
-    r" (?:total )?size "
-    r"(?P<by>\d+)\)",
-    re.DOTALL,
-)
-_BOUND = regex(r"bound to \S+'s parameter '(\w+)'")
-
-
-def uneven(message: str) -> Explanation | None:
-    """Return the explanation of `shard_map`'s error about a dimension that its mesh does not divide, in one
-    sentence.
-    """
-    said = _UNEVEN.search(message)
-    if said is None:
-        return None
-    bound = _BOUND.search(message)
-    name = f"{bound[1]}{said['path']}" if bound else f"argument {said['at']}{said['path']}"
-    size, by = int(said["size"]), int(said["by"])
-    return Explanation(
-        f"dimension {said['axis']} of {name} {said['shape']} has size {size}, which is not divisible by the "
-        f"{by} devices along {said['names']}",
-        help=f"make it {size + -size % by}, or shard another dimension",
-    )
-
-
-_LONG = regex(
-    r"(?P<which>in|out)_specs(?P<path>\S*) is (?P<spec>.*?) which has length (?P<has>\d+), but"
-    r" (?P<what>.*?) has shape (?P<shape>\S+), which has rank (?P<rank>\d+)",
-    re.DOTALL,
-)
-
-
-def too_long(message: str) -> Explanation | None:
-    """The same of a spec with more entries than there are dimensions."""
-    said = _LONG.search(message)
-    if said is None:
-        return None
-    bound = _BOUND.search(message)
-    name = (
-        bound[1]
-        if bound and said["which"] == "in"
-        else "the result"
-        if said["which"] == "out"
-        else said["what"]
-    )
-    return Explanation(
-        f"{said['which']}_specs{said['path']} is {said['spec']}, but {name} {said['shape']} has rank "
-        f"{said['rank']}",
-        help=("write P() for a scalar")
-        if said["rank"] == "0"
-        else f"write a spec of at most {said['rank']} entries",
-    )
-
-
-_VARIES = regex(
-    r"out_specs(?P<path>\S*) is (?P<spec>P?\w*\(.*?\)) which implies.*?(?:but it was inferred to be possibly"
-    r" varying over "
-    r"(?P<axes>\{[^}]*\})|replicated across mesh axes? (?P<older>.*?), but)",
-    re.DOTALL,
-)
-
-
-def varies(found: Recognised) -> Explanation | None:
-    """A result that `out_specs` says is the same on all devices, and that nothing makes so."""
-    said = _VARIES.search(found.error.message)
-    if said is None:
-        return None
-    axes = ", ".join(re.findall(r"\w+", said["axes"] or said["older"]))
-    return Explanation(
-        f"the result can differ on each device along {axes}, but out_specs{said['path']} is {said['spec']}",
-        help=f"reduce it with jax.lax.psum or pmean over {axes}; or name the axis in out_specs",
-    )

@@ -13,7 +13,7 @@ from shardlint.output.printable import printable
 from shardlint.run.raised.choose import Explains, choose
 from shardlint.run.raised.explain import explain
 from shardlint.run.raised.explanation import Explanation
-from shardlint.run.raised.kinds import Recognised, recognise
+from shardlint.run.raised.recognition import Recognised, recognise
 from shardlint.run.raised.record import Error, Frame, Raised, read
 from shardlint.verify.inside.hlo.lines import is_own
 

@@ -22,8 +22,8 @@ layouts: Any = {}
 """The names of `leaves.py`; set by who loads this."""
 
 
-def _leaves(value: Any, most: Any, objects: Any = ()) -> Any:
-    return layouts["leaves_of"](value, most, objects)
+def _leaves(*args: Any) -> Any:
+    return layouts["leaves_of"](*args)
 
 
 def call_of(frame: Any, at: Any, below: Any, above: Any) -> Any:
@@ -42,7 +42,8 @@ def call_of(frame: Any, at: Any, below: Any, above: Any) -> Any:
     _note_names(told, frame, above)
     told["objects"] += [each for one in _entered(around) for each in _found_in(one, frame, taken)]
     statement = next(one for one in reversed(around) if isinstance(one, ast.stmt))
-    told["settings"] = [one for one in taken.settings if one["text"] not in [each["name"] for each in told["arguments"]]]
+    given = [one["name"] for one in told["arguments"]]
+    told["settings"] = [one for one in taken.settings if one["text"] not in given]
     if not _has_layouts(told) and not hasattr(statement, "body"):
         told["nearby"] = _found_in(statement, frame, taken)
     return where[1], told
@@ -52,13 +53,19 @@ def _note_names(told: Any, frame: Any, above: Any) -> None:
     """Note what the callers call the leaves that are parameters here: `w` may be `params['layer']['w']` of theirs."""
     code = frame.f_code
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    leaves = [leaf for one in told["arguments"] if one["text"] in parameters for leaf in one.get("leaves", ())]
+    leaves = [
+        leaf for one in told["arguments"] if one["text"] in parameters for leaf in one.get("leaves", ())
+    ]
     wanted = {leaf["id"] for leaf in leaves if leaf["array"]}
     names: dict[Any, Any] = {}
     for caller in reversed(above[-_CALLERS:]) if wanted else ():
         for name, value in caller.f_locals.items():
             for leaf in _leaves(value, _LEAVES):
-                if leaf["id"] in wanted and len(names.get(leaf["id"], "")) < len(name + leaf["path"]) and leaf["path"]:
+                if (
+                    leaf["id"] in wanted
+                    and len(names.get(leaf["id"], "")) < len(name + leaf["path"])
+                    and leaf["path"]
+                ):
                     names[leaf["id"]] = name + leaf["path"]
     for leaf in leaves:
         leaf["also"] = names.get(leaf["id"], "")
@@ -66,7 +73,8 @@ def _note_names(told: Any, frame: Any, above: Any) -> None:
 
 def _has_layouts(told: Any) -> Any:
     every = [leaf for one in (*told["arguments"], *told["objects"]) for leaf in one.get("leaves", ())]
-    return any(leaf["array"] or "layout" in leaf for leaf in every) or any(one.get("parts") for one in told["arguments"])
+    parts = [one for one in told["arguments"] if one.get("parts")]
+    return parts or any(leaf["array"] or "layout" in leaf for leaf in every)
 
 
 def _entered(around: Any) -> Any:
@@ -130,7 +138,7 @@ class _Taken:
             break
 
     def value(self, at: Any, name: Any, node: Any) -> Any:
-        """Return the value of an argument, by its position or keyword. Raises KeyError or IndexError if it is not held."""
+        """Return an argument, by its position or keyword. Raises KeyError or IndexError if it is not held."""
         if name is not None:
             return self.named[name]
         if not isinstance(node, ast.Call):
@@ -198,7 +206,9 @@ def _found_in(node: Any, frame: Any, taken: Any) -> Any:
         return []  # its names are its own
     try:
         value = _value(node, frame)
-        leaves = [leaf for leaf in _leaves(value, _LEAVES, taken.objects) if leaf["array"] or "layout" in leaf]
+        leaves = [
+            leaf for leaf in _leaves(value, _LEAVES, taken.objects) if leaf["array"] or "layout" in leaf
+        ]
         if leaves:
             return [{"name": "", "text": ast.unparse(node)[:200], "known": True, "leaves": leaves}]
     except Exception:
@@ -238,7 +248,10 @@ def _mapped(node: Any, frame: Any) -> Any:
                 return _over(node, {"in_axes": target._in_axes, "axis_size": target._axis_size})
             # jax and Flax keep what they were given in what the functions that they make close over.
             attributes = vars(target)
-            waiting = [target, *(attributes[name] for name in ("lower", "_prepare_pmap") if name in attributes)]
+            waiting = [
+                target,
+                *(attributes[name] for name in ("lower", "_prepare_pmap") if name in attributes),
+            ]
             for _ in range(_STEPS):
                 inside = _closed_over(waiting.pop(0)) if waiting else {}
                 if "in_axes" in inside and not inside.keys().isdisjoint(_WITH_AXES):

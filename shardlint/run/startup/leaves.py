@@ -19,7 +19,9 @@ def leaves_of(value: Any, most: Any, objects: Any = ()) -> Any:
         flat = [(jax.tree_util.keystr(path), leaf) for path, leaf in paths]
     except Exception:
         flat = [("", value)]
-    looked_at = [id(leaf) in objects or tuple(getattr(leaf, "shape", ()) or ()) in objects for _, leaf in flat]
+    looked_at = [
+        id(leaf) in objects or tuple(getattr(leaf, "shape", ()) or ()) in objects for _, leaf in flat
+    ]
     marked = any(looked_at) and not all(looked_at)
     return [
         {"path": path, "id": id(leaf), "looked_at": marked and one, **_leaf(leaf)}
@@ -100,7 +102,10 @@ def _mesh(mesh: Any) -> Any:
 
 
 def _spec(spec: Any) -> Any:
-    parts = [list(part) if isinstance(part, tuple) else part for part in map(_plain, getattr(spec, "partitions", spec))]
+    parts = [
+        list(part) if isinstance(part, tuple) else part
+        for part in map(_plain, getattr(spec, "partitions", spec))
+    ]
     more = [(name, sorted(map(str, getattr(spec, name, None) or ()))) for name in ("unreduced", "reduced")]
     return [*parts, *({name: axes} for name, axes in more if axes)]
 

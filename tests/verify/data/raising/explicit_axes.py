@@ -391,10 +391,10 @@ def closed_over_in_a_map():
     table, x = put((8, 4), "data", None), put((8,), "data")
 
     def step(x):
-        return x.sum() + table.sum()
+        return x.sum() + table.sum()  # at
 
     with jax.set_mesh(mesh):
-        return jax.jit(jax.shard_map(step, in_specs=P("data"), out_specs=P()))(x)  # at
+        return jax.jit(jax.shard_map(step, in_specs=P("data"), out_specs=P()))(x)
 
 
 def in_specs_other_than_the_argument():

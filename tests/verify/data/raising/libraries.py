@@ -163,7 +163,7 @@ def filter_jit_with_shardings():
 
 
 def filter_jit_donates_another_way():
-    """unexplained"""
+    """donate='all'"""
     eqx.filter_jit(lambda x: x, donate="everything")
 
 
@@ -173,7 +173,7 @@ def filter_pmap_with_donated_arguments():
 
 
 def filter_pmap_donates_another_way():
-    """unexplained"""
+    """donate='all'"""
     eqx.filter_pmap(lambda x: x, donate="everything")
 
 

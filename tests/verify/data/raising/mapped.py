@@ -308,7 +308,7 @@ def map_over_rows_of_another_count():
 
 
 def map_over_a_scalar():
-    """unexplained"""
+    """maps a dimension that its arguments"""
     jax.vmap(lambda x: x)(1.0)
 
 
@@ -328,7 +328,7 @@ def map_with_out_axes_as_a_string():
 
 
 def map_without_arguments():
-    """unexplained"""
+    """maps a dimension that its arguments"""
     jax.vmap(lambda: 1)()
 
 
@@ -406,9 +406,9 @@ def callback_with_many_devices():
     """sharding|x f32"""
 
     def step(x):
-        return jax.pure_callback(lambda x: x, x, x, sharding=NamedSharding(mesh, P()))  # at
+        return jax.pure_callback(lambda x: x, x, x, sharding=NamedSharding(mesh, P()))
 
-    jax.jit(step)(x)
+    jax.jit(step)(x)  # at
 
 
 def callback_in_a_partial_map():

@@ -53,9 +53,9 @@ def constraint_that_does_not_divide():
     """bias f32\\[6\\]"""
 
     def step(x):
-        return jax.lax.with_sharding_constraint(x, rows)  # at
+        return jax.lax.with_sharding_constraint(x, rows)
 
-    jax.jit(step)(bias)
+    jax.jit(step)(bias)  # at
 
 
 def axis_of_no_mesh():
