@@ -11,6 +11,7 @@ import ast
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -213,3 +214,10 @@ def test_what_the_call_got_is_told(ran: Path, name: str) -> None:
     at = marked[0] if marked else len(function[0].rstrip().splitlines()) - 1
     frame = explanations[0].at
     assert frame.line <= first + at <= frame.end or not marked, said
+
+
+def test_every_raise_statement_about_layouts_is_explained() -> None:
+    names = runpy.run_path(str(HERE.parents[1] / "scripts" / "raising_sites.py"), run_name="sites")
+    sites = [site for package in names["PACKAGES"] for site in names["raising_sites"](package)]
+    assert len(sites) > 100
+    assert not [(site.file, site.text[:80]) for site in sites if not names["is_explained"](site)]

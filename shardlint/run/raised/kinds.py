@@ -336,7 +336,7 @@ KINDS = (
         r"|must be a pytree of `jax.sharding.PartitionSpec`|should be an instance of `jax.sharding"
         r"|only accepts `None`, `jax.sharding"
         r"|requires ndarray or scalar arguments, got <class '\S*Sharding|'[\w.]*' object has no attribute "
-        r"'(?:_internal_device_list|partitions|_partitions|_device_assignment|device_set|addressable_devices)'",
+        r"'(?:_internal_device_list|partitions|_partitions|_device_assignment|_is_concrete|device_set|addressable_devices)'",
         ("SL218", "SL305", "SL306", "SL318", "SL319", "SL326", "SL327"),
         says="{callee} gets something that is no sharding where it takes one",
         help="write NamedSharding(mesh, P(...))",

@@ -426,3 +426,95 @@ def scattered_without_a_layout():
     """x f32\\[8,4\\] P\\('data'"""
     x = put((8, 4), "data", None)
     return x.at[jnp.array([0, 1])].set(put((2, 4), None, "data"))
+
+
+def product_with_other_unreduced_axes():
+    """x f32\\[8,8\\] P\\(None, 'data'\\).*w f32\\[8,8\\] P\\('data'"""
+    x, w = put((8, 8), None, "data"), put((8, 8), "data", None)
+    with jax.set_mesh(mesh):
+        return jnp.dot(x, w, out_sharding=P(unreduced={"model"}))  # at
+
+
+def product_with_unreduced_of_two_specs():
+    """x f32\\[8,8\\] P\\(None, 'data'\\).*w f32\\[8,8\\] P\\('model'"""
+    x, w = put((8, 8), None, "data"), put((8, 8), "model", None)
+    with jax.set_mesh(mesh):
+        return jnp.dot(x, w, out_sharding=P(unreduced={"data"}))  # at
+
+
+def batches_of_a_product():
+    """x f32\\[8,4,4\\] P\\('data'.*y f32\\[8,4,4\\] P\\('model'"""
+    x, y = put((8, 4, 4), "data", None, None), put((8, 4, 4), "model", None, None)
+    return jax.lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,))))
+
+
+def sorted_with_another_spec():
+    """x f32\\[8,4\\] P\\('data'.*y f32\\[8,4\\]"""
+    x, y = put((8, 4), "data", None), put((8, 4), "model", None)
+    return jax.lax.sort((x, y), dimension=1)
+
+
+def decomposed_along_its_axis():
+    """a f32\\[8,8\\] P\\(None, 'data'"""
+    a = put((8, 8), None, "data")
+    return jnp.linalg.qr(a)
+
+
+def eigenvalues_along_its_axis():
+    """a f32\\[8,8\\] P\\('data'"""
+    a = put((8, 8), "data", None)
+    return jax.lax.linalg.eigh(a)
+
+
+def solved_with_another_batch():
+    """a f32\\[8,4,4\\] P\\('data'.*b f32\\[8,4,4\\] P\\('model'"""
+    a, b = put((8, 4, 4), "data", None, None), put((8, 4, 4), "model", None, None)
+    return jax.lax.linalg.triangular_solve(a, b, left_side=True)
+
+
+def solved_with_a_sharded_matrix():
+    """a f32\\[8,8\\] P\\(None, 'data'"""
+    a, b = put((8, 8), None, "data"), put((8, 4), None, None)
+    return jax.lax.linalg.triangular_solve(a, b, left_side=True)
+
+
+def solved_with_a_sharded_right_side():
+    """b f32\\[8,4\\] P\\('data'"""
+    a, b = put((8, 8), None, None), put((8, 4), "data", None)
+    return jax.lax.linalg.triangular_solve(a, b, left_side=True)
+
+
+def nearest_along_its_axis():
+    """x f32\\[8,16\\] P\\(None, 'data'"""
+    x = put((8, 16), None, "data")
+    return jax.lax.approx_max_k(x, 2)
+
+
+def gathered_from_two_meshes():
+    """table f32\\[16,4\\] P\\('data'.*ids i32\\[8\\]"""
+    other = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+    table, ids = put((16, 4), "data", None), put((8,), "data", over=other).astype(int)
+    return table[ids]
+
+
+def any_of_all():
+    """x f32\\[8,4\\] P\\('data'"""
+    x = put((8, 4), "data", None)
+    return jnp.quantile(x, 0.5)
+
+
+def repeated_by_an_array():
+    """x f32\\[8,4\\] P\\('data'"""
+    x = put((8, 4), "data", None)
+    return jnp.repeat(x, jnp.ones(8, int), axis=0)
+
+
+def ragged_product():
+    """x f32\\[8,4\\] P\\('data'"""
+    x, w = put((8, 4), "data", None), put((2, 4, 8), None, None, None)
+    return jax.lax.ragged_dot(x, w, jnp.array([4, 4]))
+
+
+def created_with_one_device():
+    """no sharding where it takes one"""
+    return jnp.zeros((8, 4), device=P("data"))

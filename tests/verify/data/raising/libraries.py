@@ -331,3 +331,59 @@ def restored_into_another_tree():
         checkpointer.save(folder, {"w": x})
     target = {"v": jax.ShapeDtypeStruct((8, 4), jnp.float32, sharding=NamedSharding(mesh, P("data")))}
     ocp.StandardCheckpointer().restore(folder, target)
+
+
+def logical_names_without_a_rule():
+    """'batch'|x f32|layouts"""
+    with nn.logical_axis_rules([("batch", "data")]), jax.set_mesh(mesh):
+        nn.with_logical_constraint(x, ("batch", "embed"), fallback=nn.spmd.RulesFallback.RAISE_ERROR)  # at
+
+
+def named_index_of_a_bare_array():
+    """named f32\\[batch=8,width=4\\]"""
+    return named[{"batch": jnp.ones((2, 2), jnp.int32)}]
+
+
+def named_one_hot_of_floats():
+    """one_hot|layouts"""
+    scalar = jnp.ones(())
+    hax.nn.one_hot(scalar, Width)
+
+
+def named_norm_of_a_bare_array():
+    """x f32"""
+    return x + named
+
+
+def saved_without_a_sharding():
+    """restore|folder|layouts"""
+    folder = tempfile.mkdtemp() + "/a"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(folder, {"w": x})
+        args = ocp.ArrayRestoreArgs(restore_type=jax.Array, sharding="data")
+        checkpointer.restore(folder, restore_args={"w": args})  # at
+
+
+def restored_with_another_spec():
+    """sharding = P\\(None, None, 'data'\\)"""
+    folder = tempfile.mkdtemp() + "/a"
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(folder, {"w": x})
+    target = {"w": jax.ShapeDtypeStruct((8, 4), jnp.float32, sharding=NamedSharding(mesh, P(None, None, "data")))}
+    ocp.StandardCheckpointer().restore(folder, target)
+
+
+def filter_pmap_with_float_out_axes():
+    """x f32\\[8,4\\]"""
+    eqx.filter_pmap(lambda x: x, out_axes=lambda leaf: 0.5)(x)
+
+
+def filter_vmap_of_two_sizes():
+    """x f32\\[8,4\\].*w f32\\[6,4\\]"""
+    w = jnp.ones((6, 4))
+    eqx.filter_vmap(lambda x, w: x)(x, w)
+
+
+def nnx_scan_of_a_carry_with_many_arguments():
+    """x f32\\[8,4\\]"""
+    nnx.scan(lambda a, b: a, in_axes=nnx.Carry, out_axes=nnx.Carry, length=2, graph=True)(x, x)

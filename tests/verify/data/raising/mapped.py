@@ -433,3 +433,88 @@ def gathered_to_hosts():
     from jax.experimental import multihost_utils
 
     multihost_utils.global_array_to_host_local_array(x, mesh, None)
+
+
+def unreduced_where_it_varies():
+    """x f32\\[2,4\\]"""
+
+    def step(x):
+        return lax.pcast(x, "model", to="unreduced")  # at
+
+    row(step)(x)
+
+
+def reduced_where_it_varies():
+    """x f32\\[2,4\\]"""
+
+    def step(x):
+        return lax.pcast(x, "data", to="invarying")  # at
+
+    row(step)(x)
+
+
+def branches_of_different_trees():
+    """x f32\\[2,4\\]"""
+
+    def step(x):
+        return lax.cond(True, lambda x: (x, x), lambda x: x, x)  # at
+
+    row(step)(x)
+
+
+def carry_of_another_tree():
+    """x f32\\[2,4\\]"""
+
+    def step(x):
+        return lax.scan(lambda total, one: ((total, total), None), x, None, length=2)  # at
+
+    row(step)(x)
+
+
+def out_specs_of_a_mapped_axis():
+    """out_specs|jax.vmap"""
+    f = jax.shard_map(lambda x: x, mesh=mesh, in_specs=P(None, "model"), out_specs=P("data", "model"))
+    jax.vmap(f, spmd_axis_name="data")(jnp.ones((8, 8, 4)))
+
+
+def empty_mesh():
+    """x f32\\[8,4\\]"""
+    jax.shard_map(lambda x: x, mesh=Mesh(np.empty((), dtype=object), ()), in_specs=P(), out_specs=P())(x)
+
+
+def reference_given_to_a_map():
+    """ref f32\\[8,4\\]"""
+    ref = jax.new_ref(x)
+    jax.shard_map(lambda ref: ref[...], mesh=mesh, in_specs=P("data"), out_specs=P("data"))(ref)
+
+
+def arrays_of_different_processes():
+    """x f32\\[8,4\\]"""
+    from jax.experimental import multihost_utils
+
+    multihost_utils.process_allgather(x, tiled=False)
+    lax.all_gather(x, axis_name=("data", "fsdp"))  # at
+
+
+def scattered_over_groups():
+    """x f32\\[2,4\\]"""
+
+    def step(x):
+        return lax.psum_scatter(x, ("data", "model"), tiled=True)  # at
+
+    row(step)(x)
+
+
+def axis_index_of_two_axes():
+    """x f32\\[2,4\\]|'data'|layouts"""
+
+    def step(x):
+        return x + lax.axis_index(("data", "fsdp"))  # at
+
+    row(step)(x)
+
+
+def mapped_values_of_another_kind():
+    """rows|layouts"""
+    rows = {"x": x, "name": "train"}
+    jax.vmap(lambda rows: rows["x"])(rows)

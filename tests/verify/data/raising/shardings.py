@@ -560,3 +560,78 @@ def mapped_spmd_axis_without_a_mesh():
     """x f32"""
     x = jnp.ones((8, 4))
     jax.vmap(jax.jit(lambda x: x, in_shardings=P("data")), spmd_axis_name="data")(x)
+
+
+def mesh_entered_twice():
+    """mesh|layouts"""
+    other = Mesh(devices, ("data",))
+    with mesh, other:
+        jax.jit(lambda x: x, in_shardings=P("model"))(params["w"])  # at
+
+
+def numpy_for_a_sharded_argument():
+    """batch f32\\[8,4\\]|layouts"""
+    batch = np.ones((6, 4), np.float32)
+    jax.jit(lambda x: x, in_shardings=NamedSharding(mesh, P("data")))(batch)
+
+
+def abstract_devices():
+    """sharding P\\('data'"""
+    sharding = NamedSharding(AbstractMesh((8,), ("data",)), P("data"))
+    return sharding.addressable_devices
+
+
+def abstract_mesh_of_another_size():
+    """other|params\\['w'\\]|mesh"""
+    small = AbstractMesh((2,), ("data",))
+    with jax.sharding.use_abstract_mesh(small):
+        jax.jit(lambda x: x * 2)(jax.device_put(params["w"], rows))
+
+
+def use_abstract_mesh_of_a_mesh():
+    """mesh: data=4 model=2"""
+    with jax.sharding.use_abstract_mesh(mesh):
+        return 1
+
+
+def shards_as_buffers():
+    """x f32|x"""
+    x = params["w"]
+    return x.device_buffers
+
+
+def memory_of_a_tracer():
+    """x f32\\[8,4\\]"""
+
+    def step(x):
+        return x.memory_space  # at
+
+    jax.jit(step)(params["w"])
+
+
+def shape_with_a_memory_kind():
+    """no sharding where it takes one.*x f32\\[8,4\\]"""
+    jax.jit(lambda x: jax.lax.with_sharding_constraint(x, "pinned_host"))(params["w"])
+
+
+def parts_without_a_dtype():
+    """rows P\\('data'|parts|layouts"""
+    jax.make_array_from_single_device_arrays((8, 4), rows, [jnp.ones((2, 4))] * 8, dtype=jnp.int32)
+
+
+def callback_on_another_device():
+    """x f32\\[8,4\\]"""
+    x = params["w"]
+
+    def step(x):
+        one = SingleDeviceSharding(devices[7])
+        return jax.pure_callback(lambda x: x, x, x, sharding=one)
+
+    jax.jit(step)(x)  # at
+
+
+def layout_of_a_tracer_on_auto_axes():
+    """params\\['w'\\]|x f32"""
+    from jax.experimental.layout import Format, Layout
+
+    jax.device_put(params["w"], Format(Layout((0, 1)), None))
