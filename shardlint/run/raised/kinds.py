@@ -85,7 +85,7 @@ KINDS = (
     ),
     Kind(
         "jit-sharding-differs", r"Sharding passed to (?:jit|pjit) does not match the sharding", ("SL213",),
-        says="{callee} does not move {array}, which was placed otherwise than in_shardings says",
+        says="{callee} does not move {array}, whose sharding differs from in_shardings",
         help="place it first: jax.device_put({array}, sharding); or write None for it in in_shardings",
     ),
     Kind(
@@ -302,7 +302,7 @@ KINDS = (
     Kind(
         "mesh-differs",
         r"[Cc]ontext mesh .* should match|Mesh for all inputs should be equal|mesh .* should match the mesh"
-        r"|Conflicting meshes received|got incompatible mesh|Mesh of both lhs and rhs|Mesh shape of the input"
+        r"|Conflicting meshes received|got incompatible mesh|(?:Mesh of both lhs and rhs|Mesh shape of the input)"
         r"|must match the mesh passed|should have the same mesh",
         says="{callee} gets two meshes: those of its arguments and of the context have to be the same",
         help="make the mesh once, and use it for `jax.set_mesh` and for every NamedSharding",

@@ -55,7 +55,7 @@ def _got(error: Error) -> str:
 
 
 def _names(found: Recognised) -> dict[str, str]:
-    """What the text of a kind may name: arrays of the call by what sets them apart."""
+    """Return the words that the text of a kind may name, such as the arrays of the call."""
     call = found.error.call
     leaves = call.leaves + [leaf for one in call.objects for leaf in one.leaves] if call is not None else []
     leaves.sort(key=lambda leaf: not leaf.looked_at)
