@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from shardlint.run.raised import buffers, devices, keywords, misfits, pmap_axes, structure
+from shardlint.run.raised import buffers, devices, keywords, misfits, pmap_axes
 from shardlint.run.raised.explanation import Explanation, some
 from shardlint.run.raised.layouts import describe_arguments, explain_layouts
 from shardlint.run.raised.recognition import Recognised
@@ -29,10 +29,6 @@ def explain(found: Recognised, beside_finding: bool = False) -> Explanation | No
 _BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
     "incompatible-devices": devices.incompatible,
     "devices-reshaped": lambda found: devices.mesh_shape(found) or devices.rows_per_device(found),
-    "in-shardings": structure.trees,
-    "out-shardings": structure.trees,
-    "map-specs": structure.trees,
-    "none-among": structure.trees,
     "spec-rank": misfits.find_misfit,
     "indivisible": misfits.find_misfit,
     "pmap-axis": pmap_axes.leading_axis,

@@ -43,6 +43,8 @@ KINDS = (
         r"|requires \d+ logical devices, but .*num_replicas=|Specified axis_size \d+ doesn't match",
         ("SL419", "SL308"),
         live=True,
+        says="{callee} needs one row per device of each array that it maps",
+        help="split the rows: x.reshape(devices, -1, *x.shape[1:]); replicate a state: flax.jax_utils.replicate(state)",
     ),
     Kind(
         "pmap-axis",
@@ -50,6 +52,8 @@ KINDS = (
         r"|vmap (?:got inconsistent sizes|was requested to map)",
         ("SL419", "SL308"),
         live=True,
+        says="{callee} needs one row per device of each array that it maps",
+        help="split the rows: x.reshape(devices, -1, *x.shape[1:]); replicate a state: flax.jax_utils.replicate(state)",
         in_pmap=True,
     ),
     Kind(
@@ -62,18 +66,24 @@ KINDS = (
         "in-shardings",
         r"in_shardings specification must be a tree prefix|pytree structure error[^\n]*\n *pjit in_shardings",
         ("SL210", "SL212", "SL320"),
+        says="in_shardings is not the tree of what {callee} gets",
+        help="write one entry for each argument, in their order; static arguments take none",
     ),
     Kind(
         "out-shardings",
         r"out_shardings specification must be a tree prefix|pytree structure error[^\n]*\n *pjit out_shardings",
         ("SL210", "SL212", "SL320"),
+        says="out_shardings is not the tree of what {callee} returns",
+        help="write one entry for each result, or one sharding for all",
     ),
     Kind(
         "map-specs",
         r"pytree structure error[^\n]*\n *(?:shard_map|pmap|vmap) (?:in|out)_(?:specs|axes)"
         r"|(?:in|out)_(?:specs|axes) (?:specification|value|must|is not) [^\n]*(?:tree prefix|structure)"
-        r"|shard_map in_specs|(?:pmap|vmap) in_axes must be",
+        r"|shard_map in_specs(?! argument)",
         ("SL405", "SL420", "SL320", "SL417"),
+        says="the specs of {callee} are not the tree of what it gets or returns",
+        help="write one spec for each argument and result, in their order, or one for all",
     ),
     Kind(
         "result-varies",
@@ -255,15 +265,9 @@ KINDS = (
     ),
     Kind(
         "spec-axes",
-        r"partitions cannot overlap|argument to PartitionSpec cannot overlap",
-        says="an axis has two roles in {callee}",
-        help="name it once: as an entry, in unreduced, or in reduced",
-    ),
-    Kind(
-        "spec-sets",
-        r"reduced cannot contain None|argument of PartitionSpec should of type",
-        says="unreduced and reduced of {callee} take sets of axis names",
-        help="write unreduced={{'axis'}}",
+        r"partitions cannot overlap|argument (?:to|of) PartitionSpec (?:cannot|should)|reduced cannot contain None",
+        says="{callee} names an axis twice, or its unreduced and reduced are no sets of axis names",
+        help="write P('data', unreduced={{'model'}})",
     ),
     Kind(
         "vmap-dimension",
@@ -272,14 +276,9 @@ KINDS = (
         help="write None in in_axes for an argument that is not mapped, or pass axis_size",
     ),
     Kind(
-        "donate-word",
-        r"donate=\.\.\.\)` must be one of",
-        says="{callee} gets a word for donate that it does not know",
-        help="write donate='all' or donate='none'",
-    ),
-    Kind(
         "axes-type",
         r"(?:in|out)_axes must be an int|`in_axes` and `out_axes` must consist",
+        ("SL417", "SL420"),
         says="in_axes and out_axes of {callee} take integers, None, and trees of these",
         help="write the position of the dimension: 0 for the first",
     ),
@@ -344,10 +343,10 @@ KINDS = (
     Kind("not-addressable", r"non-?addressable", ("SL807", "SL808", "SL812", "SL815")),
     Kind(
         "jit-keyword",
-        r"`?(?:jit|pmap)kwargs`? cannot contain",
+        r"`?(?:jit|pmap)kwargs`? cannot contain|donate=\.\.\.\)` must be one of",
         ("SL101", "SL102", "SL228"),
-        says="{callee} sets this keyword itself",
-        help="leave it out; to donate, write donate='all'",
+        says="{callee} does not take this keyword or value",
+        help="to donate, write donate='all'; leave out what it sets itself",
     ),
     Kind(
         "not-an-array",

@@ -31,13 +31,13 @@ def _with_ours(value: str) -> str:
     return " ".join([*flags, *ours, f"{dump}{os.sep}{os.getpid()}"])
 
 
-def _tell(error: BaseException | None, thread: str = "") -> None:
-    """Write the exception that ended the process, or a thread, with its arrays, which only this process has."""
+def _tell(error: BaseException | None, thread: str = "", test: str = "") -> None:
+    """Write the exception that ended the process, a thread or a test, with its arrays, which only this process has."""
     if isinstance(error, Exception):
         try:
-            name = f"{os.getpid()}-{thread}.json" if thread else f"{os.getpid()}.json"
-            path = os.path.join(os.environ["SHARDLINT_RUN_RAISED"], name)  # noqa: PTH118
-            _raised()["write"](error, path, thread)
+            folder = os.environ["SHARDLINT_RUN_RAISED"]
+            name = f"{os.getpid()}-test-{len(os.listdir(folder))}" if test else f"{os.getpid()}-{thread}".rstrip("-")  # noqa: PTH208
+            _raised()["write"](error, os.path.join(folder, f"{name}.json"), thread, test)  # noqa: PTH118
         except Exception:  # the traceback is there without it
             return
 

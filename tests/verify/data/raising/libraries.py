@@ -168,7 +168,7 @@ def filter_jit_donates_another_way():
 
 
 def filter_pmap_with_donated_arguments():
-    """`eqx.filter_pmap` sets this keyword itself"""
+    """`eqx.filter_pmap` does not take this keyword"""
     eqx.filter_pmap(lambda x: x, donate_argnums=(0,))
 
 

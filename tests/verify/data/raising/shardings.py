@@ -94,32 +94,32 @@ def unconstrained_on_explicit_axes():
 
 
 def unreduced_none():
-    """take sets of axis names"""
+    """names an axis twice, or"""
     P("data", unreduced={None})
 
 
 def reduced_none():
-    """take sets of axis names"""
+    """names an axis twice, or"""
     P("data", reduced={None})
 
 
 def unreduced_and_sharded():
-    """two roles"""
+    """names an axis twice, or"""
     P("data", unreduced={"data"})
 
 
 def reduced_and_sharded():
-    """two roles"""
+    """names an axis twice, or"""
     P("data", reduced={"data"})
 
 
 def unreduced_and_reduced():
-    """two roles"""
+    """names an axis twice, or"""
     P(None, unreduced={"data"}, reduced={"data"})
 
 
 def unreduced_as_a_list():
-    """take sets of axis names"""
+    """names an axis twice, or"""
     P(None, unreduced=["data"])
 
 
