@@ -103,7 +103,7 @@ def _begin() -> None:
             vars(module)["tell"] = _tell
             module.begin()
             if "SHARDLINT_RUN_RAISED" in os.environ:
-                module.imports.when("jax", lambda jax: _raised()["watch"]())
+                module.imports.when("jax._src.traceback_util", lambda _: _raised()["watch"]())
 
     Environ.__name__ = Environ.__qualname__ = type(os.environ).__name__
     os.environ.__class__ = Environ
