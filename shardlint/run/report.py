@@ -56,8 +56,11 @@ class Report:
         """One line: what was compiled, over what."""
         facts = self.facts
         if not facts.compiled:
-            return "nothing to report: no jax program was compiled"
+            none = "no jax program was compiled"
+            return f"{none} before the exception" if self.raised else f"nothing to report: {none}"
         programs = f"{facts.compiled} program{'s' if facts.compiled > 1 else ''} compiled"
+        if facts.devices < 2 and self.raised:
+            return f"{programs} before the exception"
         if facts.devices < 2:
             built = " and ".join(sizes_text(mesh).replace(",", " ") for mesh in facts.built)
             return f"{programs}, each for one device: " + (
@@ -83,8 +86,10 @@ def text_report(report: Report, colour: bool = False) -> str:
     if facts.devices > 1 or facts.found:
         count = len(facts.found)
         below = f", and {facts.below} about arrays below {size_text(report.large)}" if facts.below else ""
+        told = len(report.raised)
+        explained = f"{told} exception{'' if told == 1 else 's'} explained, " if told else ""
         lines.append(
-            f"{count or 'no'} finding{'' if count == 1 else 's'}{below}; "
+            f"{explained}{count or 'no'} finding{'' if count == 1 else 's'}{below}; "
             f"the program exited with {report.ended.code}"
         )
     return "\n".join(lines)

@@ -2,14 +2,16 @@
 error.
 
 A program of data/raised has `# at` at the line the explanation is for, `# says: PATTERN` of it, and after `# ok:` the
-line its right twin has instead.
+line its right twin has instead. A function of data/raising has the pattern as its docstring, and `# at` or its last line.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +26,12 @@ pytestmark = pytest.mark.longer
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "data" / "raised"
 STARTUP = HERE.parents[1] / "shardlint" / "run" / "startup" / "raised.py"
+FUNCTION = re.compile(r'^def (\w+)\(\):\n    """(.*)"""\n((?:    .*\n|\n(?!\n))*)', re.MULTILINE)
+RAISING = {
+    f"{path.stem}-{found[1]}": (path, found)
+    for path in sorted((HERE / "data" / "raising").glob("*.py"))
+    for found in FUNCTION.finditer(path.read_text())
+}
 BAD = sorted(path.stem for path in PROGRAMS.glob("*.py"))
 UNRELATED = sorted(path.stem for path in (PROGRAMS / "unrelated").glob("*.py"))
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
@@ -42,13 +50,17 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in (*PROGRAMS.glob("*.py"), *(PROGRAMS / "unrelated").glob("*.py")):
         programs.append(folder / path.name)
         programs[-1].write_text(path.read_text())
+    (folder / "raising").mkdir()
+    for path in sorted((HERE / "data" / "raising").glob("*.py")):
+        programs.append(folder / "raising" / path.name)
+        programs[-1].write_text(path.read_text())
     for name in BAD:
         programs.append(folder / f"{name}_ok.py")
         programs[-1].write_text(twin((PROGRAMS / f"{name}.py").read_text()))
     flags = "--xla_force_host_platform_device_count=8"
     env = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
     words = [PYTHON, str(HERE / "raise_all.py"), str(STARTUP), str(folder), *map(str, programs)]
-    subprocess.run(words, env=env, check=True, timeout=300, capture_output=True)
+    subprocess.run(words, env=env, check=True, timeout=600, capture_output=True)
     return folder
 
 
@@ -188,3 +200,24 @@ def test_nothing_is_said_of_what_has_another_reason(ran: Path, name: str) -> Non
 def test_the_right_twin_runs(ran: Path, name: str) -> None:
     ended = json.loads((ran / "ended").read_text())
     assert ended[str(ran / f"{name}_ok.py")] == ""
+
+
+@pytest.mark.parametrize("name", RAISING)
+def test_what_the_call_got_is_told(ran: Path, name: str) -> None:
+    path, function = RAISING[name]
+    wanted = ast.literal_eval(f'"""{function[2]}"""')
+    explanations = told(ran, name)
+    said = "\n".join(lines(explanations))
+    assert re.search(wanted, said, re.DOTALL), said
+    marked = [at for at, line in enumerate(function[0].splitlines()) if line.endswith("# at")]
+    first = path.read_text()[: function.start()].count("\n") + 1
+    at = marked[0] if marked else len(function[0].rstrip().splitlines()) - 1
+    frame = explanations[0].at
+    assert frame.line <= first + at <= frame.end or not marked, said
+
+
+def test_every_raise_statement_about_layouts_is_explained() -> None:
+    names = runpy.run_path(str(HERE.parents[1] / "scripts" / "raising_sites.py"), run_name="sites")
+    sites = [site for package in names["PACKAGES"] for site in names["raising_sites"](package)]
+    assert len(sites) > 100
+    assert not [(site.file, site.text[:80]) for site in sites if not names["is_explained"](site)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import FileReport
 from shardlint.rules_api.rule import Finding, Harm
-from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.recognition import Recognised
 from shardlint.run.raised.record import Frame
 
 _LINE, _CALLED, _FUNCTION, _FILE = range(4)
@@ -57,7 +57,7 @@ def choose(found: Recognised, reports: Sequence[FileReport]) -> Explains | None:
     alike += [one for _, other, one in fitting[1:] if other == near and one.line != best.line]
     # Somewhere in the same file there may be another mistake of the same kind: then nobody knows which it was.
     confirmed = found.kind is not None and best.finding.rule.code in found.kind.confirms
-    if near == _FILE and (alike or (best.finding.certainty is Certainty.POSSIBLE and not confirmed)):
+    if near == _FILE and not confirmed and (alike or not found.words or best.finding.certainty is Certainty.POSSIBLE):
         return None
     return best
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 
-from shardlint.run.raised.explanation import Explanation, callee, lies, numbers
-from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.explanation import Explanation, callee, lies
+from shardlint.run.raised.recognition import Recognised
 from shardlint.run.raised.record import Leaf
 from shardlint.source.patterns import regex
 
@@ -18,7 +19,7 @@ def incompatible(found: Recognised) -> Explanation | None:
     for leaf in placed:
         groups.setdefault(leaf.devices, []).append(leaf)
     if call is None or len(groups) < 2:
-        return _from_message(found)
+        return _other_than_context(found)
     main = max(
         groups.values(), key=lambda leaves: (len(leaves[0].devices), sum(leaf.size for leaf in leaves))
     )
@@ -47,60 +48,23 @@ def incompatible(found: Recognised) -> Explanation | None:
     )
 
 
-_PART = regex(
-    r"(?P<what>argument (?P<name>.+?) of (?P<of>.+?)|sharding_constraint inside jit|explicit output sharding[^,]*?"
-    r"|pjit inside jit|custom_partitioning[^,]*?|shard_map inside jit)"
-    r"(?: with shape (?P<shape>\w+\[[^\]]*\]))?(?: and| with|) (?:with )?device ids \[(?P<ids>[\d, ]*)\]"
-)
-
-
-def _from_message(found: Recognised) -> Explanation | None:
-    parts = list(_PART.finditer(found.error.message))
-    if len(parts) != 2:
+def _other_than_context(found: Recognised) -> Explanation | None:
+    """Arrays on other devices than the mesh in context, or than the shardings that the function was made with."""
+    call, context = found.error.call, found.error.context
+    placed = [leaf for leaf in call.leaves if leaf.devices and leaf.committed] if call is not None else []
+    if call is None or not placed:
         return None
-    told = []
-    for part in parts:
-        what = f"{part['name']} {part['shape'] or ''}".strip() if part["name"] else part["what"]
-        told.append(f"{what} on {numbers(tuple(int(one) for one in part['ids'].split(',') if one.strip()))}")
-    return Explanation(f"{callee(found.error.call)} would run on different sets of devices", tuple(told))
-
-
-def sharding_differs(found: Recognised) -> Explanation | None:
-    """An argument that lies otherwise than in_shardings says."""
-    said = re.search(
-        r"Got p?jit sharding: .*?spec=(?:P|PartitionSpec)(\(.*?\)), memory.*?arg sharding: (.*?) for arg"
-        r" (?:type|shape): "
-        r"(\w+)\[([\d,]*)\]",
-        found.error.message,
-        re.DOTALL,
+    where = (
+        f"the mesh in context has {math.prod(context.mesh.values())}"
+        if context and context.mesh
+        else "others"
     )
-    call = found.error.call
-    if said is None:
-        return None
-    wanted, shape = f"P{said[1]}", tuple(int(one) for one in said[4].split(",") if one)
-    spec = re.search(r"spec=(?:P|PartitionSpec)(\(.*?\)), memory", said[2])
-    has = f"P{spec[1]}" if spec else "one device" if said[2].startswith("SingleDevice") else ""
-    leaves = [
-        leaf
-        for leaf in (call.leaves if call is not None else [])
-        if leaf.shape == shape and leaf.committed and (_same(leaf.spec, has) if spec else not leaf.spec)
-    ]
-    what = leaves[0].text() if len(leaves) == 1 else f"an array {said[3]}[{said[4]}]"
-    name = leaves[0].where if len(leaves) == 1 else "it"
     return Explanation(
-        f"{callee(call)} does not move a placed array: in_shardings says {wanted}, and {what} has "
-        f"{has or 'another sharding'}",
-        help=f"place it first: jax.device_put({name}, NamedSharding(mesh, {wanted})); or write None for it in "
-        "in_shardings",
-        live=len(leaves) == 1,
+        f"{callee(call)} runs on other devices than those of {placed[0].where}"
+        + (f": {where} devices" if where != "others" else ""),
+        help=f"place it first: jax.device_put({placed[0].where}, NamedSharding(mesh, P()))",
+        live=True,
     )
-
-
-def _same(one: str, other: str) -> bool:
-    def bare(text: str) -> str:
-        return re.sub(r"[\s,]+\)", ")", text.replace("PartitionSpec", "P").replace(" ", ""))
-
-    return bare(one) == bare(other)
 
 
 def mesh_shape(found: Recognised) -> Explanation | None:
@@ -118,4 +82,28 @@ def mesh_shape(found: Recognised) -> Explanation | None:
     return Explanation(
         f"a mesh of {' x '.join(map(str, sizes))} needs {product} devices, and there are {said[1]}",
         help="compute one size from len(jax.devices())",
+    )
+
+
+_ROWS = regex(r"into shape \((\d+),")
+
+
+def rows_per_device(found: Recognised) -> Explanation | None:
+    """Rows that are split for the devices, and that they do not divide."""
+    error = found.error
+    rows, call = _ROWS.search(error.message), error.call
+    if rows is None or call is None or int(rows[1]) != error.devices or error.devices < 2:
+        return None
+    splits = any(file.endswith(("common_utils.py", "jax_utils.py")) for file, _, _ in error.inside)
+    leaves = [*call.leaves, *(leaf for one in call.objects for leaf in one.leaves)]
+    uneven = [leaf for leaf in leaves if leaf.shape and leaf.shape[0] % error.devices]
+    if not uneven or not (
+        splits or "device" in " ".join([call.callee, *(one.text for one in call.arguments)])
+    ):
+        return None
+    size = uneven[0].shape[0] if uneven[0].shape else 0
+    return Explanation(
+        f"dimension 0 of {uneven[0].text()} has size {size}, which is not divisible by {error.devices} devices",
+        help=f"pad it to {size + -size % error.devices} rows, or leave out the rows of the last batch",
+        live=True,
     )

@@ -5,38 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from shardlint.run.raised import buffers, devices, pmap_axes, specs, structure
-from shardlint.run.raised.explanation import Explanation
-from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised import buffers, devices, keywords, misfits, pmap_axes
+from shardlint.run.raised.explanation import Explanation, some
+from shardlint.run.raised.layouts import describe_arguments, explain_layouts
+from shardlint.run.raised.recognition import Recognised
 
 
-def explain(found: Recognised) -> Explanation | None:
-    """Return the explanation from the values of the failing call, or from the message; None if they add nothing."""
+def explain(found: Recognised, beside_finding: bool = False) -> Explanation | None:
+    """Return what was wrong with the arguments of the failing call, and their layouts; None if nothing is known.
+
+    Beside a finding, which says what is wrong, these are the arguments alone.
+    """
     by = _BY.get(found.kind.name) if found.kind is not None else None
     told = by(found) if by is not None and found.error.own else None
+    if told is None or (beside_finding and not told.arrays):
+        told = explain_layouts(found, beside_finding)
+    elif not told.arrays:
+        told = replace(told, arrays=some(describe_arguments(found.error)))
     # As people write it, whatever the release calls it.
     return None if told is None else replace(told, message=told.message.replace("PartitionSpec(", "P("))
 
 
 _BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
     "incompatible-devices": devices.incompatible,
-    "jit-sharding-differs": devices.sharding_differs,
-    "devices-reshaped": devices.mesh_shape,
-    "in-shardings": structure.trees,
-    "out-shardings": structure.trees,
-    "map-specs": structure.trees,
-    "none-among": structure.trees,
-    "result-varies": structure.varies,
+    "devices-reshaped": lambda found: devices.mesh_shape(found) or devices.rows_per_device(found),
+    "spec-rank": misfits.find_misfit,
+    "indivisible": misfits.find_misfit,
     "pmap-axis": pmap_axes.leading_axis,
-    "spec-rank": specs.rank,
-    "indivisible": specs.indivisible,
-    "unbound-axis": specs.unbound,
-    "axis-not-in-mesh": specs.not_in_mesh,
-    "duplicate-axis": specs.duplicate,
-    "no-mesh": specs.no_mesh,
-    "explicit-axes": specs.explicit,
-    "keyword-not-taken": specs.keyword,
-    "deleted": buffers.deleted,
+    "keyword-not-taken": keywords.nearest_keyword,
     "donated-twice": buffers.twice,
-    "leaked": buffers.leaked,
 }

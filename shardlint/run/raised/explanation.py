@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shardlint.run.raised.record import Call, Leaf
 
 _MOST = 6
+_LONG = 40
 
 
 @dataclass(frozen=True)
@@ -43,4 +44,7 @@ def some(texts: list[str]) -> tuple[str, ...]:
 
 def callee(call: Call | None) -> str:
     """Return the callee as it is written."""
-    return f"`{call.callee}`" if call is not None and call.callee else "this line"
+    text = call.callee or call.text if call is not None else ""
+    if "(" in text and len(text) > _LONG:
+        text = f"{text.partition('(')[0]}(...)"
+    return f"`{text}`" if text else "this line"

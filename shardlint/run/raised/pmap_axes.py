@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardlint.run.raised.explanation import Explanation, callee, some
-from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.recognition import Recognised
 from shardlint.run.raised.record import Call, Given, Leaf
 from shardlint.source.patterns import regex
 
@@ -21,7 +21,7 @@ def leading_axis(found: Recognised) -> Explanation | None:
     wrong = [[leaf for leaf in leaves if _rows(leaf) != devices] for leaves in mapped]
     at = next((at for at, leaves in enumerate(wrong) if leaves), None)
     if at is None:
-        return _from_message(found, call)
+        return None
     given, leaves = call.arguments[at], mapped[at]
     name, shown = _name(given), [_text(leaf, given) for leaf in wrong[at]]
     what = f"every leaf of `{name}`" if len(leaves) > 1 else shown[0]
@@ -51,28 +51,6 @@ def _text(leaf: Leaf, given: Given) -> str:
 
 
 _PLAIN = regex(r"[\w.]+(?:\[[^\]]*\])*")
-_NO_AXIS = regex(r"rank should be at least \d+, but is only|rank at least \d+, but was applied to a value of rank")
-_SIZED = regex(r"had size (\d+): (?:axis (\d+) of (?:argument )?(\S+) of type|.*)")
-
-
-def _from_message(found: Recognised, call: Call) -> Explanation | None:
-    """Return the explanation from jax's message alone, for arguments that cannot be looked up."""
-    if _NO_AXIS.search(found.error.message):
-        return Explanation(
-            f"{callee(call)} maps an axis of every leaf, and one leaf is a scalar or lacks this axis",
-            help="replicate the state first: flax.jax_utils.replicate(state); or pass None for it in in_axes",
-        )
-    sized = _SIZED.findall(found.error.message)
-    if sized and sized[-1][2]:
-        size, axis, name = sized[-1]
-        return Explanation(
-            f"{callee(call)} maps axis {axis} of `{name}`, whose size {size} differs from the other arguments",
-            help="give every mapped argument one row per device: x.reshape(devices, -1, *x.shape[1:])",
-        )
-    return Explanation(
-        f"{callee(call)} needs one row per device, and gets another number of rows",
-        help="split the rows: x.reshape(devices, -1, *x.shape[1:])",
-    )
 
 
 def _rows(leaf: Leaf) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,46 @@ class Leaf:
     """The parameter it is given for, where that is known."""
     axis: int | None = None
     """The axis along which `pmap` maps it."""
+    array: bool = True
+    layout: bool = False
+    """True of a sharding, a spec or a mesh."""
+    kinds: tuple[str, ...] = ()
+    """The types of the axes of its mesh."""
+    names: tuple[str, ...] = ()
+    """The names of its axes, of a NamedArray."""
+    varying: tuple[str, ...] = ()
+    """The manual axes along which it varies."""
+    memory: str = ""
+    """Its memory kind, except that of devices."""
+    looked_at: bool = False
+    """True if the function that raised held it in a variable, and not every other argument."""
+    value: str = ""
+    """A number, string or None."""
+    entries: tuple[tuple[str, ...], ...] = ()
+    """The mesh axes of each entry of its spec."""
+    also: str = ""
+    """What a caller calls it."""
 
     def text(self) -> str:
         """`state['w'] f32[8,8]`."""
-        if self.short:
-            return f"{self.where} {self.short}"
         if self.shape is None:
-            return self.where
-        return f"{self.where} {self.dtype}[{','.join(map(str, self.shape))}]"
+            return f"{self.where} {self.short}".rstrip()
+        sizes = list(map(str, self.shape))
+        if len(self.names) == len(sizes):
+            sizes = [f"{name}={size}" for name, size in zip(self.names, sizes, strict=True)]
+        return f"{self.where} {self.dtype}[{','.join(sizes)}]"
+
+    def text_of_mesh(self) -> str:
+        """`data=4 model=2 (Explicit)`."""
+        if len(set(self.kinds)) > 1:
+            parts = zip(self.mesh.items(), self.kinds, strict=True)
+            return " ".join(f"{name}={size} ({kind})" for (name, size), kind in parts)
+        kind = f" ({self.kinds[0]})" if self.kinds and self.kinds[0] != "Auto" else ""
+        return " ".join(f"{name}={size}" for name, size in self.mesh.items()) + kind
+
+    def over(self, other: Leaf) -> Leaf:
+        """Return it with the mesh of another."""
+        return replace(self, mesh=other.mesh, kinds=other.kinds)
 
     @property
     def size(self) -> int:
@@ -60,6 +92,8 @@ class Given:
     keyword: bool
     known: bool
     leaves: tuple[Leaf, ...]
+    others: tuple[Leaf, ...] = ()
+    """Shardings, specs, meshes, numbers and strings."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +106,20 @@ class Call:
     arguments: tuple[Given, ...]
     defined: tuple[str, int] | None
     module: str = ""
+    text: str = ""
+    """The expression of an operator."""
+    settings: tuple[Given, ...] = ()
+    """Meshes, specs and shardings that the called function was made with."""
+    objects: tuple[Given, ...] = ()
+    """What the called function belongs to, and what is in arguments that are not known themselves."""
+    nearby: tuple[Given, ...] = ()
+    """What its statement holds, if it took no array or layout itself."""
     devices: int = 0
     """Over how many devices `pmap` maps it; 0 of what is not mapped, or not known to be."""
 
     @property
     def leaves(self) -> list[Leaf]:
-        """The leaves of all arguments that are known."""
+        """The arrays of all arguments that are known."""
         return [leaf for given in self.arguments for leaf in given.leaves]
 
     @property
@@ -106,6 +148,12 @@ class Error:
     bases: tuple[str, ...]
     message: str
     frames: tuple[Frame, ...]
+    inside: tuple[tuple[str, int, str], ...] = ()
+    """The innermost functions of libraries: file, line and name. jax leaves them out of its traceback."""
+    context: Leaf | None = None
+    """The mesh in context; None if that is not known."""
+    devices: int = 0
+    """The number of simulated devices; 0 if it is not known."""
 
     @property
     def own(self) -> list[Frame]:
@@ -125,8 +173,7 @@ class Error:
     @property
     def in_pmap(self) -> bool:
         """True if `pmap` raised it itself: no function of the user's runs below it."""
-        frames = self.frames[self.frames.index(self.own[-1]) + 1 :] if self.own else ()
-        below = any(frame.file.endswith("pmap.py") for frame in frames)
+        below = any(file.endswith("pmap.py") for file, _, _ in self.inside)
         return below or (self.call is not None and self.call.devices > 0)
 
     @property
@@ -172,6 +219,11 @@ def _error(data: Mapping[str, Any]) -> Error:
         tuple(map(str, data["bases"])),
         str(data["message"]),
         tuple(_frame(one) for one in data["frames"]),
+        tuple((str(file), int(line), str(name)) for file, line, name in data.get("inside", ())),
+        None
+        if data.get("context") is None
+        else _leaf({"layout": True, **data["context"]}, "the mesh in context", ""),
+        int(data.get("devices", 0)),
     )
 
 
@@ -200,6 +252,7 @@ def _call(data: Mapping[str, Any]) -> Call:
             position += 1
         given.append(_given(one, str(name)))
     defined = data.get("defined")
+    parts = [part for one in data["arguments"] for part in one.get("parts", ())]
     where = (str(defined[0]), int(defined[1])) if defined else None
     return Call(
         str(data.get("callee", "")),
@@ -208,21 +261,32 @@ def _call(data: Mapping[str, Any]) -> Call:
         tuple(given),
         where,
         str(data.get("module", "")),
+        str(data.get("text", "")),
+        tuple(_given(one, one["text"]) for one in data.get("settings", ())),
+        tuple(_given(one, "") for one in (*data.get("objects", ()), *parts)),
+        tuple(_given(one, "") for one in data.get("nearby", ())),
         int(data.get("devices", 0)),
     )
 
 
 def _given(data: Mapping[str, Any], parameter: str) -> Given:
     text = str(data["text"])
-    leaves = tuple(_leaf(one, text, parameter) for one in data.get("leaves", ()) if one.get("array"))
-    return Given(text, parameter, data.get("name") is not None, bool(data.get("known")), leaves)
+    leaves = [_leaf(one, text, parameter) for one in data.get("leaves", ())]
+    return Given(
+        text,
+        parameter,
+        data.get("name") is not None,
+        bool(data.get("known")),
+        tuple(leaf for leaf in leaves if leaf.array),
+        tuple(leaf for leaf in leaves if not leaf.array),
+    )
 
 
 def _leaf(data: Mapping[str, Any], text: str, parameter: str) -> Leaf:
     shape = data.get("shape")
     spec = data.get("spec")
     return Leaf(
-        text + str(data.get("path", "")),
+        str(data.get("as", "")) or text + str(data.get("path", "")),
         _dtype(str(data.get("dtype", ""))),
         None if shape is None else tuple(map(int, shape)),
         tuple(map(int, data.get("order", data.get("devices", ())))),
@@ -233,10 +297,26 @@ def _leaf(data: Mapping[str, Any], text: str, parameter: str) -> Leaf:
         str(data.get("short", "")),
         parameter + str(data.get("path", "")) if parameter else "",
         None if data.get("axis") is None else int(data["axis"]),
+        bool(data.get("array", False)),
+        bool(data.get("layout", False)),
+        tuple(map(str, data.get("kinds", ()))),
+        tuple(map(str, data.get("axes", ()))),
+        tuple(map(str, data.get("varying", ()))),
+        str(data.get("memory", "")),
+        bool(data.get("looked_at", False)),
+        str(data.get("value", "")),
+        tuple(_axes(part) for part in spec or () if not isinstance(part, dict)),
+        str(data.get("also", "")),
     )
 
 
+def _axes(part: Any) -> tuple[str, ...]:
+    return tuple(map(str, part)) if isinstance(part, list) else () if part is None else (str(part),)
+
+
 def _part(part: Any) -> str:
+    if isinstance(part, dict):
+        return ", ".join(f"{name}={{{', '.join(map(repr, axes))}}}" for name, axes in part.items())
     if isinstance(part, list):
         return f"({', '.join(repr(one) for one in part)}{',' if len(part) == 1 else ''})"
     return repr(part)

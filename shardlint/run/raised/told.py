@@ -13,7 +13,7 @@ from shardlint.output.printable import printable
 from shardlint.run.raised.choose import Explains, choose
 from shardlint.run.raised.explain import explain
 from shardlint.run.raised.explanation import Explanation
-from shardlint.run.raised.kinds import Recognised, recognise
+from shardlint.run.raised.recognition import Recognised, recognise
 from shardlint.run.raised.record import Error, Frame, Raised, read
 from shardlint.verify.inside.hlo.lines import is_own
 
@@ -94,9 +94,10 @@ def _explained(raised: Raised) -> Told | None:
     reports = _checked(errors, raised.releases)
     for error in errors:
         found = recognise(error, raised.releases)
-        finding, explanation = choose(found, reports), explain(found)
-        if finding is not None and explanation is not None and not explanation.arrays:
-            explanation = None  # the finding says it better
+        finding = choose(found, reports)
+        explanation = explain(found, finding is not None)
+        if found.kind is not None and found.kind.live and explanation is not None and explanation.live:
+            finding = None
         if finding is not None or explanation is not None:
             return Told(raised, found, finding, explanation)
     return None

@@ -31,15 +31,25 @@ def _with_ours(value: str) -> str:
     return " ".join([*flags, *ours, f"{dump}{os.sep}{os.getpid()}"])
 
 
-def _tell(error: BaseException | None, thread: str = "") -> None:
-    """Write the exception that ended the process, or a thread, with its arrays, which only this process has."""
+def _tell(error: BaseException | None, thread: str = "", test: str = "") -> None:
+    """Write the exception that ended the process, a thread or a test, with its arrays, which only this process has."""
     if isinstance(error, Exception):
         try:
-            name = f"{os.getpid()}-{thread}.json" if thread else f"{os.getpid()}.json"
-            path = os.path.join(os.environ["SHARDLINT_RUN_RAISED"], name)  # noqa: PTH118
-            _beside("raised.py")["write"](error, path, thread)
+            folder = os.environ["SHARDLINT_RUN_RAISED"]
+            name = f"{os.getpid()}-test-{len(os.listdir(folder))}" if test else f"{os.getpid()}-{thread}".rstrip("-")  # noqa: PTH208
+            _raised()["write"](error, os.path.join(folder, f"{name}.json"), thread, test)  # noqa: PTH118
         except Exception:  # the traceback is there without it
             return
+
+
+def _raised() -> "dict[str, Any]":
+    """Return the names of `raised.py`, of which a process has one: what it noted is needed at the end."""
+    if not _loaded:
+        _loaded.update(_beside("raised.py"))
+    return _loaded
+
+
+_loaded: "dict[str, Any]" = {}
 
 
 def _beside(name: str) -> "dict[str, Any]":
@@ -92,6 +102,8 @@ def _begin() -> None:
             spec.loader.exec_module(module)
             vars(module)["tell"] = _tell
             module.begin()
+            if "SHARDLINT_RUN_RAISED" in os.environ:
+                module.imports.when("jax._src.traceback_util", lambda _: _raised()["watch"]())
 
     Environ.__name__ = Environ.__qualname__ = type(os.environ).__name__
     os.environ.__class__ = Environ

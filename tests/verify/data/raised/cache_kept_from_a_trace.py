@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: a tracer is used after its trace .*in Rotary.table
+# says: a tracer is used after its trace has ended
 class Rotary:
     def __init__(self):
         self.kept = None

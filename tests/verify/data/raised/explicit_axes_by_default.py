@@ -1,6 +1,6 @@
 """A mesh whose axes are Explicit because nobody said otherwise, and a program that was written for others."""
 
-# says: SL307 make-mesh-axis-types
+# says: SL307|SL353
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding

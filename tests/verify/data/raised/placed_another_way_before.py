@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: `forward` does not move a placed array: in_shardings says P\('data', 'model'\), and batch f32\[8,8\] has P\('model'|SL213
+# says: `forward` does not move batch|SL213.*batch f32\[8,8\] P\('model'
 def loader(spec):
     while True:
         yield put(jnp.ones((8, 8)), *spec)

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: in_shardings of `self.step` has 3 entries, but the call passes 2 arguments \(it takes params, batch\)
+# says: in_shardings is not the tree of what `self.step` gets.*write one entry for each argument
 class Trainer:
     def __init__(self, shardings):
         self.step = jax.jit(self.update, in_shardings=tuple(shardings))

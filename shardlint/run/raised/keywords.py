@@ -1,0 +1,34 @@
+"""Keywords that a function of a library does not take on the installed release."""
+
+from __future__ import annotations
+
+import difflib
+
+from shardlint.run.raised.explanation import Explanation, callee
+from shardlint.run.raised.recognition import Recognised
+
+_RENAMED = {
+    "in_axis_resources": "in_shardings",
+    "out_axis_resources": "out_shardings",
+    "check_rep": "check_vma",
+    "auto": "axis_names",
+    "in_axis": "in_axes",
+    "out_axis": "out_axes",
+}
+
+
+def nearest_keyword(found: Recognised) -> Explanation | None:
+    """A keyword that a function of the libraries does not take, and the nearest it takes."""
+    call = found.error.call
+    if (
+        call is None
+        or not found.words
+        or call.module.partition(".")[0] not in ("jax", "equinox", "flax", "haliax")
+    ):
+        return None
+    word = found.words[0]
+    near = difflib.get_close_matches(word, call.parameters, n=1)
+    instead = _RENAMED[word] if _RENAMED.get(word) in call.parameters else near[0] if near else ""
+    if word in call.parameters or not instead:
+        return None
+    return Explanation(f"{callee(call)} has no {word} on this release", help=f"write {instead}=")
