@@ -118,6 +118,17 @@ def test_what_ends_a_program(tmp_path: Path, how: str, code: int | None) -> None
     assert 'Write "data"' in ended.stderr
 
 
+def test_the_traceback_has_no_frame_of_shardlint(tmp_path: Path) -> None:
+    text = "import jax, jax.numpy as jnp\nadd = jax.pmap(lambda x, y: x + y)\nadd(jnp.ones((8, 2)), jnp.float32(1))\n"
+    (tmp_path / "train.py").write_text(text)
+    ended = subprocess.run(
+        [sys.executable, "-m", "shardlint", "run", "--", PYTHON, "train.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "line 3, in <module>" in ended.stderr
+    assert str(Path("run", "observe")) not in ended.stderr
+
+
 TESTS = """
 import jax, numpy as np, pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P

@@ -8,7 +8,7 @@ from typing import Any
 
 from .sink import quiet
 
-_waiting: dict[str, Callable[[Any], None]] = {}
+_waiting: dict[str, list[Callable[[Any], None]]] = {}
 
 
 class _Finder:
@@ -38,8 +38,7 @@ def _tell(spec: Any) -> None:
     def exec_module(module: Any) -> None:
         vars(loader).pop("exec_module", None)
         run(module)
-        install = _waiting.pop(spec.name, None)
-        if install is not None:
+        for install in _waiting.pop(spec.name, ()):
             quiet(install)(module)
         if not _waiting and _Finder in sys.meta_path:
             sys.meta_path.remove(_Finder)
@@ -55,6 +54,6 @@ def when(name: str, install: Callable[[Any], None]) -> None:
     if name in sys.modules:
         quiet(install)(sys.modules[name])
         return
-    _waiting[name] = install
+    _waiting.setdefault(name, []).append(install)
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)

@@ -12,6 +12,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
+    import types
     from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # pathlib costs an import
@@ -66,12 +67,38 @@ def _watch() -> None:
     import threading
 
     def ended(given: "threading.ExceptHookArgs") -> None:
+        _hide_observers(given.exc_value)
         printed(given)
         _tell(given.exc_value, str(given.thread.ident if given.thread else 0))
+
+    def print_users(kind: type[BaseException], error: BaseException, traceback: "types.TracebackType | None") -> None:
+        _hide_observers(error)
+        printed_last(kind, error, traceback)
 
     # Python itself keeps here what it prints at the end, whoever prints it.
     atexit.register(lambda: _tell(getattr(sys, "last_value", None)))
     printed, threading.excepthook = threading.excepthook, ended
+    printed_last, sys.excepthook = sys.excepthook, print_users
+
+
+def _hide_observers(error: BaseException | None) -> None:
+    """Remove the frames of the functions that observe the program from a traceback, and from those it was raised from.
+    """
+    folder = os.environ.get("SHARDLINT_RUN_OBSERVE")
+    waiting, known = [error], set()
+    while waiting and folder:
+        one = waiting.pop()
+        if one is None or id(one) in known:
+            continue
+        known.add(id(one))
+        entry = one.__traceback__
+        while entry is not None:
+            below = entry.tb_next
+            if below is not None and below.tb_frame.f_code.co_filename.startswith(folder):
+                entry.tb_next = below.tb_next
+            else:
+                entry = below
+        waiting += [one.__cause__, one.__context__]
 
 
 def _begin() -> None:
