@@ -214,17 +214,13 @@ def batch_norm(call: Call, module: Module) -> Value:
         if initializing or running is True:
             continue
         before, axis = as_array(held.attributes["value"]), module.setting("axis_name", None)
-        own = (
-            x.varying - {axis}
-            if x.varying is not None and isinstance(axis, str)
-            else x.varying
-            if axis is None
-            else None
-        )
-        varying = (
-            None if own is None or before.varying is None or running is not False else own | before.varying
-        )
-        held.attributes["value"] = Layout(size, "float32", varying=varying, host=False)
+        if running is not False or not (axis is None or isinstance(axis, str)):
+            held.attributes["value"] = Layout(size, "float32", host=False)
+            continue
+        own = None if x.varying is None else x.varying - {axis}
+        varying = None if own is None or before.varying is None else own | before.varying
+        differs = (x.differs - {axis}) | before.differs
+        held.attributes["value"] = Layout(size, "float32", varying=varying, differs=differs, host=False)
     return normalized(call, module, ("bias", "scale"))
 
 
