@@ -166,4 +166,4 @@ def evaluate(batch):
 def test_a_sum_on_the_host_names_the_array_and_not_its_library(write: Write) -> None:
     (finding,) = found(write({"a.py": SUMMED}), "SL404")
     assert "copy of `loss` per device" in finding.message
-    assert finding.help == "take one copy: loss[0]"
+    assert finding.help == "write `loss[0]` in place of `loss`"

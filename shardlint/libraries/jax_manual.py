@@ -335,7 +335,7 @@ def _pmap(call: Call, given: Value) -> Value:
             own = array.shape[at] if array.shape is not None else None
             too_many = isinstance(own, Symbol) and own.factor > 1 and own.name in _DEVICE_COUNTS and everywhere
             if too_many or surely_differ(size, own):
-                other = "one for each device" if too_many else f"another argument {size}"
+                other = "devices" if too_many else f"another argument (`{size}`)"
                 where = place_of(again, place, keyword)
                 if where != again.place:  # one that a star hides has no name
                     interpreter.violate("pmap.sizes", where, array=path, size=str(own), other=other)

@@ -32,8 +32,8 @@ _IN_TEXT = (*KEYS, *_BEGINNINGS)
 class AnnotationKeyIgnored(Rule):
     """The sharding annotation of an NNX variable uses a key that this release of flax ignores.
 
-    flax stores an unknown keyword as plain metadata, so the variable is replicated or on one device. Reading an
-    annotation under its old key raises `KeyError` or returns the default. Code that loads weights then leaves the
+    flax stores an unknown keyword as plain metadata. The variable is then replicated, or stays on one device. Code that
+    reads an annotation under an old key gets `KeyError` or the default. If this code loads weights, it leaves the
     variable unsharded.
 
     | flax | reads | stores the annotation as |
@@ -48,8 +48,8 @@ class AnnotationKeyIgnored(Rule):
       `kernel_metadata={...}`.
     - proven: `get_metadata("sharding")`, `get_metadata().get("sharding")` or `get_metadata()["sharding"]`, if this
       release stores the annotation under another key.
-    - `getattr` (likely): `getattr(param, "sharding", ())`, if this release stores the annotation under another
-      key. The default is an empty tuple, or `param` is annotated as an NNX variable.
+    - `getattr` (likely): `getattr(param, "sharding", ())`, if this release stores the annotation under another key. The
+      default is an empty tuple, or `param` is annotated as an NNX variable.
 
     ## Fix
     Writes the key that the project's release of flax uses. Unsafe: the variable is then sharded, and other releases of
@@ -100,7 +100,7 @@ class AnnotationKeyIgnored(Rule):
             return None
         return site.finding(
             one.node,
-            f"On {site.release('flax')} `{one.key}` is plain metadata: the variable is not sharded.",
+            f"The variable is not sharded: `{one.key}` is plain metadata on {site.release('flax')}.",
             label="flax ignores this key",
             help=f"write {write}",
             fix=renamed(site, one, write, "the variable is then sharded"),
@@ -124,7 +124,7 @@ class AnnotationKeyIgnored(Rule):
             key,
             f"On {site.release('flax')} no variable has `{key.value}` in its metadata: this raises KeyError."
             if raises
-            else f"On {site.release('flax')} no variable has `{key.value}` in its metadata, so it looks unsharded.",
+            else f"On {site.release('flax')} no variable has `{key.value}` in its metadata: all look unsharded.",
             label=f"flax stores it as {kept}",
             harm=Harm.CRASH if raises else None,
             help=f"read and set {kept}" if set_later else "",
@@ -148,7 +148,7 @@ class AnnotationKeyIgnored(Rule):
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
         return site.finding(
             key,
-            f"On {site.release('flax')} this misses the annotated axes and returns {instead}.",
+            f"On {site.release('flax')} this returns {instead} in place of the annotated axes.",
             label=f"flax stores them as {kept}",
             fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
             why=why,

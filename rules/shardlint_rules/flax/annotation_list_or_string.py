@@ -30,9 +30,10 @@ class AnnotationListOrString(Rule):
     replicated. Earlier releases accept a list. They read a string letter by letter, which raises under a mesh.
 
     ## Reports
-    - proven: a string, or on flax from 0.12.6 a list, as the annotation of a variable. The annotation is an argument of
-      `nnx.with_partitioning`. Or it is the value of `out_sharding`, `sharding` or `sharding_names`, passed to a
-      variable, `nnx.with_metadata` or `kernel_metadata={...}`.
+    - proven: a string as the annotation of a variable. From flax 0.12.6 also a list.
+
+    The annotation is the second argument of `nnx.with_partitioning`, or the value of `out_sharding`, `sharding` or
+    `sharding_names` in a call of a variable, in `nnx.with_metadata` or in `kernel_metadata={...}`.
 
     ## Fix
     Writes a tuple in place of a list or string literal. Unsafe: the variable is then sharded.
@@ -81,13 +82,13 @@ class AnnotationListOrString(Rule):
             return None
         if any(site.anywhere(flag) for flag in _OWN_WAYS):
             return None
-        message = f"On {on} flax ignores a {what} as annotation: the variable is replicated."
-        letters = f"On {on} flax reads `{site.shown(node)}` letter by letter, and no mesh has such axes."
+        message = f"On {on} the variable is replicated: flax ignores a {what} as annotation."
+        letters = f"On {on} this raises under a mesh: flax reads each letter of `{site.shown(node)}` as an axis name."
         return site.finding(
             node,
             message if ignored else letters,
             why="flax takes a tuple or a PartitionSpec",
-            help="write a tuple with one entry for each dimension",
+            help='write a tuple with one entry for each dimension, such as `(None, "model")`',
             fix=self._write_fix(site, node),
             harm=Harm.SILENT if ignored else Harm.CRASH,
         )

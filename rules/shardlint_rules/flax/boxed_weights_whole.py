@@ -17,14 +17,15 @@ class BoxedWeightsWhole(Rule):
     stay on one device, and each jitted step copies them to all devices. Nothing is raised.
 
     ## Reports
-    - proven: `nn.unbox` outside of `jax.set_mesh`, of variables that were created without shardings, if the weights are
-      passed to a jitted function unchanged. Elsewhere the program enters a mesh with these axes, or places an array on
-      such a mesh.
+    - proven: `nn.unbox` outside of `jax.set_mesh`, if the variables were created without shardings and the weights are
+      passed to a jitted function unchanged. The program enters a mesh with these axes in other code, or places an array
+      on such a mesh.
 
     ## Write instead
-    Shard in `init`: `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`. Or
-    call both `init` and `nn.unbox` under `jax.set_mesh(mesh)`. If only `unbox` is there, it raises TypeError: the
-    weights are on one device.
+    - Shard in `init`: `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`.
+    - Or call both `init` and `nn.unbox` under `jax.set_mesh(mesh)`, with a mesh of Auto axes. Over Explicit axes
+      `unbox` raises AssertionError. If only `unbox` is under `jax.set_mesh`, it raises TypeError: the weights are on
+      one device.
 
     ## Limits
     Not reported: logical names, and weights that are placed after they are unboxed.
@@ -43,8 +44,8 @@ class BoxedWeightsWhole(Rule):
         said = site.violation.said
         return site.report_violation(
             f"A weight of `{said['array']}` stays {said['where']}, though its metadata names `{said['named']}`.",
-            help="make the variables with `out_shardings=nn.get_sharding(...)`, "
-            "or create and unbox them under `jax.set_mesh(mesh)`",
+            help="create the variables with `jax.jit(init, out_shardings=nn.get_sharding(...))`, "
+            "or create and unbox them under `jax.set_mesh(mesh)` with Auto axes",
             why="`unbox` shards only where a mesh is in context, and the weights are passed to a jitted function "
             "unchanged",
         )

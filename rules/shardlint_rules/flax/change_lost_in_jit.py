@@ -43,12 +43,12 @@ class ChangeLostInJit(Rule):
       module as an argument. Only `jax.jit` traces the function, and no `return` contains the module or its state.
 
     ## Write instead
-    Trace the function with `nnx.jit`. Or return `nnx.state(model)`, and call `nnx.update(model, ...)` outside the
+    Trace the function with `nnx.jit`. Or return `nnx.state(model)`, and call `nnx.update(model, state)` outside the
     jitted function.
 
     ## Limits
-    Not reported: parameters that no type hint or call shows to be a module, and functions that another transform traces
-    too.
+    Not reported: parameters, if no type hint and no call shows that they are modules. Also not reported: functions that
+    another transform traces too.
     """
 
     code = "SL516"
@@ -101,7 +101,7 @@ class ChangeLostInJit(Rule):
             f"The change is lost: `jax.jit` traces a copy of `{changed.id}` and then discards the copy.",
             via=site.region,
             help="trace the function with `nnx.jit`, "
-            f"or return `nnx.state({changed.id})` and call `nnx.update` outside",
+            f"or return `nnx.state({changed.id})` and call `nnx.update({changed.id}, state)` outside",
             certainty=Certainty.PROVEN,
             why=shown,
         )

@@ -23,7 +23,7 @@ _WHY = "pjit and other code under it may need `with mesh:`"
 
 
 class LinenConstraintIgnored(Rule):
-    """Linen's logical constraints are used under `with mesh:`, which they no longer read.
+    """Linen's logical constraints run under `with mesh:`, which they no longer read.
 
     From flax 0.12.2, `with_logical_constraint` and `unbox` read only the mesh of `jax.set_mesh`. Under `with mesh:`
     they do nothing: the compiler chooses the layout of activations, and weights stay where they were created. Nothing
@@ -38,7 +38,8 @@ class LinenConstraintIgnored(Rule):
       function under `jax.set_mesh`.
 
     ## Write instead
-    Enter the mesh by `with jax.set_mesh(mesh):`, or pass the mesh: `nn.with_logical_constraint(x, names, mesh=mesh)`.
+    Write `with jax.set_mesh(mesh):`, or pass the mesh: `nn.with_logical_constraint(x, names, mesh=mesh)`. The mesh
+    needs Auto axes: over Explicit axes, which `jax.make_mesh` makes since jax 0.9, the constraint raises.
 
     ## Fix
     Writes `jax.set_mesh`. Unsafe: code in the block that needs `with mesh:` (`pjit` with bare specs, haliax 1.3) fails.
@@ -70,7 +71,7 @@ class LinenConstraintIgnored(Rule):
             site.call,
             f"`{site.short_name}` does nothing: no code of the project enters a mesh.",
             why="the logical axis rules name axes of a mesh, which the constraint reads from its context",
-            help="call the function under `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
+            help="write `with jax.set_mesh(mesh):` around the call of the function, or add `mesh=mesh` here",
         )
 
     @detector("call", of=CONSTRAINTS)
@@ -86,7 +87,7 @@ class LinenConstraintIgnored(Rule):
             f"On {site.release('flax')} `{site.short_name}` does nothing: "
             "it reads only the mesh of `jax.set_mesh`.",
             why=f"line {site.context.contexts[0].place.line} enters the mesh by `with mesh:`",
-            help="enter the mesh by `jax.set_mesh(mesh)`, or add `mesh=mesh` here",
+            help="write `with jax.set_mesh(mesh):` around the call, or add `mesh=mesh` here",
         )
 
     @detector("call", of=RULES_CONTEXTS)
@@ -106,7 +107,7 @@ class LinenConstraintIgnored(Rule):
         sure = outside.complete or not _sets_a_mesh(site)
         return site.finding(
             mesh.place.node,
-            f"On {site.release('flax')} logical constraints under this mesh do nothing; they read only `jax.set_mesh`.",
+            f"On {site.release('flax')} logical constraints under this mesh do nothing: they read only `jax.set_mesh`.",
             why="" if sure else "no `jax.set_mesh` is seen around this, but a caller may enter it",
             help=f"write `with jax.set_mesh({mesh.place.text()}):`",
             fix=self._write_fix(site, mesh),

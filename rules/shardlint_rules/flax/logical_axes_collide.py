@@ -20,15 +20,17 @@ class LogicalAxesCollide(Rule):
     replicates the other dimension. The weight takes more memory than the rules suggest.
 
     ## Reports
-    Only if all rules are known: passed to the call, set in the project's code, or listed in its YAML or TOML configs.
+    A name is reported only if all rules are known: they are passed to the call, set in the project's code, or listed in
+    its YAML or TOML configs.
 
     - proven: a name in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes`, if each rule of the name gives a
       mesh axis that another name of the array already takes. If configs list several sets of rules, the names must
-      collide in every set with rules for them.
+      collide in every set that has rules for them.
     - possible: such a name, if the command line selects the config with the rules.
 
     ## Write instead
-    Map one of the names to another mesh axis. Or add a last rule `("name", None)` if its dimension stays replicated.
+    Map one of the names to another mesh axis. Or add `("kv", None)` as the last rule: it says that this dimension stays
+    replicated.
 
     ## Limits
     Not reported: activations, whose names often share a mesh axis on purpose.
@@ -61,7 +63,7 @@ class LogicalAxesCollide(Rule):
                 node,
                 f"The dimension `{name}` is replicated: `{winner}` takes its mesh axis `{axes[0]}`.",
                 why=f"the rule of {winner!r} comes first, and a mesh axis shards one dimension of an array",
-                help=f'map {name!r} to another mesh axis, or add a last rule ("{name}", None) to keep it replicated',
+                help=f'map {name!r} to another mesh axis, or add the last rule ("{name}", None) if it stays replicated',
                 certainty=Certainty.POSSIBLE if any(table.assumed for table in asked) else Certainty.PROVEN,
             )
 

@@ -20,23 +20,24 @@ _ALIKE = 0.75
 class LogicalNameWithoutRule(Rule):
     """A logical axis name has no rule, so its dimension is not sharded.
 
-    Linen replicates a dimension whose name has no rule. A misspelt name replicates a weight or an activation. Nothing
-    is raised (NNX raises from flax 0.12 on).
+    Linen replicates a dimension whose name has no rule. A misspelt name replicates a weight or an activation. Linen
+    raises nothing. NNX raises from flax 0.12 on.
 
     ## Reports
-    Only if all rules are known: passed to the call, set in the project's code, or listed in its YAML or TOML configs.
+    A name is reported only if all rules are known: they are passed to the call, set in the project's code, or listed in
+    its YAML or TOML configs.
 
     - proven: a name without a rule in `nn.with_logical_constraint`, `nn.with_logical_partitioning` or
       `nn.logical_to_mesh_axes`, if a name with a rule is nearly the same.
     - proven: a name without a rule in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes`, if the other names
-      of the weight shard nothing and some rule maps a name to None. Such rules list unsharded names too, so this name
-      was forgotten.
+      of the weight shard nothing and some rule maps a name to None. Rules with None list the unsharded names too, so
+      this name is missing.
     - `assumed-config` (likely): such a name, if the command line selects the config with the rules and the project has
       only one such config.
     - possible: any other name without a rule.
 
     ## Write instead
-    Add a rule for the name. A name that is a mesh axis needs a rule too.
+    Add a rule for the name, or write a name that has one. The name of a mesh axis needs a rule too: `("data", "data")`.
 
     ## Fix
     Writes the similar name, if exactly one name with a rule is similar. Unsafe: the dimension is then sharded.

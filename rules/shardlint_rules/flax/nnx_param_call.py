@@ -59,7 +59,8 @@ class NnxParamCall(Rule):
             site.call.args[1],
             f"On {site.release('flax')} a second positional argument of `{kind}` raises TypeError: "
             "it takes only the array.",
-            help=f"write `{kind}(initializer(key, shape))`, and pass metadata by keyword",
+            help=f"write `{kind}(x)`, where x is an array such as `initializer(key, shape)`, "
+            "and pass metadata by keyword",
             fix=self._write_fix(site, site.call.args[1]),
         )
 

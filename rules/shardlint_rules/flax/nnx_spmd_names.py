@@ -25,31 +25,34 @@ class _Name:
     """True if the name still works, with a warning, as an alias of the new one."""
 
 
-_CONSTRAIN = _Name(">=0.11.2", "use jax.lax.with_sharding_constraint", "jax.lax.with_sharding_constraint")
-_EAGER = "set flax.config.flax_always_shard_variable (flax 0.12.0), or remove it: older releases never shard eagerly"
-_ABSTRACT = "use nnx.get_abstract_model(make, mesh), or nnx.get_named_sharding(state, mesh)"
+_CONSTRAIN = _Name(">=0.11.2", "write jax.lax.with_sharding_constraint", "jax.lax.with_sharding_constraint")
+_EAGER = (
+    "write `flax.config.update('flax_always_shard_variable', value)` on flax 0.12.0, "
+    "or remove the call: older releases never shard eagerly"
+)
+_ABSTRACT = "write nnx.get_abstract_model(make, mesh), or nnx.get_named_sharding(state, mesh)"
 NAMES = {
     "flax.nnx.with_sharding_constraint": _CONSTRAIN,
     "flax.nnx.spmd.with_sharding_constraint": _CONSTRAIN,
     "flax.nnx.VariableState": _Name(
         ">=0.12.4",
-        "write `nnx.Variable(value)`. The leaves of a State are `nnx.Variable`",
+        "write `nnx.Variable(value)`, which is also the type of the leaves of a State",
         "flax.nnx.Variable",
         alias=True,
     ),
     "flax.nnx.sharding_hook": _Name(
         ">=0.10.4",
-        "use out_sharding= of the variable, or nnx.get_partition_spec",
+        "write out_sharding= of the variable, or nnx.get_partition_spec",
     ),
     "flax.nnx.get_var_pspec": _Name(
-        ">=0.10.4", "use nnx.spmd.get_var_pspec (flax 0.11), or nnx.get_partition_spec for a state"
+        ">=0.10.4", "write nnx.spmd.get_var_pspec (from flax 0.11), or nnx.get_partition_spec for a state"
     ),
     "flax.nnx.get_abstract_model": _Name(
-        "<=0.10.4", "use nnx.eval_shape(make) and nnx.get_named_sharding(state, mesh)", came="0.11.2"
+        "<=0.10.4", "write nnx.eval_shape(make) and nnx.get_named_sharding(state, mesh)", came="0.11.2"
     ),
     "flax.nnx.logical_axis_rules": _Name(
         "<=0.10.4",
-        "add sharding_rules= to the annotation, or use flax.linen.logical_axis_rules",
+        "add sharding_rules= to the annotation, or write flax.linen.logical_axis_rules",
         came="0.11.2",
     ),
     "flax.nnx.use_eager_sharding": _Name("<=0.12.0", _EAGER, came="0.12.4"),
@@ -79,8 +82,8 @@ class NnxSpmdNames(Rule):
     Safe: writes the new name if it takes the same arguments.
 
     ## Limits
-    Not reported: code under `hasattr`, a version check or `try`. Also not reported: a release between two tested
-    releases, if only the later one has the name.
+    Not reported: code under `hasattr`, a version check or `try`. Also not reported: a release between two of flax
+    0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12, if only the later of the two has the name.
     """
 
     code = "SL513"

@@ -19,7 +19,7 @@ _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
 
 
 class RulesNotInJitKey(Rule):
-    """One jitted function is called under two sets of logical axis rules and keeps the first.
+    """A jitted function that is called under two sets of logical axis rules keeps the first set.
 
     Axis rules are read while jit traces and are not part of its cache key. A call under other rules runs the code that
     was compiled under the first rules, with their shardings. Nothing is raised.
@@ -30,7 +30,7 @@ class RulesNotInJitKey(Rule):
     - possible: such a second call with other arguments, for which jit may trace again.
 
     ## Write instead
-    Jit a separate function for each set of rules, or enter one set of rules around everything.
+    Jit a separate function for each set of rules, or enter one set of rules around both calls.
     """
 
     code = "SL511"

@@ -35,7 +35,7 @@ class TracedOutsideRules(Rule):
       project are outside `logical_axis_rules` and the program enters rules around other code.
 
     ## Write instead
-    Enter the rules around the call too, or set them once around everything.
+    Write `with nn.logical_axis_rules(RULES):` around the call, or once around the whole program.
 
     ## Limits
     Not reported: functions that enter the rules themselves, functions that code outside the project may call, calls
@@ -82,7 +82,8 @@ class TracedOutsideRules(Rule):
         return site.finding(
             here[0] if here else site.syntax,
             f"The logical constraints of `{named[0]}` do nothing: this call traces it without logical axis rules.",
-            help="call the jitted function under `nn.logical_axis_rules(...)` too",
+            help="write `with nn.logical_axis_rules(rules):` around this call: jit reads the rules at the first call, "
+            "not where it is created",
             why=f"{elsewhere} enters rules, and no call of this function is under them",
         )
 

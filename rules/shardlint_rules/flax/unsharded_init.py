@@ -50,7 +50,7 @@ class UnshardedInit(Rule):
         where = f"line {said['line']}" if said["file"] == site.file.path.name else f"{said['file']}:{said['line']}"
         return site.report_violation(
             f"On {site.release('flax')} `{site.shown(made.func)}` raises ValueError here: {missing}.",
-            help="put this call under `with jax.set_mesh(mesh):`",
+            help="write `with jax.set_mesh(mesh):` around this call",
             why=f"the annotated variable made at {where} needs a mesh in context",
             fix=_write_fix(site, made),
         )

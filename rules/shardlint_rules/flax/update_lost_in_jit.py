@@ -29,15 +29,15 @@ class UpdateLostInJit(Rule):
       the optimizer or the model.
 
     ## Write instead
-    Trace the function with `nnx.jit`. Or return `nnx.state((model, optimizer))`, and call `nnx.update` outside the
-    jitted function.
+    Trace the function with `nnx.jit`. Or return `nnx.state((model, optimizer))`, and call
+    `nnx.update((model, optimizer), state)` outside the jitted function.
 
     ## Fix
     Writes `@nnx.jit` for a plain `@jax.jit` if the optimizer is an argument. Unsafe: the program begins to train.
 
     ## Limits
     Not reported: a model that is used after the update, and `update(grads)` in a project without
-    `nnx.ModelAndOptimizer`, which raises.
+    `nnx.ModelAndOptimizer`. This call raises.
     """
 
     code = "SL507"
@@ -71,7 +71,7 @@ class UpdateLostInJit(Rule):
                 self._format_message(owner.id, merged),
                 via=site.region,
                 help="trace the function with `nnx.jit`, "
-                "or return `nnx.state((model, optimizer))` and call `nnx.update` outside",
+                "or return `nnx.state((model, optimizer))` and call `nnx.update((model, optimizer), state)` outside",
                 fix=None if merged else self._write_nnx_jit(site, scope),
             )
 

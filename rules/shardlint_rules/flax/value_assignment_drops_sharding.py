@@ -12,7 +12,7 @@ from shardlint_rules.flax.annotations import is_switched
 
 
 class ValueAssignmentDropsSharding(Rule):
-    """A new array is assigned to a sharded NNX variable, which loses its sharding.
+    """A sharded NNX variable loses its sharding: a new array is assigned to it.
 
     The variable then holds the new array as it is: on one device, or replicated under `jax.set_mesh`. A numpy array
     stays on the host and is transferred at each call. The annotation is kept but has no effect. Nothing is raised.
@@ -23,10 +23,12 @@ class ValueAssignmentDropsSharding(Rule):
 
     ## Write instead
     From flax 0.12.4 `variable[...] = x` writes into the existing array, with its dtype and sharding. On older releases
-    place the new array: `kernel.value = jax.device_put(x, kernel.value.sharding)`.
+    place the new array: `kernel.value = jax.device_put(x, kernel.value.sharding)`. For `nnx.update` place the arrays of
+    `x` first.
 
     ## Fix
-    Places the new array (safe), or writes `[...]` (unsafe: it keeps the old dtype).
+    From flax 0.12.4 writes `[...]`. Unsafe: the variable keeps its old dtype. On older releases places the new array,
+    which is safe.
 
     ## Limits
     Not reported: traced code, new arrays that are placed or computed from the old value, and projects that turn

@@ -17,9 +17,9 @@ class VmappedLayersShiftAxes(Rule):
     """`nnx.vmap`, or linen's `nn.scan`, stacks annotated layers without a name for the new dimension.
 
     The stacked variables get a leading dimension, but their annotation gets no entry for it. The annotation
-    `(None, "model")` of a kernel then applies to the dimensions (layers, in), so the wrong dimension is sharded. NNX
-    raises nothing if the sizes divide. Linen raises PartitioningUnspecifiedError in `init`, and in `apply` if the
-    variables are still boxed.
+    `(None, "model")` of a kernel then applies to the dimensions (layers, in). NNX code that reads the annotation back
+    shards the wrong dimension, and raises nothing if the sizes divide. Linen raises PartitioningUnspecifiedError in
+    `init`, and in `apply` if the variables are still boxed.
 
     ## Reports
     - proven: `nnx.vmap` without `transform_metadata` over a function that builds annotated layers, in a project that
@@ -28,8 +28,8 @@ class VmappedLayersShiftAxes(Rule):
       `nn.with_partitioning` and the program runs `init` or `apply`.
 
     ## Write instead
-    Pass `transform_metadata={nnx.PARTITION_NAME: None}` to `nnx.vmap`, or `metadata_params={nn.PARTITION_NAME: None}`
-    to linen's `nn.scan` and `nn.vmap`. To shard the new dimension, write a mesh axis in place of None.
+    For `nnx.vmap` write `transform_metadata={nnx.PARTITION_NAME: None}`. For linen's `nn.scan` and `nn.vmap` write
+    `metadata_params={nn.PARTITION_NAME: None}`. To shard the new dimension, write a mesh axis in place of None.
 
     ## Fix
     Adds one of these keywords. Unsafe: with NNX the sharding of the stacked variables changes.
@@ -62,7 +62,7 @@ class VmappedLayersShiftAxes(Rule):
             "Each annotation shards the wrong dimension: `nnx.vmap` adds no entry for the new layer dimension.",
             why=f"the stacked layers are annotated at {where}",
             help="pass `transform_metadata={nnx.PARTITION_NAME: None}` to `nnx.vmap`. To shard the new dimension, "
-            "write an axis name in place of None",
+            "write a mesh axis in place of None",
             fix=self._write_fix(site),
         )
 
@@ -73,7 +73,7 @@ class VmappedLayersShiftAxes(Rule):
         return site.report_violation(
             f"Linen raises PartitioningUnspecifiedError: {operation} adds an unnamed axis to partitioned weights.",
             help=f"pass `metadata_params={{nn.PARTITION_NAME: None}}` to {operation}. To shard the new dimension, "
-            "write an axis name in place of None",
+            "write a mesh axis in place of None",
             why=f"the `nn.with_partitioning` of one of them names {site.violation.said['names']}",
             harm=Harm.CRASH,
             fix=self._write_fix(site, "flax.linen", "metadata_params"),

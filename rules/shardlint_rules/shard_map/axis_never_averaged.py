@@ -31,11 +31,11 @@ class AxisNeverAveraged(Rule):
     saves only the first copy, so the work of the others is lost. Nothing raises.
 
     ## Reports
-    - `other-axis` (likely): `pmap` or `vmap` with an `axis_name`, over code that takes gradients and applies them.
-      Collectives in the code average over another mapped axis, and no code names this axis.
+    - `other-axis` (likely): `pmap` or `vmap` with an `axis_name`, over code that takes gradients and applies them. The
+      code averages over another mapped axis, and no collective names this one.
 
     ## Write instead
-    Average over both axes: `grads = jax.lax.pmean(grads, axis_name=("device", "batch"))`.
+    Average over both axes, here "device" and "batch": `grads = jax.lax.pmean(grads, axis_name=("device", "batch"))`.
 
     ## Limits
     Not reported: code that calls a function whose name suggests that it averages, and axes that other code mentions.
@@ -89,7 +89,7 @@ class AxisNeverAveraged(Rule):
             call,
             f"The parameters drift apart along `{axis}`: gradients are averaged over `{reduced}` only.",
             label=f"not over `{axis}`" if here else "",
-            help=f'average the gradients over this axis too: `jax.lax.pmean(grads, axis_name="{axis}")`',
+            help=f'write `jax.lax.pmean(grads, axis_name="{axis}")` too',
             form="other-axis",
             why=f"line {site.call.lineno} maps the step over `{axis}`, and no collective names this axis",
         )

@@ -42,6 +42,6 @@ class BiasBeforeSum(Rule):
         return site.report_violation(
             "A replicated term counts once per device: it is added before `psum` over "
             f"`{site.violation.said['axes']}`.",
-            help="psum the sharded operand alone, and add the replicated one to the result",
+            help="call `psum` on the sharded term only, and add the replicated term to its result",
             why="the term is replicated by its in spec or by a collective",
         )

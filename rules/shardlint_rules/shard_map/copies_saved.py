@@ -9,7 +9,7 @@ from shardlint.rules_api.site import Site
 class CopiesSaved(Rule):
     """A checkpoint stores a replicated tree, with one copy of each array per device.
 
-    The file is as many times larger as there are devices. A program with another number of devices, or without `pmap`,
+    With eight devices the file is eight times larger. A program with another number of devices, or without `pmap`,
     cannot restore it. If the restored tree is replicated again, the arrays have two device dimensions.
 
     ## Reports
@@ -18,8 +18,8 @@ class CopiesSaved(Rule):
       `jax.device_get`.
 
     ## Write instead
-    Save `flax.jax_utils.unreplicate(state)`. First average values that differ on each device, such as batch norm
-    statistics.
+    Save `flax.jax_utils.unreplicate(state)`. If values differ on each device, such as batch norm statistics, average
+    them before: `jax.lax.pmean` in a pmapped function.
     """
 
     code = "SL427"
@@ -36,7 +36,7 @@ class CopiesSaved(Rule):
         """The arrays that are saved with a copy per device."""
         said = site.violation.said
         return site.report_violation(
-            f"The checkpoint stores one copy of `{site.shown()}` per device, for this device count only.",
-            help="save one copy: `flax.jax_utils.unreplicate`",
+            f"The checkpoint stores one copy of `{site.shown()}` per device; only this device count can restore it.",
+            help=f"save one copy: `flax.jax_utils.unreplicate({site.shown()})`",
             why=f"the call at line {said['line']} of {said['file']} adds a leading device dimension",
         )

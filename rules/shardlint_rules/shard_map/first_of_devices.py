@@ -19,15 +19,15 @@ _OTHERWISE = regex(r"scanned|scan_|stacked_layers", re.I)
 class FirstOfDevices(Rule):
     """`x[0]` of a `pmap` result runs on every device and leaves a copy on each.
 
-    From jax 0.8.1 `pmap` is built on `jax.shard_map`, and its results are global arrays. Indexing one compiles a
-    program for all devices, once for every leaf.
+    From jax 0.8.1 `pmap` is built on `jax.shard_map`, and its results are global arrays. `x[0]` compiles a program for
+    all devices, one for each leaf.
 
     ## Reports
     - `first` (likely): `jax.tree.map(lambda x: x[0], tree)` of a result of a pmapped function or of `replicate`. In a
-      project that uses `pmap`, also of a tree whose name or docstring says that it is replicated.
+      project that uses `pmap`, also of a tree, if its name or the docstring of the function says that it is replicated.
 
     ## Write instead
-    `x.addressable_shards[0].data.squeeze(0)` reads the first device's entry on that device only.
+    `x.addressable_shards[0].data.squeeze(0)` reads the entry of the first device, and runs on this device only.
     """
 
     code = "SL415"

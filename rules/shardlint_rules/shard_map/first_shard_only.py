@@ -21,10 +21,10 @@ _ONE = regex(r"(?i)seed|member|replica|agent|device|local|shard|first|chain|part
 
 
 class FirstShardOnly(Rule):
-    """Only the first device's entry is read of a `pmap` result that differs on each device.
+    """Code reads only the first device's entry of a `pmap` result that differs on each device.
 
-    With eight devices, seven of eight predictions are never written, or a metric covers only an eighth of the batch.
-    Nothing raises.
+    With eight devices, seven of eight predictions are lost, or a metric covers only an eighth of the batch. Nothing
+    raises.
 
     ## Reports
     - `metric` (likely): `losses[0]` of a loss or metric that no collective in the pmapped function reduces.
@@ -32,8 +32,8 @@ class FirstShardOnly(Rule):
       pmapped function reduces.
 
     ## Write instead
-    Write `x.reshape(-1, *x.shape[2:])` for results with one row per example. Use `jax.lax.pmean` in the function for
-    metrics.
+    Write `x.reshape(-1, *x.shape[2:])` for results with one row per example. For a metric write `losses.mean()`, or
+    call `jax.lax.pmean` in the function.
 
     ## Limits
     Not reported: replicated state, and results of code that shardlint cannot read.

@@ -10,7 +10,7 @@ class MispairedShards(Rule):
     """An operation combines entries of different shards: its operands are sharded over different axes.
 
     In `shard_map` each device combines the shards that it has. If one operand is sharded over `data` along the shared
-    dimension and the other over `expert`, a device multiplies the first half of one by the second half of the other.
+    dimension and the other over `expert`, some devices multiply the first half of one by the second half of the other.
     The sizes are equal, so nothing raises, and the numbers are wrong.
 
     ## Reports
@@ -35,6 +35,6 @@ class MispairedShards(Rule):
         return site.report_violation(
             f"`{said['operation']}` combines entries of different shards: its operands are sharded over "
             f"`{said['left']}` and `{said['right']}`.",
-            help="shard both over the same axis: in `in_specs`, or in the `all_to_all` before",
+            help="shard both over the same axis: in `in_specs`, or in the `all_to_all` that precedes this operation",
             why=f"dimension {said['dimension']} of the left operand meets dimension {said['other']} of the right one",
         )

@@ -62,6 +62,6 @@ class NeverAKeyword(Rule):
             yield site.finding(
                 keyword,
                 f"The call raises TypeError: `{name}` has no parameter `{keyword.arg}`.",
-                help=f"write {close[0]}=" if close else f"use one of {', '.join(taken)}",
+                help=f"write {close[0]}=" if close else f"write one of {', '.join(taken)}",
                 why="no jax release since 0.4 accepts this keyword",
             )

@@ -17,32 +17,33 @@ class PerShardStatistics(Rule):
     Each device normalizes, sorts or shifts only its shard of the dimension. Shapes are right and nothing raises.
 
     ## Reports
-    A sharded dimension is one that `in_specs` shard, or one that a matrix product takes from such an array.
+    A dimension counts as sharded if `in_specs` shard it, or if a matrix product takes it from such an array.
 
     - proven: `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` or a similar function along a sharded
-      dimension in a `shard_map` body, if nothing in the body communicates over its axis.
+      dimension in a `shard_map` body, if no collective in the body names its mesh axis.
     - proven: a mean, variance or median along the first dimension of a shard, if `in_specs` shard a stack with one
       entry per device. That dimension has size 1.
-    - `reduced-later` (likely): a `softmax` along a sharded dimension, if only its result is summed over the axis.
-    - `per-device-maximum` (likely): `psum` of `exp(x - m)` with the maximum `m` of one shard.
-    - `features` (likely): a mean, sum or variance along the last dimension if it is sharded, and the result is applied
-      to the same dimension (layer norm).
+    - `reduced-later` (likely): a `softmax` along a sharded dimension, if `psum` over the axis comes only after it.
+    - `per-device-maximum` (likely): `psum` of `exp(x - m)`, where `m` is the maximum of one shard.
+    - `features` (likely): a mean, sum or variance along a sharded last dimension, if the result is applied to the same
+      dimension (layer norm).
     - `norm` (likely): a division by the norm or standard deviation of one shard.
     - `norm-after-scatter` (likely): the result of `psum_scatter`, scaled by the norm of one shard.
     - `shifted` (likely): `roll`, `flip`, `diff`, `x[:, 1:]` or a convolution along a sharded dimension, if the body
       does not exchange neighbors over the axis.
     - `batch-stats` (likely): `batch_stats` that a pmapped step updates on each device, if nothing averages them and one
       device's copy is saved or evaluated.
-    - `normalised` (possible): a mean, sum or maximum along a sharded dimension other than the last, and the result is
+    - `normalised` (possible): a mean, sum or maximum along a sharded dimension other than the last, if the result is
       applied to the same dimension.
 
     ## Write instead
-    Leave the dimension unsharded (`None` in the spec), gather it, or reduce over the axis. For a softmax use
-    `jax.lax.pmax` of the maximum and `jax.lax.psum` of the sum.
+    - Write None for the dimension in `in_specs` and `out_specs`.
+    - Or reduce over the axis. For a softmax this is `m = jax.lax.pmax(jax.lax.stop_gradient(m), axis)` for the maximum,
+      and `jax.lax.psum` for the sum. Without `stop_gradient`, `jax.grad` raises: `pmax` has no derivative.
 
     ## Limits
-    Not reported: bodies with a collective over the axis, except for the likely forms. A negative dimension is resolved
-    only if the rank of the array is known.
+    Not reported: bodies with a collective over the axis, except for the likely forms. A negative dimension (`axis=-1`)
+    is reported only if the code shows the rank of the array.
     """
 
     code = "SL409"
@@ -80,7 +81,7 @@ class PerShardStatistics(Rule):
             form, evidence = "", f"nothing in the body communicates over {axes}"
         return site.report_violation(
             f"Each device computes `{said['operation']}` of its shard only; the dimension is sharded over {axes}.",
-            help="leave the dimension unsharded in `in_specs`, or reduce over the axis",
+            help="write None for this dimension in `in_specs`, or reduce over the axis",
             form=form,
             why=evidence,
         )
@@ -92,13 +93,13 @@ class PerShardStatistics(Rule):
         if site.violation.said["operation"] == "scattered":
             return site.report_violation(
                 f"Clipping is too weak: each device uses the norm of its shard over {axes}, not the global norm.",
-                help=f'sum the squares over the axis first: `jnp.sqrt(jax.lax.psum(jnp.sum(g * g), "{first}"))`',
+                help=f'write `jnp.sqrt(jax.lax.psum(jnp.sum(g * g), "{first}"))` for the norm',
                 form="norm-after-scatter",
                 why="psum_scatter left a shard on each device, and nothing reduces the norm",
             )
         return site.report_violation(
             f"Each device normalizes with the norm or standard deviation of one shard along {axes}.",
-            help="leave the dimension unsharded in `in_specs`, or reduce over the axis",
+            help="write None for this dimension in `in_specs`, or reduce over the axis",
             form="norm",
             why="the result scales the sharded dimension again",
         )
@@ -109,7 +110,7 @@ class PerShardStatistics(Rule):
         axes = site.violation.quoted_axes
         return site.report_violation(
             f"Entries at shard borders are wrong: each device shifts its shard along {axes}.",
-            help=f"exchange the borders with `jax.lax.ppermute` over {axes}, or shift outside the body",
+            help=f"exchange the borders with `jax.lax.ppermute` over {axes}, or shift outside the `shard_map`",
             why="in_specs shard this dimension, and nothing in the body exchanges neighbors",
         )
 
@@ -120,7 +121,7 @@ class PerShardStatistics(Rule):
         return site.finding(
             site.syntax,
             f"`{said['operation']}` is over one element: each device gets an array with a first dimension of size 1.",
-            help="take the entry of the device first, with `x[0]` in the body",
+            help="write `x[0]` in the body first: it removes this dimension",
             certainty=Certainty.PROVEN,
             why=f"line {said['line']} reduces `{said['shape']}` along this dimension, which `pmap` removes "
             "and shard_map keeps",
@@ -143,7 +144,8 @@ class PerShardStatistics(Rule):
         """A sum over the devices of exponentials that each device took by a maximum of its own."""
         return site.report_violation(
             "The softmax denominator is wrong: this psum adds exponentials that subtract different maxima.",
-            help="reduce the maximum first: `m = jax.lax.pmax(m, axis)`",
+            help="write `m = jax.lax.pmax(jax.lax.stop_gradient(m), axis)` before the exponential: "
+            "`pmax` has no derivative",
             why="each device subtracts the maximum of its shard",
         )
 
@@ -154,6 +156,6 @@ def _report_kept(site: Site, kept: ast.AST, what: str, parameter: str) -> Findin
         kept,
         f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
         label="per-device batch statistics",
-        help=f"average them: `jax.lax.pmean({what}, axis)`, or pass {parameter} to BatchNorm",
+        help=f"write `jax.lax.pmean({what}, axis)` in the step, or pass `{parameter}` to BatchNorm",
         why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
     )

@@ -20,7 +20,8 @@ class PmapAxesArity(Rule):
       number of positional arguments in a call.
     - proven: a list for `in_axes`.
     - proven: a tuple for `out_axes` whose length or kind differs from what the function returns.
-    - `too-few` (likely): a tuple for `in_axes` with fewer entries than required parameters, if shardlint finds no call.
+    - `too-few` (likely): a tuple for `in_axes` with fewer entries than the function has required parameters, if
+      shardlint finds no call.
 
     ## Write instead
     Write one entry for each argument or result, or a single number for all of them.
@@ -45,7 +46,7 @@ class PmapAxesArity(Rule):
     def report_arguments(self, site: Site) -> Finding:
         """The in_axes of other arguments."""
         return site.report_violation(
-            f"The call raises ValueError: `in_axes` does not match, {site.violation.said['mismatch']}.",
+            f"The call raises ValueError: `in_axes` does not match the arguments: {site.violation.said['mismatch']}.",
             help="write one entry for each argument, or a single number for all",
             why="in_axes is a tree prefix of the arguments; arguments passed by position have one entry each",
             form=site.violation.said.get("form", ""),
@@ -55,7 +56,7 @@ class PmapAxesArity(Rule):
     def report_results(self, site: Site) -> Finding:
         """The out_axes of another result."""
         return site.report_violation(
-            f"The call raises ValueError: `out_axes` does not match, {site.violation.said['mismatch']}.",
+            f"The call raises ValueError: `out_axes` does not match the result: {site.violation.said['mismatch']}.",
             help="write one entry for each result, or a single number for all",
             why="out_axes is a tree prefix of the results",
         )

@@ -13,7 +13,7 @@ class PmapOutNone(Rule):
     loss or metric covers one shard only.
 
     ## Reports
-    - proven: a result with the out axis `None` that varies over the devices and that no collective reduces.
+    - proven: a result with `None` in `out_axes`, if it varies over the devices and no collective reduces it.
 
     ## Limits
     Not reported: results of replicated state (`replicate`), and results of code that shardlint cannot read.
@@ -31,6 +31,6 @@ class PmapOutNone(Rule):
         name = f"`{site.violation.said['function']}`" if site.violation.said["function"] else "the result"
         return site.report_violation(
             f"`out_axes=None` keeps one device's value, but {name} differs on each device.",
-            help="reduce the result in the function (`jax.lax.pmean`), or use the out axis 0",
+            help="reduce the result in the function (`jax.lax.pmean`), or write 0 in `out_axes`",
             why="no collective in the function makes the result equal on all devices",
         )

@@ -22,11 +22,11 @@ _WHY = "pmap splits each argument along its first dimension"
 class PmapUnmappedArgument(Rule):
     """A pmapped function gets an argument without a leading device dimension.
 
-    The call raises ValueError. For a random key it raises IndexError or TypeError in newer releases. A tree without the
-    device dimension may work on one device, and raises on several.
+    The call raises ValueError. If the first argument is a random key or has shape (), newer releases raise IndexError
+    or TypeError. A tree without the device dimension may work on one device and raise on several.
 
     ## Reports
-    Arguments that `in_axes` maps over the devices and that are not static:
+    These arguments, if `in_axes` maps them over the devices and they are not static:
 
     - proven: a number, a random key, an array of shape (), or a tree with such a leaf.
     - proven: an array whose mapped dimension is larger than the number of devices, or differs from that of another
@@ -34,8 +34,10 @@ class PmapUnmappedArgument(Rule):
     - `unreplicated` (likely): a result of `unreplicate`. The previous loop iteration may have assigned it.
 
     ## Write instead
-    For a value that is equal on all devices, write `in_axes=None`, `static_broadcasted_argnums` or `functools.partial`.
-    For one entry on each device, add a dimension: `jnp.stack([x] * jax.local_device_count())`.
+    - For a value that is equal on all devices, write None for it in `in_axes`, or bind it with `functools.partial`.
+    - For a Python number, `static_broadcasted_argnums` works too.
+    - For a random key, write `jax.random.split(key, jax.local_device_count())`.
+    - For an array or tree with one copy on each device, write `flax.jax_utils.replicate(x)`.
     """
 
     code = "SL419"
@@ -65,7 +67,7 @@ class PmapUnmappedArgument(Rule):
         said = site.violation.said
         return site.report_violation(
             f"The pmapped call raises: {_name_array(site)} has `{said['size']}` rows to split, "
-            f"{said['other']}.",
+            f"not as many as {said['other']}.",
             help="reshape the batch to `(jax.local_device_count(), -1, ...)`",
             why=_WHY,
         )

@@ -11,19 +11,18 @@ from shardlint.rules_api.site import Site
 
 
 class ReadAsScalar(Rule):
-    """A per-device array of `pmap` is read as a single number.
+    """An array with one entry for each device, such as a `pmap` result, is read as a single number.
 
-    The array has one entry for each device:
-
-    - a condition, `bool` and `.item()` raise ValueError on several devices, and work on one device
+    - A condition, `bool` and `.item()` raise ValueError on several devices. They work on one device.
     - `int`, `float`, `math.isnan` and a number format raise TypeError, on one device too.
 
     ## Reports
-    - `read` (likely): a result of `replicate` or of a pmapped function (`state.step`, `metrics["loss"]`) in a
-      condition, in `jnp.isnan` or `math.isnan`, in `int`, `float`, `bool` or `.item()`, or in a number format.
+    - `read` (likely): a result of `replicate` or of a pmapped function (`state.step`, `metrics["loss"]`) in a condition
+      (also through `jnp.isnan`), in `int`, `float`, `bool`, `.item()` or `math.isnan`, or in a number format.
 
     ## Write instead
-    Read `flax.jax_utils.unreplicate(state.step)`, or the mean over the devices if they differ.
+    Write `flax.jax_utils.unreplicate(state.step)` for a value that is equal on all devices. Write
+    `metrics["loss"].mean()` for a value that differs.
 
     ## Limits
     Not reported: results with `out_axes=None`, and values that may come from code that shardlint cannot read.
@@ -47,6 +46,6 @@ class ReadAsScalar(Rule):
         needed = "a single truth value" if said["use"] == "condition" else "a single number"
         return site.report_violation(
             f"With more than one device this raises: `{site.shown(node)}` has one entry per device, not {needed}.",
-            help="read one entry with `jax_utils.unreplicate`, or average the entries",
+            help="read one entry with `jax_utils.unreplicate`, or write `.mean()` if the entries differ",
             why=f"the call at line {said['line']} of {said['file']} adds a leading device dimension",
         )

@@ -12,7 +12,7 @@ from shardlint.rules_api.site import Site
 
 
 class ReducedTwice(Rule):
-    """`psum` over an axis along which the value is already replicated adds up equal copies.
+    """A `psum` adds up equal copies: the value is already replicated along the axis.
 
     The result is too large by the number of devices along the axis. Nothing raises.
 
@@ -22,7 +22,7 @@ class ReducedTwice(Rule):
     - `on-host` (likely): a sum on the host (`hits.sum()`) of a pmap result that the function already reduced.
 
     ## Limits
-    Not reported: `psum(1, axis)`, gradients, and values masked by `axis_index` (a broadcast).
+    Not reported: `psum(1, axis)`, sums of gradients, and values that `axis_index` masks (a broadcast from one device).
     """
 
     code = "SL404"
@@ -39,10 +39,12 @@ class ReducedTwice(Rule):
     def report_psum(self, site: Site) -> Finding:
         """A psum of equal copies."""
         said = site.violation.said
-        factor = f"{said['factor']} times too large" if said["factor"] else f"scaled by the size of `{said['axes']}`"
+        factor = (
+            f"{said['factor']} times too large" if said["factor"] else f"multiplied by the size of `{said['axes']}`"
+        )
         return site.report_violation(
             f"`psum` adds up equal copies: the result is {factor}.",
-            help="leave this psum out",
+            help="remove this `psum`",
             why=f"the value was reduced over `{said['axes']}` before",
         )
 
@@ -54,7 +56,7 @@ class ReducedTwice(Rule):
         name, line = site.shown(_find_summand(site)), site.violation.said["line"]
         return site.report_violation(
             f"This sum adds up one equal copy of `{name}` per device: the pmapped function already reduced it.",
-            help=f"take one copy: {name}[0]",
+            help=f"write `{name}[0]` in place of `{name}`",
             why=f"the call at line {line} returns `{name}` after a reduction over the pmap axis",
         )
 

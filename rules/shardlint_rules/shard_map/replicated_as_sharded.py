@@ -10,15 +10,15 @@ from shardlint.rules_api.site import Site
 
 
 class ReplicatedAsSharded(Rule):
-    """A replicated result of `shard_map` is declared sharded.
+    """`out_specs` of a `shard_map` shard a result that is already replicated.
 
-    jax concatenates the copies, so the result is as many times too long as there are devices along the axis. The
-    program raises if a later operation needs the right shape. A norm, a sum or a broadcast is silently wrong.
-    `check_vma` does not detect it.
+    jax concatenates the copies. With eight devices along the axis, the result is eight times too long. A later
+    operation that needs the right shape raises. A norm, a sum or a broadcast of the result is silently wrong.
+    `check_vma` does not detect the mistake.
 
     ## Reports
-    - `extra-axes` (likely): a `psum` or `pmean` over several axes, if the out spec names some of them and not the
-      others.
+    - `extra-axes` (likely): a `psum` or `pmean` over several axes, if the out spec names only some of them. Different
+      shards are then added up.
     - `reduced` (possible): a result of `psum`, `pmean`, `pmax` or `pmin` whose out spec names the reduced axis.
     - `gathered` (possible): a result of `all_gather` whose out spec names the gathered axis.
 
@@ -53,7 +53,7 @@ class ReplicatedAsSharded(Rule):
         return site.report_violation(
             f"`out_specs` concatenates identical copies over {axes}: "
             f"the result of {f'`{name}`' if name else 'the function'} is already replicated.",
-            help=f"leave {axes} out of the out spec of this result",
+            help=f"remove {axes} from the out spec of this result",
             form=said["by"],
             why=f"a collective over {axes} made the result equal on these devices",
         )

@@ -12,14 +12,14 @@ from shardlint.rules_api.site import Site
 class ReplicatedTwice(Rule):
     """A replicated tree is replicated again, or `unreplicate` is called on a single copy.
 
-    A second `replicate` gives each array a second leading dimension, which raises in the model or broadcasts. A second
-    `unreplicate` takes the first row of every array, and a checkpoint then holds the first row of each weight. Scalars
-    raise IndexError, or stay as they are in newer releases of flax.
+    - A second `replicate` gives each array a second leading dimension. The model then raises, or broadcasts over it.
+    - A second `unreplicate` takes the first row of every array. A checkpoint then stores only the first row of each
+      weight. A scalar raises IndexError. Newer releases of flax return the scalar unchanged.
 
     ## Reports
-    - `replicated-twice` (likely): `replicate` of a result of `replicate` or of a pmapped function, also through a
-      project function or a checkpoint restored into a replicated target.
-    - `unreplicated-twice` (likely): `unreplicate` of a result of `unreplicate`, also if a caller made the first call.
+    - `replicated-twice` (likely): `replicate` of a result of `replicate` or of a pmapped function. Also if a project
+      function returns this result, or if a checkpoint was restored into a replicated target.
+    - `unreplicated-twice` (likely): `unreplicate` of a result of `unreplicate`. The first call may be in a caller.
     """
 
     code = "SL417"

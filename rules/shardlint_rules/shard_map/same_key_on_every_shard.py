@@ -8,7 +8,7 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
-_SPLIT = "split the key, one for each device: `jax.random.split(key, jax.local_device_count())`"
+_SPLIT = "split the key in place of replicating it: `jax.random.split(key, jax.local_device_count())`"
 
 
 class SameKeyOnEveryShard(Rule):
@@ -20,12 +20,13 @@ class SameKeyOnEveryShard(Rule):
     ## Reports
     - proven: random numbers for sharded data in a `shard_map` or `pmap` body, drawn with a key that is equal on all
       devices. The key is replicated by its in spec, by `replicate`, or as part of a replicated state.
-    - proven: such numbers returned with an out spec that shards them.
+    - proven: random numbers drawn with such a key and returned with an out spec that shards them.
     - proven: such a key in the `rngs` of a linen model whose dropout is on.
     - `rngs` (likely): such a key in the `rngs` of a model that shardlint cannot read.
 
     ## Write instead
-    Fold the device index in: `key = jax.random.fold_in(key, jax.lax.axis_index(axis))`.
+    Fold in the device index: `key = jax.random.fold_in(key, jax.lax.axis_index(axis))`. For a key that is replicated
+    for `pmap`, split it in place of replicating it: `jax.random.split(key, jax.local_device_count())`.
 
     ## Limits
     Not reported: numbers for replicated values such as parameters, numbers that broadcast over the shards, and keys
@@ -65,7 +66,7 @@ class SameKeyOnEveryShard(Rule):
     def report_rngs(self, site: Site) -> Finding:
         """The key that a model is given on all devices."""
         return site.report_violation(
-            f"`rngs` hold the same key on every device {_describe_axes(site)}: "
+            f"`rngs` contains the same key on every device {_describe_axes(site)}: "
             "each shard gets the same random numbers.",
             help=_write_help(site),
             why="the key is equal on all devices, and the data are sharded",
@@ -83,5 +84,8 @@ def _write_help(site: Site) -> str:
     if site.violation.said["copied"]:
         return _SPLIT
     if name:
-        return f'fold the device index in: `key = jax.random.fold_in(key, jax.lax.axis_index("{name}"))`'
-    return "pass one key per device (`jax.random.split`), or name the axis: `jax.pmap(f, axis_name=...)`"
+        return f'fold in the device index: `key = jax.random.fold_in(key, jax.lax.axis_index("{name}"))`'
+    return (
+        "split the key in place of replicating it: `jax.random.split(key, jax.local_device_count())`, or name the axis "
+        'of the pmap ("batch") and write `key = jax.random.fold_in(key, jax.lax.axis_index("batch"))`'
+    )

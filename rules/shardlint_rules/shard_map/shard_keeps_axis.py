@@ -27,8 +27,8 @@ _SAME = ("asarray", "array", "device_get", "block_until_ready")
 class ShardKeepsAxis(Rule):
     """A shard of a `pmap` result keeps the mapped dimension, of size 1.
 
-    The shard of weights of shape (4, 8) has shape (1, 4, 8). Code that broadcasts runs with the wrong rank, and a
-    checkpoint saves the wrong shape.
+    From jax 0.8.1 the shard of weights of shape (4, 8) has shape (1, 4, 8). Code that broadcasts runs with the wrong
+    rank, and a checkpoint saves the wrong shape.
 
     ## Reports
     - `leading-axis` (likely): `x.addressable_data(i)` or `x.addressable_shards[i].data` of a result of a pmapped

@@ -12,14 +12,14 @@ class ShardMapArity(Rule):
     The call raises ValueError. It raises late: the program has then finished its setup.
 
     ## Reports
-    - proven: a tuple of `in_specs` whose length differs from the number of parameters, or of arguments that a call
-      passes. A bound `self`, `partial` and defaults are taken into account.
-    - proven: a dict of specs without a key that the function reads from that argument.
+    - proven: a tuple of `in_specs` whose length differs from the number of parameters, or from the number of arguments
+      in a call. A bound `self`, `partial` and defaults are taken into account.
+    - proven: a dict in `in_specs` that lacks a key which the function reads from this argument.
     - proven: `out_specs` whose length or keys differ from the result of the function. Also `out_specs` whose length
       differs from the number of results that a call unpacks.
 
     ## Limits
-    Not reported: one spec for all arguments or results, which is legal, and functions with `*args`.
+    Not reported: functions with `*args`, and a single spec for all arguments or all results. Such a spec is legal.
     """
 
     code = "SL405"

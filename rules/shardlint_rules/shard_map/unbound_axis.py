@@ -39,9 +39,9 @@ _DEPTH = 4
 class UnboundAxis(Rule):
     """A collective runs where no `shard_map`, `pmap` or `vmap` binds its axis.
 
-    Tracing raises NameError (`unbound axis name`), often only at the first evaluation. In a `shard_map` with
-    `check_vma=True`, which is the default, `psum`, `pmean`, `pmax`, `pmin` and `ppermute` raise another error: an
-    AssertionError without a message, or KeyError on jax 0.7.
+    Tracing raises NameError (`unbound axis name`), often late: when the program first evaluates the model. In a
+    `shard_map` with `check_vma=True`, which is the default, `psum`, `pmean`, `pmax`, `pmin` and `ppermute` raise
+    another error: an AssertionError without a message, or KeyError on jax 0.7.
 
     ## Reports
     - proven: a collective over a named axis in a function that is compiled but not mapped: no `shard_map`, `pmap` or
@@ -90,7 +90,7 @@ class UnboundAxis(Rule):
             f"Tracing raises an error: nothing binds the axis `{said['axis']}` here.",
             help="write an axis that is bound here: an axis of the mesh of `shard_map`, or the `axis_name` of `pmap`"
             if mapped
-            else "leave the collective out (arrays under jit are global), or map the function with `jax.shard_map`",
+            else "remove the collective (arrays under jit are global), or map the function with `jax.shard_map`",
             why=why,
             form=form,
         )

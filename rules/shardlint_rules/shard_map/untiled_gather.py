@@ -24,19 +24,19 @@ class UntiledGather(Rule):
 
     Without `tiled=True`, eight shards of shape (4, 16) become (8, 4, 16) instead of (32, 16). Later code often runs
     without an error: a mean over dimension 0 averages over the devices, and shapes broadcast. Untiled `psum_scatter`
-    needs a dimension of exactly the axis size, and removes this dimension.
+    removes the scattered dimension, and raises ValueError if this dimension is longer than the axis.
 
     ## Reports
-    - proven: `all_gather` of an array in a function that returns the array itself on another branch.
+    - proven: `all_gather` of an array in a function that returns the array without the gather on another branch.
     - proven: a product with the gathered array that raises: a matrix product whose sizes do not fit, or an `einsum`
       whose letters name only the dimensions of a shard.
-    - `reshaped` (likely): a gathered array reshaped with the first dimension of a shard,
+    - `reshaped` (likely): a gathered array that is reshaped to the first dimension of a shard, as in
       `jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`. The shape is right, but the numbers are permuted.
-    - `scatter` (likely): `psum_scatter` of an array without a dimension for the devices.
+    - `scatter` (likely): untiled `psum_scatter` of an array that has no dimension for the devices.
 
     ## Limits
-    Not reported: a gathered array that is reshaped, indexed or reduced over the new dimension, and products of arrays
-    with unknown shapes.
+    Not reported: other code that indexes, reduces or reshapes along the new dimension, and products of arrays whose
+    shapes the code does not show.
     """
 
     code = "SL411"
@@ -58,10 +58,10 @@ class UntiledGather(Rule):
             return None
         return site.finding(
             site.call,
-            f"`psum_scatter` of `{site.shown(node)}` returns one dimension fewer: `tiled=True` is missing.",
+            f"`psum_scatter` of `{site.shown(node)}` raises or removes a dimension: `tiled=True` is missing.",
             label="not tiled",
             help="write `tiled=True`, which keeps the dimension",
-            why="without tiled=True, the scattered dimension must equal the size of the mesh axis",
+            why="without tiled=True, the scattered dimension must have the size of the mesh axis, and is removed",
         )
 
     @detector("call", of="jax.lax.all_gather")

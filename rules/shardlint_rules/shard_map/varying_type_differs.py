@@ -22,8 +22,10 @@ class VaryingTypeDiffers(Rule):
     - proven: a result that varies over an axis which `out_specs` leave out.
 
     ## Write instead
-    Write `jax.lax.pcast(init, "data", to="varying")` for the carry. Call `jax.lax.psum` or `pmean` before the result is
-    returned.
+    - For a carry, start the loop from `jax.lax.pcast(init, "data", to="varying")`.
+    - For branches, return such a `pcast` from the branch that does not vary.
+    - For a `pcast` of a value that varies already, remove it.
+    - For a result, call `jax.lax.psum` or `pmean` before the return, or name the axis in `out_specs`.
     """
 
     code = "SL430"
