@@ -8,14 +8,15 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
-_HELP = "place both with shardings over one mesh"
+_HELP = "write `jax.device_put(x, NamedSharding(mesh, P()))` for each array, with one mesh for all"
 
 
 class DevicesDiffer(Rule):
     """An operation combines arrays on different devices, or its arrays are not on the devices of the mesh in context.
 
     The operation raises ValueError if its arrays are committed to different devices. It also raises if `jax.set_mesh`
-    sets a mesh of other devices. `device_put` with a device or a sharding commits an array: jax does not move it again.
+    sets a mesh of other devices. `device_put` with a device or a sharding commits an array, and jax does not move a
+    committed array by itself.
 
     ## Reports
     - proven: an operation, or the call of a jitted function, on arrays that are committed to different devices.

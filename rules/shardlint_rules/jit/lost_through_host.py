@@ -58,21 +58,22 @@ _DEPTH = 4
 class LostThroughHost(Rule):
     """A sharded array is copied to the host and back, and ends up on one device.
 
-    The result needs the memory of the full array on one device: a numpy array has no sharding. A step that was compiled
-    for sharded weights compiles again for unsharded weights. Nothing raises.
+    The result needs the memory of the full array on one device: a numpy array has no sharding. Under `jax.set_mesh`,
+    `jnp.asarray` replicates the array over the mesh. A step that was compiled for sharded weights compiles again for
+    unsharded weights. Nothing raises.
 
     ## Reports
     - `placed` (likely): a numpy copy of a sharded array that becomes a jax array again: `jnp.asarray(np.asarray(x))`,
-      `jax.device_put(np.array(x))`, `jax.tree.map(jnp.asarray, jax.device_get(params))`. Also if a name or attribute
-      stores the copy.
+      `jax.device_put(np.array(x))`, `jax.tree.map(jnp.asarray, jax.device_get(params))`. Also if a variable or
+      attribute holds the copy in between.
 
     ## Write instead
-    Compute on the devices: `x.astype(dtype)`, `jnp.copy(x)`. If you need the copy on the host, move it back with
-    `jax.device_put(copy, shardings)`.
+    Compute on the devices: `x.astype(dtype)`, `jnp.copy(x)`. If you need the copy on the host, write
+    `jax.device_put(copy, x.sharding)` to move it back.
 
     ## Limits
-    Not reported: functions with a name such as `gather`, arrays that the surrounding code or a caller places again, and
-    copies that numpy changes or concatenates.
+    Not reported: copies in a function with a name such as `gather`, copies that numpy changes or concatenates, and
+    results that the surrounding code or a caller places again.
     """
 
     code = "SL243"
@@ -127,7 +128,7 @@ def _make_finding(site: Site, copy: ast.expr) -> Finding | None:
     return site.finding(
         site.call,
         f"`{site.shown(_find_root(copy))}` ends up on {where}: the numpy copy has no sharding.",
-        help="call `jax.device_put` with the old sharding, or do not copy the array to the host",
+        help="write `jax.device_put(copy, x.sharding)` with the sharded array x, or do not copy the array to the host",
         why="the array that is copied may be sharded; jax puts a numpy array on the default device",
     )
 

@@ -19,8 +19,9 @@ _SIGNATURE = ("shape", "dtype")
 class LoweredWithoutSharding(Rule):
     """A function is lowered with a sharding for one argument and no sharding for another.
 
-    Calling the compiled function raises ValueError if the sharding of the array differs from the choice of the
-    compiler. The compiler takes the sharding of another argument in the same operation, or replicates.
+    Calling the compiled function raises ValueError if the array has another sharding than the compiler chose. For an
+    argument without a sharding the compiler chooses one that fits another argument of the same operation, or replicates
+    the argument.
 
     ## Reports
     - `unsharded-argument` (likely): `jitted.lower(...)` with a `jax.ShapeDtypeStruct(shape, dtype)` without

@@ -15,7 +15,7 @@ class MemoryKindsDiffer(Rule):
     The operation raises ValueError: jax does not copy between memories by itself.
 
     ## Reports
-    - proven: an operation on an array in `pinned_host` memory and another one in `device` memory.
+    - proven: an operation on one array in `pinned_host` memory and another one in `device` memory.
 
     ## Write instead
     Call `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. This `device_put` works inside
@@ -38,6 +38,6 @@ class MemoryKindsDiffer(Rule):
         said = site.violation.said
         return site.report_violation(
             f"This raises ValueError: one operand is in `{said['left']}` memory, another in `{said['right']}` memory.",
-            help='move the array first: `jax.device_put(x, sharding.with_memory_kind("device"))`',
+            help='write `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation',
             why=f"the memory kind is chosen at line {said['made']}",
         )

@@ -25,18 +25,18 @@ _LINE = rf"\w+(?:\s*:[^=\n]*)? = [\w.]*(?:{'|'.join(_CONVERTING)})\w*\("
 
 
 class OverwrittenBeforePlacement(Rule):
-    """A placed array overwrites another array that nothing has read yet.
+    """The result of a placement or a collective overwrites a computed array that nothing has read yet.
 
-    The first value is lost, and the program continues with the placed array. Often both have the same shape and
-    sharding, and nothing raises.
+    The computed array is lost, and the program continues with the new one. Nothing is raised if both have the same
+    shape.
 
     ## Reports
-    - `overwritten` (likely): `x = device_put(y, sharding)` if the same block computed `x` before and nothing read that
-      value. Also sharding constraints, conversions between host-local and global arrays, collectives, `replicate`,
-      `np.array_split`, and helpers with similar names.
+    - `overwritten` (likely): `x = device_put(y, sharding)` if the same block computes `x` before, and no code in
+      between reads it. The same for sharding constraints, conversions between host-local and global arrays,
+      collectives, `replicate`, `np.array_split`, and functions with a similar name (`shard_batch`).
 
     ## Write instead
-    Pass the computed value to the call, or assign the result of the call to another name.
+    Pass the computed array to the call, or assign the result of the call to another name.
 
     ## Limits
     Not reported if both statements have the same right-hand side. An `assert` does not count as a read.
@@ -73,7 +73,7 @@ class OverwrittenBeforePlacement(Rule):
             passed[0],
             f"The `{name}` of line {before.lineno} is lost: this result overwrites it before any read.",
             label=f"`{name}` is expected here",
-            help=f"pass the computed value: {last_name(call.func)}({name}, ...)",
+            help=f"pass the computed array: {last_name(call.func)}({name}, ...)",
             why=f"line {before.lineno} computes `{name}`, and `{last_name(call.func)}` gets `{site.shown(passed[0])}`",
         )
 

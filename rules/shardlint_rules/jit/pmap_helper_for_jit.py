@@ -17,16 +17,17 @@ _MESHES = ("NamedSharding", "in_shardings", "out_shardings", "make_mesh", "set_m
 class PmapHelperForJit(Rule):
     """A helper for `pmap` prepares arrays in a program that has no `pmap`.
 
-    Each weight becomes one array of all copies, and nothing raises if the shapes broadcast. These helpers add a leading
-    device axis. `pmap` removes this axis, and `jit` computes with it.
+    The results are wrong, and nothing is raised if the shapes broadcast. These helpers add a leading device axis to
+    each array. `pmap` removes this axis, and `jit` computes with it.
 
     ## Reports
     - `no-pmap` (likely): `flax.jax_utils.replicate(state)`, `common_utils.shard(batch)`, `shard_prng_key` or
-      `jax.device_put_replicated` in a file that runs `jax.jit` over a mesh. No file of the program mentions `pmap` or
+      `jax.device_put_replicated`, in a file that uses `jit` and a mesh. No file of the program mentions `pmap` or
       `shard_map`.
 
     ## Write instead
-    Call `jax.device_put(state, NamedSharding(mesh, P()))` and `jax.device_put(batch, NamedSharding(mesh, P("data")))`.
+    Write `jax.device_put(state, NamedSharding(mesh, P()))` for a state, and `jax.device_put(batch, NamedSharding(mesh,
+    P("data")))` for a batch. Pass a key without `shard_prng_key`.
 
     ## Limits
     Not reported if any file of the program mentions `pmap`, `shard_map` or `unreplicate`, even in a comment.
@@ -55,6 +56,7 @@ class PmapHelperForJit(Rule):
         return site.finding(
             site.call,
             f"`{name}` adds a leading device axis, and `jit` computes with it: no `pmap` removes the axis.",
-            help="write jax.device_put(..., NamedSharding(mesh, " + ("P()))" if state else 'P("data")))'),
+            help="write jax.device_put(..., NamedSharding(mesh, "
+            + ("P()))" if state else 'P("data"))) for a batch, and pass a key as it is'),
             why="the program uses jit over a mesh and mentions no pmap",
         )

@@ -12,8 +12,8 @@ from shardlint.rules_api.site import Site
 class StateLosesLayout(Rule):
     """A training step returns a sharded state as replicated, or moves a state from host to device memory.
 
-    From the second step each device holds the full state, or the state stays in device memory. jax compiles the step
-    twice. Nothing raises.
+    After the first step each device holds the full state, or the state stays in device memory. jax compiles the step
+    twice. Nothing is raised.
 
     ## Reports
     - proven: `state = step(state)` in a loop, if `step` takes a sharded array and returns it as replicated.
@@ -21,7 +21,7 @@ class StateLosesLayout(Rule):
       memory.
 
     ## Write instead
-    Pass `out_shardings` with the shardings of the state, memory kinds included.
+    Write `jax.jit(step, out_shardings=...)` with the shardings of the state, memory kinds included.
 
     ## Limits
     Not reported: results over Auto axes without `out_shardings`, because the compiler chooses their sharding.
@@ -40,7 +40,7 @@ class StateLosesLayout(Rule):
         said = site.violation.said
         return site.report_violation(
             f"After this step each device holds all of `{said['array']}`, which was sharded over `{said['axes']}`.",
-            help="pass `out_shardings` with the shardings of the state to the jit",
+            help="write `jax.jit(..., out_shardings=...)` with the shardings of the state",
             why=f"the loop passes the result to the next call; before this call it is `{said['before']}`",
         )
 
@@ -48,7 +48,7 @@ class StateLosesLayout(Rule):
     def report_memory(self, site: Site) -> Finding:
         """A state that the loop passes on in device memory."""
         return site.report_violation(
-            f"After this step `{site.violation.said['array']}` stays in device memory; it was in `pinned_host` memory.",
-            help='pass `out_shardings` with `memory_kind="pinned_host"` for the state to the jit',
+            f"This step moves `{site.violation.said['array']}` from `pinned_host` to device memory, where it stays.",
+            help='write `jax.jit(..., out_shardings=sharding.with_memory_kind("pinned_host"))` for the state',
             why="the step returns it in device memory, and the loop passes it to the next call",
         )

@@ -15,16 +15,16 @@ from shardlint_rules.jit.sharded import named
 class StaticArgumentNotTaken(Rule):
     """`static_argnames` or `static_argnums` names an argument that the function does not have.
 
-    Wrapping the function raises ValueError. With a decorator, importing the module raises. Usually a parameter was
-    renamed or removed.
+    `jax.jit` raises ValueError when it wraps the function. With a decorator, importing the module raises. Often the
+    parameter was renamed or removed.
 
     ## Reports
     - proven: a name in `static_argnames` that the wrapped function does not have.
     - proven: a position in `static_argnums` that the wrapped function does not have.
 
     ## Write instead
-    Write the current name of the parameter. Positions count only positional arguments. They do not count keyword-only
-    arguments, arguments bound by `functools.partial`, or the `self` of a bound method.
+    Write the current name of the parameter. For a position count from 0, and count only positional arguments. Do not
+    count keyword-only arguments, arguments bound by `functools.partial`, or the `self` of a bound method.
 
     ## Limits
     Not reported: any name for a function with `**kwargs`, and any position for a function with `*args`.

@@ -55,7 +55,8 @@ class UpdateNotDonated(Rule):
       an argument.
 
     ## Write instead
-    Set `donate_argnums` to the positions of the arguments that the result replaces. The call deletes a donated array.
+    Write `donate_argnums` with the positions of the arguments that the result replaces. For
+    `eqx.filter_jit(donate="all-except-first")` pass the batch as the first argument. The call deletes a donated array.
     Do not use this array through another variable after the call.
 
     ## Limits
@@ -90,7 +91,7 @@ class UpdateNotDonated(Rule):
         others = [one for one in rebound if one.position in donated]
         if not left or not others:
             return None
-        help = "pass the batch, or another argument without an update, as the first argument"
+        help = "pass the batch as the first argument, which `all-except-first` does not donate"
         if site.api != _FILTER_JIT:
             help = _write_donation(donated | {one.position for one in left})
         return _make_finding(site, keyword, left, help, f", and also to the donated `{others[0].name}`")

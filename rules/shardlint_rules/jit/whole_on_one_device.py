@@ -52,8 +52,8 @@ class WholeOnOneDevice(Rule):
     of memory there, or start slowly.
 
     ## Reports
-    - `joined` (likely): `device_put(x, sharding)`, or a constraint outside jit, that shards the result of `jnp.tile`,
-      `jnp.broadcast_to`, `stack` or `concatenate`. For the last two the parts are repeated or computed:
+    - `joined` (likely): `device_put(x, sharding)`, or a constraint outside jit, that shards the result of `jnp.tile` or
+      `jnp.broadcast_to`. Also the result of `jnp.stack` or `jnp.concatenate` of repeated or computed parts:
       `jnp.stack([x] * n)`.
     - `constant` (possible): `device_put(x, sharding)` or a constraint that shards a new `jnp.zeros`, `ones`, `full` or
       `empty`. Also in a `tree.map` of a function that creates them.
@@ -61,11 +61,12 @@ class WholeOnOneDevice(Rule):
       `uniform` or a similar function. Also in a `tree.map` of a function that creates them.
 
     ## Write instead
-    Create each shard on its device, or the array on the host:
+    Create each shard on its device, or the full array on the host:
 
-    - `jnp.zeros(shape, dtype, device=sharding)`
-    - a function under `jax.jit(make, out_shardings=sharding)`
-    - `np.stack`: the result stays on the host.
+    - For a constant write `jnp.zeros(shape, dtype, device=sharding)`.
+    - For random numbers, `tile` and `broadcast_to` write a function `make`, and call
+      `jax.jit(make, out_shardings=sharding)()`.
+    - To join parts write `jax.device_put(np.stack(parts), sharding)`.
 
     ## Fix
     Adds `device=sharding` to the call that creates a constant. Safe: values and sharding stay the same.
@@ -127,8 +128,8 @@ def _write_help(form: str, maker: str) -> str:
     if form == "constant":
         return f"write {maker}(..., device=sharding): it creates each shard on its device"
     if form == "random":
-        return "create it in a function under `jax.jit(make, out_shardings=sharding)`"
-    return "shard the parts before you join them, or join them on the host with numpy"
+        return "create it in a function `make`, and write `jax.jit(make, out_shardings=sharding)()`"
+    return f"call `{maker}` in a function under `jax.jit(make, out_shardings=sharding)`, or use numpy on the host"
 
 
 def _is_named(site: Site, sharding: ast.expr) -> bool:

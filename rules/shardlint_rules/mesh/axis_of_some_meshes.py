@@ -24,8 +24,8 @@ class AxisOfSomeMeshes(Rule):
     `ValueError: Resource axis: expert is not found in mesh`.
 
     ## Reports
-    - `shape` (likely): `mesh.shape["expert"]` without a test for the axis, if one file of the project makes two
-      meshes and only one of them has this axis.
+    - `shape` (likely): `mesh.shape["expert"]` without a test for the axis, if a file of the project makes a mesh with
+      this axis and a mesh without it.
     - `named` (likely): an axis that some meshes lack, in a tuple for a keyword or field whose name ends in `sharding`
       or `spec`: `kernel_sharding=("expert", None)`.
 
@@ -71,7 +71,7 @@ class AxisOfSomeMeshes(Rule):
             label=f'"{axis}" is missing in some meshes',
             help=f'write `mesh.shape.get("{axis}", 1)`'
             if form == "shape"
-            else "take the axis name from the mesh in use",
+            else f'write `"{axis}" if "{axis}" in mesh.axis_names else None`',
             form=form,
             why=f"the mesh at {large.path.name}:{large.line} has the axis, the other mesh has only "
             f"{', '.join(small.axes)}",

@@ -26,14 +26,14 @@ _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _TO_RESHARD = "write `jax.sharding.reshard`, or make the mesh with `AxisType.Auto`"
 _AUTO_ONLY = "on {} a constraint may name Auto axes only"
-_ASSERTS = "on {} a constraint on a mesh with Explicit axes only checks that the array has this sharding"
+_ASSERTS = "on {} it raises ValueError; under `jax.set_mesh` it raises AssertionError if the array has another sharding"
 
 
 class ConstraintOnExplicitMesh(Rule):
-    """A constraint on a mesh with Explicit axes raises, and so does `reshard` on a mesh with Auto axes.
+    """A constraint over Explicit axes raises. `reshard` over Auto axes raises as well.
 
-    On a mesh with Explicit axes the sharding is part of the array's type: `reshard` and `out_sharding=` change it. On a
-    mesh with Auto axes the compiler chooses the sharding, and a constraint tells the compiler which one to choose.
+    With Explicit axes the sharding is part of the array's type: `reshard` and `out_sharding=` change it. With Auto axes
+    the compiler chooses the sharding, and a constraint tells the compiler which one to choose.
 
     ## Reports
     - proven: `with_sharding_constraint` or `eqx.filter_shard` with a sharding over a mesh with `AxisType.Explicit`.
@@ -43,16 +43,18 @@ class ConstraintOnExplicitMesh(Rule):
       and passes to other code have Explicit axes.
 
     ## Write instead
-    Call `jax.reshard` (before jax 0.8.2 `jax.sharding.reshard`), or make the mesh with Auto axes.
+    For Explicit axes write `jax.reshard` (before jax 0.8.2 `jax.sharding.reshard`). For Auto axes write
+    `jax.lax.with_sharding_constraint` inside jit and `jax.device_put` outside, in place of `reshard` and
+    `out_sharding=`. Or make the mesh with the other axis type.
 
     ## Fix
     Replaces the constraint by `reshard`, or `reshard` by a constraint or `device_put`. Unsafe: you may want other axis
     types instead. No fix for `filter_shard`, because `reshard` takes only arrays.
 
     ## Limits
-    Not reported: a mesh that mixes Auto and Explicit axes, and a constraint that may run under `jax.set_mesh`. Under
-    `jax.set_mesh` a constraint only asserts that the array already has this sharding. SL307 reports a mesh without
-    `axis_types`.
+    Not reported: a mesh that mixes Auto and Explicit axes. Except for `project-mesh`, also not reported: a constraint
+    that may run under `jax.set_mesh`. It raises AssertionError if the array does not have this sharding already. SL307
+    reports a mesh without `axis_types`.
     """
 
     code = "SL313"
@@ -92,7 +94,7 @@ class ConstraintOnExplicitMesh(Rule):
             site.call.func,
             f"`reshard` raises ValueError: {where} has Auto axes.",
             label="Auto axes",
-            help="write `jax.lax.with_sharding_constraint` inside a jit, `jax.device_put` outside",
+            help="write `jax.lax.with_sharding_constraint` inside jit, or `jax.device_put` outside",
             fix=self._from_reshard(site),
             why=f"on {site.release('jax')} reshard is for Explicit axes only",
         )
@@ -103,7 +105,7 @@ class ConstraintOnExplicitMesh(Rule):
         said = site.violation.said
         return site.report_violation(
             f"`{said['operation']}` raises ValueError: its `out_sharding` names the Auto axis `{said['axes']}`.",
-            help="leave out the `out_sharding` and use `jax.lax.with_sharding_constraint`, "
+            help="remove `out_sharding=`, and write `jax.lax.with_sharding_constraint` around the call, "
             "or make the mesh with `AxisType.Explicit`",
             why=f"the mesh made at line {said['line']} has Auto axes, and `out_sharding` is for Explicit axes",
         )
@@ -120,9 +122,9 @@ class ConstraintOnExplicitMesh(Rule):
         every = "the mesh of the program" if len(made) == 1 else "every mesh that the program passes to other code"
         return site.finding(
             site.call.func,
-            f"`{site.short_name}` raises ValueError: {every} has Explicit axes."
+            f"`{site.short_name}` raises: {every} has Explicit axes."
             if target.names_an_axis
-            else f"No-op: {every} has Explicit axes, and a constraint reshards nothing over them.",
+            else f"In jit this constraint raises or has no effect: {every} has Explicit axes.",
             label="Explicit axes",
             help=_TO_RESHARD,
             fix=self._to_reshard(site),

@@ -10,7 +10,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 
-_SET_OUTSIDE = "remove this call, and set the mesh where the jitted function is called"
+_SET_OUTSIDE = "remove this call, and write `with jax.set_mesh(mesh):` around the call of the jitted function"
 # Asked before a mesh is set: the code knows that it may be traced.
 _ASKS = ("Tracer", "trace_state", "in_jit", "is_tracing")
 

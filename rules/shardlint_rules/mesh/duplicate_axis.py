@@ -19,19 +19,20 @@ _SPEC = "jax.sharding.PartitionSpec"
 
 
 class DuplicateAxis(Rule):
-    """One mesh axis shards two dimensions of an array.
+    """A spec names one mesh axis twice.
 
-    `PartitionSpec("data", "data")` is accepted. A sharding with this spec raises `DuplicateSpecError` (`ValueError` up
-    to jax 0.4.38).
+    A mesh axis can shard only one dimension. `PartitionSpec("data", "data")` is accepted, but a sharding with this spec
+    raises `DuplicateSpecError` (`ValueError` up to jax 0.4.38).
 
     ## Reports
     - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the shardings
       of a jit or the specs of `shard_map`.
-    - proven: a Variable of flax NNX that names the same axis twice. Flax shards a Variable when it creates one.
-    - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`), two of which have
-      the same mesh axis as their value.
-    - `unknown-callee` (likely): a spec with an axis twice that is passed to a function which shardlint cannot read, or
-      that follows a pattern in a table of partition rules.
+    - proven: a Variable of flax NNX that names the same axis twice. Flax shards a Variable when it creates the
+      Variable.
+    - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`), if two of them
+      name the same mesh axis.
+    - `unknown-callee` (likely): a spec with the same axis twice that is passed to a function which shardlint cannot
+      read. Also such a spec in a table of partition rules, after a pattern.
 
     ## Limits
     Not reported: specs of logical names, which may repeat a name, and a repeated `P.UNCONSTRAINED`.
@@ -90,7 +91,7 @@ class DuplicateAxis(Rule):
             "A sharding with this spec raises DuplicateSpecError: "
             f'`{site.shown(before)}` and `{site.shown(one)}` are both "{axis}".',
             label=f'"{axis}" again',
-            help="use another axis, or None, for one of them",
+            help="write another axis, or None, for one of them",
             why=f'both have the value "{axis}" {"in one variant of their class" if several else "by default"}, and a '
             "mesh axis shards one dimension only",
         )
@@ -120,9 +121,9 @@ class DuplicateAxis(Rule):
         error = "DuplicateSpecError" if site.allows("jax", ">=0.5.3") else "ValueError"
         return site.finding(
             node,
-            f'This raises {error}: mesh axis "{axis}" shards {len(mentions)} dimensions.',
+            f'This raises {error}: the spec names mesh axis "{axis}" {len(mentions)} times.',
             label=f'"{axis}" again',
-            help=f'keep "{axis}" for one dimension, and write None or another axis for the rest',
+            help=f'keep "{axis}" once, and write None or another axis in the other places',
             why=f"the spec is {_shown_spec(one.spec)}, and on {site.release('jax')} a mesh axis shards one dimension "
             "only",
         )

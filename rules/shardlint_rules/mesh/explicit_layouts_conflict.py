@@ -16,7 +16,7 @@ _TEXTS = {
     ),
     "contraction.ambiguous": (
         "This contraction raises ShardingTypeError: both operands shard the summed dimension over {axes}.",
-        "add `out_sharding=P(...)` with the sharding of the result, or reshard one operand first",
+        "add `out_sharding=P(...)` with the sharding of the result, or reshard one operand first with `jax.reshard`",
     ),
     "contraction.conflict": (
         "This contraction raises ShardingTypeError: its operands shard one dimension over {axes} and {other}.",
@@ -31,7 +31,7 @@ _TEXTS = {
         "reshard one operand with `jax.reshard`, so that both agree",
     ),
     "concatenate.conflict": (
-        "This raises ShardingTypeError: the arrays that are joined are sharded differently.",
+        "This raises ShardingTypeError: the concatenated arrays are sharded differently.",
         "reshard the arrays with `jax.reshard`, so that all agree",
     ),
     "along.split": (
@@ -40,7 +40,7 @@ _TEXTS = {
     ),
     "whole.split": (
         "{operation} raises ShardingTypeError or ValueError: its array must be unsharded, not sharded over {axes}.",
-        "reshard the array with `jax.reshard(x, P())` first",
+        "write `jax.reshard(x, P())`; outside `jax.set_mesh` write `jax.reshard(x, NamedSharding(mesh, P()))`",
     ),
     "size.split": (
         "{operation} raises ShardingTypeError: {axes} does not divide the new size of the dimension.",
@@ -52,7 +52,8 @@ _TEXTS = {
     ),
     "index.split": (
         "This index raises ShardingTypeError: it slices a dimension that is sharded over {axes}.",
-        "reshard the array first; or, for an array of indices, write `x.at[ids].get(out_sharding=P(...))`",
+        "reshard the array with `jax.reshard`, so that this dimension is not sharded; or, if the index is an array, "
+        "write `x.at[ids].get(out_sharding=P(...))` with the sharding of the result",
     ),
     "index.by-split": (
         "This indexing raises ShardingTypeError: its index is sharded over {axes}.",
@@ -68,7 +69,8 @@ _TEXTS = {
     ),
     "scatter.split": (
         "This update raises ShardingTypeError: the array is sharded over {axes}, and the call has no `out_sharding`.",
-        "pass `out_sharding` to the method: `x.at[i].set(y, out_sharding=P(...))`",
+        "write `x.at[i].set(y, out_sharding=P(...))`; outside `jax.set_mesh` write `NamedSharding(mesh, P(...))` "
+        "for `P(...)`",
     ),
     "rows.split": (
         "{operation} raises ValueError: it iterates over a dimension that is sharded over {axes}.",
@@ -82,29 +84,34 @@ _TEXTS = {
 
 
 class ExplicitLayoutsConflict(Rule):
-    """jax cannot decide how the result of an operation on a mesh with Explicit axes is sharded.
+    """An operation over Explicit axes raises: jax cannot derive the sharding of its result.
 
     With Explicit axes the sharding is part of an array's type. jax derives the sharding of each result from the
-    operands, and raises if they do not determine it.
+    operands. If they do not determine it, jax raises ShardingTypeError. Some operations raise ValueError, TypeError or
+    NotImplementedError.
 
     ## Reports
     - proven: a contraction whose operands are both sharded along the summed dimension.
     - proven: a contraction whose operands shard another dimension over different axes, or whose result would name one
       axis twice.
-    - proven: an elementwise operation, a concatenation or a `vmap` of arrays that are sharded differently.
+    - proven: an elementwise operation on arrays that shard one dimension over different axes.
+    - proven: a concatenation of arrays that are sharded differently, or a `vmap` whose mapped dimensions are.
     - proven: a reshape that splits or merges a sharded dimension, if no dimension of the result keeps its axes.
-    - proven: `x.at[...].set` of a sharded array without `out_sharding`.
+    - proven: `x.at[...].set` without `out_sharding` at an index of a sharded dimension. Outside `jax.set_mesh` also of
+      any other sharded array (before jax 0.12 only outside jit).
     - proven: an index, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a sharded dimension.
     - proven: an index that is itself a sharded array.
     - proven: `nonzero`, `unique`, `searchsorted`, `histogram` or `convolve` of a sharded array.
     - proven: a slice, pad, `diff` or `rfft` whose result has a size that the mesh axes do not divide.
-    - proven: a loop whose body returns the carry with another sharding.
+    - proven: a loop whose body returns the carry with another sharding than it gets.
     - proven: `dynamic_update_slice` with an update that is sharded differently from the array.
     - proven: a `shard_map` whose body closes over an array on a mesh with Explicit axes.
 
     ## Write instead
-    Pass the sharding of the result as `out_sharding=P(...)`, or reshard one operand first with `jax.reshard`. For a
-    number or a slice as the index, reshard the array: in jit `x.at[0].get(out_sharding=P(...))` raises too.
+    Pass the sharding of the result as `out_sharding=P(...)`, or reshard one operand first with `jax.reshard`. For an
+    array as the index write `x.at[ids].get(out_sharding=P(...))`. For a number or a slice as the index reshard the
+    array: `x.at[0].get(out_sharding=P(...))` raises inside jit too. Outside `jax.set_mesh` write `NamedSharding(mesh,
+    P(...))` in place of `P(...)`.
 
     ## Limits
     Reported only if the code shows the shapes and shardings of the operands as literals.

@@ -27,14 +27,14 @@ from shardlint_rules.upgrade.readers import file_imports, readers
 class LegacyMeshContext(Rule):
     """`with mesh:` is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`.
 
-    `jax.set_mesh` behaves differently, so change the code that reads the mesh together with the context:
+    `jax.set_mesh` behaves differently. Change the code that reads the mesh together with the context:
 
     | | `with mesh:` | `with jax.set_mesh(mesh):` |
     |---|---|---|
     | `jax.jit(in_shardings=P(...))`, `device_put(x, P(...))` | raise | work |
     | `pjit(in_shardings=P(...))` | works | raises |
     | a constraint with a bare spec, inside jit | works | works |
-    | a constraint with a bare spec, outside jit, on an uncommitted array | works | raises |
+    | a constraint with a bare spec, outside jit, on an uncommitted array from before the block | works | raises |
     | `get_abstract_mesh()` | empty | the mesh |
     | `thread_resources` | the mesh | empty |
     | haliax 1.3 | reads the mesh | doesn't read the mesh |

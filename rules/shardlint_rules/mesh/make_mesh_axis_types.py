@@ -30,20 +30,20 @@ _KEPT = "the axis names are not written as strings here"
 class MakeMeshAxisTypes(Rule):
     """A mesh without `axis_types` has Explicit axes, and constraints over it raise.
 
-    `jax.make_mesh` makes Explicit axes since jax 0.9, `AbstractMesh` since 0.12. `jax.sharding.Mesh` still makes Auto
-    axes. Over Explicit axes a constraint that names an axis raises `ValueError`, and many operations need an
-    `out_sharding`. `shard_map` takes only arrays that are sharded as its `in_specs`.
+    `jax.make_mesh` makes Explicit axes since jax 0.9, `AbstractMesh` since jax 0.12. `jax.sharding.Mesh` still makes
+    Auto axes. Over Explicit axes a constraint that names an axis raises ValueError. Many operations need an
+    `out_sharding`. `shard_map` raises ValueError for an array that is not sharded as its `in_specs`.
 
     ## Reports
     - proven: a mesh without `axis_types` that a `with_sharding_constraint` or `eqx.filter_shard` of the project uses.
-    - proven: a mesh without `axis_types` in a project that pins a jax whose meshes have Auto axes and is checked for a
-      newer jax (`--target`).
-    - proven: a mesh without `axis_types` that a `shard_map` maps over, in a project that places no array.
+    - proven: a mesh without `axis_types`, if the project pins a jax that makes Auto axes, and shardlint checks it for a
+      newer jax that makes Explicit axes (`--target`).
+    - proven: a mesh without `axis_types` that a `shard_map` maps over, if no code of the project places an array.
     - proven: a `make_mesh` without `axis_types` on jax 0.8.1 to 0.8.3, which warns that the default will change.
-    - `with-constraints` (likely): a mesh without `axis_types`, if some file of the program constrains arrays by specs
-      or logical names and no file mentions Explicit axes.
-    - `without-constraints` (possible): a mesh without `axis_types`, if no file of the program constrains arrays or
-      mentions Explicit axes.
+    - `with-constraints` (likely): a mesh without `axis_types`, if a file of the program has sharding constraints, and
+      no file mentions Explicit axes.
+    - `without-constraints` (possible): a mesh without `axis_types`, if no file of the program has sharding constraints
+      or mentions Explicit axes.
 
     ## Fix
     Adds `axis_types=(AxisType.Auto,) * n`. Unsafe for the mesh of a `shard_map` and for the forms `with-constraints`

@@ -16,8 +16,8 @@ from shardlint.syntax.nodes import walk
 class MeshCopyDropsTypes(Rule):
     """A mesh built from the devices and names of another mesh loses its axis types.
 
-    `Mesh` makes Auto axes by default. Nothing is raised, but arrays on the copy have no sharding in their type, and the
-    compiler chooses one. A computation with arrays of both meshes raises `ValueError`.
+    Arrays on the copy have no sharding in their type: `Mesh` makes Auto axes by default. The compiler chooses their
+    sharding, and nothing is raised. A computation with arrays of both meshes raises ValueError.
 
     ## Reports
     - proven: `Mesh(other.devices, other.axis_names)`, also with the devices rearranged, if `other` has Explicit axes

@@ -26,10 +26,10 @@ _SETTING = ("set_mesh", "use_mesh", "use_abstract_mesh", "use_concrete_mesh")
 
 
 class MeshEmptyGuard(Rule):
-    """A test for an empty mesh is always true: it reads another mesh context than its callers set.
+    """A test for an empty mesh is always true: it reads one mesh context, and the callers set the other.
 
-    `with mesh:` and `jax.set_mesh` set separate contexts. The function returns early, as if there were no mesh. The
-    array stays on one device or replicated. Nothing is raised.
+    The function returns early, as if there were no mesh. The array stays on one device or replicated, and nothing is
+    raised. `with mesh:` and `jax.set_mesh` set separate contexts.
 
     ## Reports
     - proven: a test of `get_abstract_mesh().empty` in a function that places arrays, if every call runs under
@@ -38,8 +38,9 @@ class MeshEmptyGuard(Rule):
       runs under `jax.set_mesh`.
 
     ## Fix
-    Writes `jax.set_mesh` for a `with mesh:` in the same file whose mesh no other code reads, or `get_abstract_mesh()`
-    for `thread_resources`. Unsafe: the code after the test then runs, which changes memory and communication.
+    Writes `with jax.set_mesh(mesh):` for `with mesh:`, if it is in the same file and no other code reads the mesh that
+    it sets. For `thread_resources` it writes `get_abstract_mesh()`. Unsafe: the code after the test then runs, which
+    changes memory and communication.
 
     ## Limits
     Not reported: functions that test both contexts, and functions that code outside the project may call.
@@ -90,7 +91,7 @@ class MeshEmptyGuard(Rule):
             guard,
             f"`{site.shown(guard)}` is always True: it does not read the mesh of {by}.",
             label="always True",
-            help="set the mesh by `jax.set_mesh`, and test `jax.sharding.get_abstract_mesh()`",
+            help="write `with jax.set_mesh(mesh):` in the callers, and test `jax.sharding.get_abstract_mesh()`",
             fix=fix,
             why=f"every caller runs under {by} ({site.where(context.contexts[0].place)}); on {site.release('jax')} the "
             "two contexts are separate, and the code for a mesh never runs",

@@ -33,8 +33,8 @@ _LOOKING = (
 class MeshLeftOut(Rule):
     """A function passes its mesh parameter to another function before it sets the parameter's default.
 
-    The callee gets None, and makes another mesh or does not shard. The rest of the function uses the default, so
-    weights and batches are sharded over different meshes. Nothing is raised if both meshes have the same devices.
+    The callee gets None, and makes another mesh or does not shard. The rest of the function uses the default: weights
+    and batches are then sharded over different meshes. Nothing is raised if both meshes have the same devices.
 
     ## Reports
     - `before-default` (likely): a call such as `specs = build(mesh=mesh)` above
@@ -42,7 +42,7 @@ class MeshLeftOut(Rule):
       None by default.
 
     ## Write instead
-    Set the default first, then make the call.
+    Set the default of the parameter above the call.
 
     ## Limits
     Not reported: calls of project functions that accept None, and calls that only inspect the value.

@@ -20,8 +20,8 @@ _AMBIENT = ("jax.sharding.get_abstract_mesh", "jax.sharding.get_mesh")
 class MeshReadAtImport(Rule):
     """The mesh is read while modules are imported, before the program sets it.
 
-    The value stays None (or an empty mesh). Code that skips its constraints without a mesh skips them in every run,
-    and nothing is raised.
+    The value stays None, or an empty mesh. Code that skips its constraints if there is no mesh skips them in every run.
+    Nothing is raised.
 
     ## Reports
     - `imported-value` (likely): `from state import _MESH`, if `_MESH` is None until a function of that module sets it
@@ -31,8 +31,8 @@ class MeshReadAtImport(Rule):
       decorator of a function of the module.
 
     ## Write instead
-    Read the mesh when the function is called: in its body, inside the wrapper that a decorator returns, or as
-    `state.MESH` through the module.
+    Read the mesh when the function is called: in its body, or inside the wrapper that a decorator returns. In place of
+    `from state import _MESH` write `import state`, and read `state._MESH` in the function.
 
     ## Limits
     Not reported: functions that create the mesh or raise, meshes that are set during an import, and modules that are

@@ -18,15 +18,16 @@ _ABSTRACT = "jax.sharding.AbstractMesh"
 class MeshShapeAndNames(Rule):
     """The axis names of a mesh do not match its devices or its shape.
 
-    `Mesh` raises `ValueError`: it requires one axis name per dimension of the device array. `Mesh` accepts a repeated
-    name, but placing an array that is sharded over that axis raises `INVALID_ARGUMENT`.
+    Creating the mesh raises ValueError: jax requires one axis name per dimension. A number as the shape, or
+    `axis_names=None`, raises TypeError. jax accepts a repeated name, but placing an array that is sharded over this
+    axis raises `INVALID_ARGUMENT`.
 
     ## Reports
-    - proven: a mesh with more or fewer axis names than its devices or its shape have dimensions. `("data")` is a string
-      and names one axis.
+    - proven: a mesh with more or fewer axis names than dimensions of its device array or its shape. `("data")` is a
+      string and names one axis.
     - proven: `axis_types` whose length differs from the number of axis names.
     - proven: a repeated axis name, or `None` as a name.
-    - proven: a number, or a shape with -1, as the shape for `jax.make_mesh`.
+    - proven: a number, or a tuple that contains -1, as the shape for `jax.make_mesh`.
 
     ## Limits
     Not reported: device arrays of unknown rank, and axis names from a configuration.

@@ -26,8 +26,8 @@ _WHOLE = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray"
 class MeshSizeHardCoded(Rule):
     """The sizes of a mesh do not match the number of simulated devices that the same file sets.
 
-    The file sets a literal number with `--xla_force_host_platform_device_count` or `jax_num_cpu_devices`. A mesh that
-    does not match this number raises `ValueError`.
+    A mesh that does not match this number raises ValueError. The file sets the number with
+    `--xla_force_host_platform_device_count` or `jax_num_cpu_devices`.
 
     ## Reports
     - proven: a mesh with literal sizes whose product is larger than the number of simulated devices.
@@ -35,8 +35,9 @@ class MeshSizeHardCoded(Rule):
       number.
 
     ## Limits
-    Not reported: a mesh with an explicit device list, computed sizes, and a device count set by `setdefault`, inside a
-    function, or twice in one file. Also a `jax.make_mesh` for fewer devices, which takes the first ones.
+    Not reported: a mesh with an explicit device list, and computed sizes. Also not reported: a device count that the
+    file sets by `setdefault`, inside a function, or twice. `jax.make_mesh` for fewer devices raises nothing: it takes
+    the first ones.
     """
 
     code = "SL308"
@@ -60,7 +61,7 @@ class MeshSizeHardCoded(Rule):
             return None  # make_mesh takes the first devices
         return site.finding(
             node,
-            f"`{site.short_name}` raises ValueError: the mesh has {wanted} devices, the program {count}.",
+            f"`{site.short_name}` raises ValueError: its sizes are for {wanted} devices, and the program has {count}.",
             label=f"{wanted} devices",
             help="compute one axis size from `jax.device_count()`",
             why=f"line {line} sets {count} simulated devices; checked on {site.release('jax')}",

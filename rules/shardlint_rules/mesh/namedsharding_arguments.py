@@ -35,15 +35,15 @@ class NamedShardingArguments(Rule):
     - proven: axis names as separate arguments: `NamedSharding(mesh, "data", None)`.
     - proven: the spec first and the mesh second.
     - proven: devices, or an array of devices, as the mesh.
-    - `devices` (likely): a variable as the mesh, if another line makes a `Mesh` from it. Also a parameter called
-      `devices`, if the function has a parameter `mesh` too.
+    - `devices` (likely): a variable as the mesh, if another line passes it to `Mesh` as the devices. Also a parameter
+      called `devices`, if the function has a parameter `mesh` too.
 
     ## Fix
     Wraps the names in `PartitionSpec`, or swaps mesh and spec. Devices as the mesh have no fix.
 
     ## Limits
-    `NamedSharding` accepts `None` and an empty tuple up to jax 0.4.38, and tuples on jax 0.5. Since jax 0.6
-    `spec[1:] + P(None)` is a spec and not reported.
+    Not reported, because `NamedSharding` accepts them: `None` and an empty tuple up to jax 0.4.38, any tuple on jax
+    0.5, and `spec[1:] + P(None)` since jax 0.6, where it is a spec.
     """
 
     code = "SL305"

@@ -30,8 +30,8 @@ class NestedMeshContexts(Rule):
       the two meshes have different axes or sizes.
 
     ## Limits
-    Not reported: meshes that may be equal, and files with code that reads the inner mesh. Also `jax.set_mesh` inside
-    `with mesh:`, which takes effect.
+    Not reported: meshes that may be equal, and files with code that reads the inner mesh. Also not reported:
+    `jax.set_mesh` inside `with mesh:`, because it takes effect.
     """
 
     code = "SL311"

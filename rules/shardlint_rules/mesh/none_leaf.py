@@ -37,9 +37,9 @@ _KEEPS_NONE = regex(
 class NoneLeaf(Rule):
     """A function that maps the leaves of a tree to specs returns `None` for some leaves.
 
-    `None` is not a leaf but an empty subtree. `jax.tree.map(f, specs, arrays)` raises ValueError (`pytree structure
-    error`). `jax.tree.map(f, arrays, specs)` passes `None` to `f`, and `NamedSharding(mesh, None)` raises TypeError.
-    `jit` and `device_put` accept `None` and choose a placement.
+    Using the specs together with the arrays raises: `None` is an empty subtree, not a leaf. `jax.tree.map(f, specs,
+    arrays)` raises ValueError (`pytree structure error`). `jax.tree.map(f, arrays, specs)` passes `None` to `f`, and
+    `NamedSharding(mesh, None)` raises TypeError. `jit` and `device_put` accept `None`, and choose a sharding.
 
     ## Reports
     - `scalar` (likely): a function that is mapped over a tree, and returns `None` for scalars and a spec for other

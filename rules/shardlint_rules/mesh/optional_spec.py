@@ -45,8 +45,9 @@ _NONE = Constant(None)
 class OptionalSpec(Rule):
     """A spec that is `None` is passed to a function that doesn't take `None`.
 
-    `None` doesn't mean replicated: that is `PartitionSpec()`. `NamedSharding(mesh, None)` raises TypeError. The other
-    functions raise ValueError. Under `jax.set_mesh`, `with_sharding_constraint` takes `None` as `PartitionSpec()`.
+    `NamedSharding(mesh, None)` raises TypeError. The other functions raise ValueError. With a mesh in context,
+    `with_sharding_constraint` takes `None` as `PartitionSpec()`, and replicates the array. Write `PartitionSpec()` for
+    replicated.
 
     ## Reports
     - proven: `NamedSharding`, `with_sharding_constraint`, `reshard` or a conversion of `multihost_utils` with a spec
@@ -57,8 +58,8 @@ class OptionalSpec(Rule):
       the project creates an object without it.
 
     ## Limits
-    Functions that test the spec are not reported. `jit` takes `None` in its shardings, `device_put` as its target and
-    `shard_map` in `in_specs`.
+    Not reported: functions that test the spec. These arguments accept `None`: `in_shardings` and `out_shardings` of
+    `jit`, the target of `device_put`, and `in_specs` of `shard_map`.
     """
 
     code = "SL319"
@@ -91,7 +92,7 @@ class OptionalSpec(Rule):
         if why is None:
             return None
         kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
-        where = ", and gathers the array under jax.set_mesh" if constraint else ""
+        where = ", or replicates the array under a mesh" if constraint else ""
         return site.finding(
             node,
             f"On {site.release('jax')} `{site.short_name}` raises {kind} for a spec that is None{where}.",

@@ -31,13 +31,14 @@ class RuleMatchesNothing(Rule):
 
     ## Reports
     - `shadowed` (likely): a rule with a regular expression that matches everything a later rule matches, such as
-      `("kernel", P())` before `("mlp/kernel", P("model"))`. The loops of the project stop at the first match.
+      `("kernel", P())` before `("mlp/kernel", P("model"))`. Reported if the loops of the project over such tables stop
+      at the first match.
     - `duplicate-name` (likely): two rules for one logical name in a table that is passed to Linen, such as
       `("mlp", None)` before `("mlp", "model")`.
     - proven: `re.match` with a pattern that matches no path from its beginning, but would match inside a path.
 
     ## Write instead
-    Put the more specific rule first. Use `re.search` for patterns that may match inside a path.
+    Put the more specific rule first. Write `re.search` for patterns that may match inside a path.
 
     ## Limits
     `duplicate-name` is not reported in projects that use NNX, which takes the last rule of a logical name.
@@ -80,7 +81,7 @@ class RuleMatchesNothing(Rule):
             pair,
             f"The rule for `{dead[0]}` never takes effect: `{pattern}` matches first.",
             label="matches first",
-            help="move this rule after the more specific ones",
+            help=f"move the rule for `{pattern}` after the more specific ones",
             why="the loops of the project over such tables stop at the first match"
             + (f"; {len(dead) - 1} more rules are shadowed" if len(dead) > 1 else ""),
         )
@@ -92,7 +93,7 @@ class RuleMatchesNothing(Rule):
         return site.finding(
             site.syntax,
             f"The rule `{said['pattern']}` matches no path: `re.match` only tries the beginning of a path.",
-            help="use `re.search`, or begin the expressions with `.*`",
+            help="write `re.search` in place of `re.match`, or begin the patterns with `.*`",
             certainty=Certainty.PROVEN,
             why=f"the rule would match inside the path `{said['path']}`",
         )

@@ -51,7 +51,7 @@ class SpecIsNoTuple(Rule):
 
     ## Reports
     - proven: `spec == (...)`, `spec != (...)` and `assertEqual(spec, (...))` from jax 0.10 on. The spec is
-      `x.sharding.spec` or one made in the program.
+      `x.sharding.spec`, or the program creates it.
     - proven: a comparison of a spec with a list, on every release.
     - proven: `isinstance(spec, tuple)` from jax 0.6.1 on, unless it tests for `PartitionSpec` too.
     - `annotated` (possible): a comparison or `isinstance` test of a parameter that is annotated as a spec.
@@ -206,7 +206,7 @@ def _asserted(site: Site, seen: _Seen) -> bool:
 
 def _write_help(site: Site, seen: _Seen) -> str:
     if seen.kind == "isinstance":
-        return "test for `PartitionSpec` too"
+        return "write `isinstance(..., (tuple, PartitionSpec))`"
     text = site.shown(seen.spec)
     return f"compare `{text}` with a `PartitionSpec`, or compare `tuple({text})`"
 

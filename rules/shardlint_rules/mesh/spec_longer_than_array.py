@@ -26,8 +26,8 @@ _HELP = "write at most one entry per dimension"
 class SpecLongerThanArray(Rule):
     """A spec has more entries than its array has dimensions.
 
-    The sharding itself is accepted. The call that applies it to the array raises
-    `ValueError: ... is only valid for values of rank at least 3`.
+    The sharding itself is accepted. The call that applies it to the array raises ValueError: `... is only valid for
+    values of rank at least 3`. `shard_map` raises ValueError too: `... in_specs entry which is too long`.
 
     ## Reports
     - proven: a spec that is too long for an array of known rank, in `device_put`, `with_sharding_constraint`,
@@ -35,7 +35,7 @@ class SpecLongerThanArray(Rule):
       scalar has no dimension.
     - proven: `with_partitioning` or `nn.with_logical_partitioning` with more names than the array of the initializer
       has dimensions. Linen raises only if a mesh is in context.
-    - proven: a flax variable with more names than dimensions, if `nn.unbox` is called on this variable under a mesh.
+    - proven: a flax variable with more names than dimensions, if the code calls `nn.unbox` on it under a mesh.
     - `in-calls` (likely): a spec that is too long for the array that one of the callers passes.
 
     ## Write instead
@@ -45,7 +45,8 @@ class SpecLongerThanArray(Rule):
     Removes the surplus `None` entries. No fix for a spec with too many axes.
 
     ## Limits
-    Not reported: `jax.reshard`. It raises for any spec that names an Auto axis (SL313).
+    Not reported: `jax.reshard`, although it raises ValueError for a spec that is too long. SL313 reports `jax.reshard`
+    over Auto axes.
     """
 
     code = "SL303"

@@ -42,16 +42,18 @@ class SpecOfList(Rule):
     """`PartitionSpec(names)` with a list of names shards only the first dimension.
 
     A list or tuple is one entry: all of its axes shard the first dimension, and the other dimensions are replicated.
-    Nothing is raised if the axes divide the first dimension.
+    Nothing is raised if the axes divide the first dimension. A list that contains `None` raises ValueError: jax looks
+    for a mesh axis `None`.
 
     ## Reports
-    - `by-dimension` (likely): `P(x)` of a list that starts as `[None] * x.ndim` and gets axes for some dimensions.
-    - `by-name` (likely): `P(x)` of several axes, if `x` has the name of a spec or sharding. Also if `x` has the name of
-      an activation or weight, and lists a batch axis and a model axis.
-    - `list` (likely): `P(x)` of any other list with several axes.
+    - `by-dimension` (likely): `P(entries)` of a list with an entry for each dimension, such as one that starts as
+      `[None] * x.ndim`. It raises if the list contains `None`.
+    - `by-name` (likely): `P(names)` of several axes, if the list has the name of a spec or sharding. Also if it has the
+      name of an activation or weight, and lists a batch axis and a model axis.
+    - `list` (likely): `P(names)` of any other list with several axes.
 
     ## Fix
-    Writes `PartitionSpec(*x)`. Unsafe: the array is then sharded differently.
+    Writes `PartitionSpec(*names)`. Unsafe: the array is then sharded differently.
 
     ## Limits
     shardlint reads the axes from constants, fields, and the Python and YAML files of the project. Not reported: axes of
@@ -124,11 +126,13 @@ class SpecOfList(Rule):
         reason = "the array is sharded differently"
         fix = site.fix(Safety.UNSAFE, f"write {whole}", [site.replace(node, f"*{text}")], reason)
         axes = ", ".join("None" if one is None else f'"{one}"' for one in held.items)
-        shown = "its axes" if not held.items or len(axes.split()) > 4 else axes
+        shown = "its axes" if len(axes.split()) > 4 else axes
+        call = f"{callee}({text if len(text.split()) < 4 else '...'})"
         return site.finding(
             node,
-            f"`{callee}({text if len(text.split()) < 4 else '...'})` shards only the first dimension, over {shown}: a "
-            "list or tuple is one entry.",
+            f"A sharding with `{call}` raises ValueError if the list contains None: a list or tuple is one entry."
+            if form == "by-dimension"
+            else f"`{call}` shards only the first dimension, over {shown}: a list or tuple is one entry.",
             label="one entry",
             help=f"write {whole} for one axis per dimension",
             form=form,

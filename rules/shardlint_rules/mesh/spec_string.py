@@ -18,16 +18,20 @@ _SEVERAL = regex(r"\s*[A-Za-z_]\w*(\s*[,\s]\s*[A-Za-z_]\w*)+\s*,?\s*")
 class SpecString(Rule):
     """An entry of a `PartitionSpec` is an empty string, several axes in one string, a set, or contains `None`.
 
+    An empty string replicates the dimension, and nothing is raised. Each of the other entries raises.
+
     ## Reports
-    - proven: an empty string. Since jax 0.5.3 it means `None`, so the dimension is replicated.
-    - proven: several axes in one string, such as `P("data, model")`. jax looks for one axis with this name, which no
-      mesh has.
-    - proven: a set as an entry, which raises `TypeError`.
-    - proven: `None` inside a tuple or list. jax looks for an axis `None` and raises `ValueError`.
+    - proven: an empty string. Since jax 0.5.3 it means `None`. Before, a sharding with this spec raises ValueError.
+    - proven: several axes in one string, such as `P("data, model")`. A sharding with this spec raises ValueError: jax
+      looks for one axis with this name.
+    - proven: a set as an entry. It raises TypeError.
+    - proven: `None` inside a tuple or list. A sharding with this spec raises ValueError: jax looks for a mesh axis
+      `None`.
 
     ## Fix
     - An empty string becomes `None`.
-    - A tuple or list that contains `None` and is the only entry becomes the entries of the spec.
+    - A tuple or list that contains `None` and is the only entry becomes the entries of the spec: `P(["data", None])`
+      becomes `P("data", None)`.
     - Several axes in one string become a tuple (unsafe). If the string is the only entry there is no fix: each axis
       may be meant for another dimension.
     """
@@ -115,7 +119,7 @@ class SpecString(Rule):
             node,
             "A sharding with this spec raises ValueError: None inside a tuple is looked up as a mesh axis.",
             label="None inside one entry",
-            help="write one entry per dimension",
+            help="write one entry per dimension, without the inner tuple or list",
             why="a tuple or list is one entry, the axes of one dimension",
             fix=fix,
             harm=Harm.CRASH,

@@ -23,9 +23,8 @@ _RAISING_TYPE = ("jax.lax.with_sharding_constraint", *_JITS)
 class TupleForSharding(Rule):
     """A tuple of axis names is passed where jax takes a sharding.
 
-    jax reads a tuple as a tree, here of strings, and raises `TypeError` because a string is not a sharding.
-    `jax.reshard` raises `ValueError`. Flax's
-    `with_sharding_constraint` functions take such tuples, jax's don't.
+    The call raises TypeError: jax reads the tuple as a tree of strings, and a string is not a sharding. `jax.reshard`
+    raises ValueError. Only flax's `with_sharding_constraint` functions take such tuples.
 
     ## Reports
     - proven: `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard` with a tuple of axis names, also

@@ -46,8 +46,8 @@ class _Named:
 class UndeclaredAxis(Rule):
     """Code names a mesh axis that the setting `axis-names` does not list.
 
-    The setting lists the mesh axes of the project. On a mesh with these axes, a sharding with another name raises
-    `ValueError: Resource axis ... is not found in mesh`. A collective with another name raises when it is traced.
+    A sharding with this name raises `ValueError: Resource axis ... is not found in mesh`. A collective with this name
+    raises when it is traced. The setting lists all mesh axes of the project.
 
     ## Reports
     - proven: an unlisted axis in a `PartitionSpec`, or in the axis names of a `Mesh`, `make_mesh` or `AbstractMesh`.

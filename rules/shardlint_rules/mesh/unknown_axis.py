@@ -20,22 +20,22 @@ from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, nam
 class UnknownAxis(Rule):
     """A spec names an axis that its mesh does not have.
 
-    The sharding raises `ValueError: Resource axis ... is not found in mesh`. The error can come late: when a step is
-    traced, after the data is loaded. SL406 reports collectives over an unknown axis.
+    The sharding raises `ValueError: Resource axis ... is not found in mesh`. The error can come late, such as when a
+    step is traced after the data is loaded. SL406 reports collectives over an unknown axis.
 
     ## Reports
     - proven: a `PartitionSpec` with an axis that the mesh argument of the same call lacks. Without a mesh argument: an
       axis that every mesh in context lacks.
     - proven: a Variable of flax NNX with a name that is not an axis of the mesh in context. Flax shards a Variable when
-      it creates one.
-    - `configured` (likely): an axis that is in no YAML or TOML file and no flag default of the project, if the mesh
-      takes its axes from these (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`).
+      it creates the Variable.
+    - `configured` (likely): an axis that no configuration of the project lists, if the mesh takes its axes from a YAML
+      or TOML file or a flag (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`).
 
     ## Fix
     Replaces a literal name by the only similar axis of the mesh.
 
     ## Limits
-    Not reported: meshes that code outside the project passes, and logical names.
+    Not reported: specs for a mesh that code outside the project passes, and logical names.
     """
 
     code = "SL301"
@@ -70,7 +70,7 @@ class UnknownAxis(Rule):
         said = site.violation.said
         return site.report_violation(
             f'This raises ValueError: the mesh ({said["mesh"]}) has no axis "{said["axis"]}".',
-            help="write an axis of the mesh, or give a rule for the name",
+            help="write an axis of the mesh, or add a rule for the name to the logical axis rules",
             why=f"flax shards the Variable when it creates it, and the mesh is made at line {said['line']}",
         )
 

@@ -16,16 +16,17 @@ _SPLIT = regex(r"(?i)batch|data|device|replica|host|(^|_)(dp|core|cores|shards?)
 class MissingReduction(Rule):
     """A value that differs on each device is declared replicated, or updates replicated parameters.
 
-    jax marks the array as replicated, but its copies differ. Printing shows the first copy, a later jit may read any of
-    them, and parameters updated this way drift apart.
+    The copies of an array that jax marks as replicated differ. Printing shows the first copy, and a later jit may read
+    any of them. Parameters that are updated this way drift apart.
 
     ## Reports
-    - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis which its out spec does not
-      name, without a collective over that axis. shardlint follows values through helpers, loops and tree maps.
+    - proven: a result of a `shard_map` with `check_vma=False` that differs along an axis which its out spec does not
+      name. No collective over this axis reduces it. shardlint follows values through helpers, loops and tree maps.
     - `after-last-collective` (likely): such a result, if each device computes with its local shard after the last
       collective.
     - `gradients` (likely): such a result made from the gradients of a loss on the local data of each device.
-    - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along another axis.
+    - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along an axis that
+      the out spec does not name.
     - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that
       replicates a state.
     - `pmap-named` (likely): unreduced gradients that update the state in a `pmap` whose axis is named after the batch,

@@ -37,7 +37,7 @@ class WrongReducer(Rule):
     """A collective combines per-shard statistics incorrectly.
 
     `psum` of eight means is eight times the mean. `pmean` of masked means gives a shard with one valid element the same
-    weight as one with a thousand. A sum divided by the wrong count is not a mean. Nothing raises, with or without
+    weight as one with a thousand. A sum divided by the wrong count is not a mean. Nothing is raised, with or without
     `check_vma`.
 
     ## Reports
@@ -55,8 +55,8 @@ class WrongReducer(Rule):
     - `std` (possible): `pmean` of a standard deviation or variance.
 
     ## Write instead
-    Use `jax.lax.pmean` for means of shards of equal size. Otherwise reduce the sum and the count:
-    `psum(sum) / psum(count)`.
+    Write `jax.lax.pmean` for means of shards of equal size. For masked means, reduce the sum and the count: `psum(sum)
+    / psum(count)`. For a function of a mean, apply `pmean` to the mean and the function to the result.
 
     ## Limits
     Not reported: means that may be one term of a sum over the devices, such as a product over a sharded dimension or a
@@ -104,8 +104,9 @@ class WrongReducer(Rule):
     @detector("violation", of="reducer.gradients", finds="gradients")
     def report_gradients(self, site: Site) -> Finding:
         """A sum of gradients of means."""
+        too_large = _describe_error(site)
         return site.report_violation(
-            f"`psum` adds up gradients of per-shard means: the sum is {_describe_error(site)}.",
+            f"`psum` adds up gradients of per-shard means: the sum is {too_large}.",
             help="write `jax.lax.pmean`",
             why="the loss is a mean, and nothing divides the sum",
         )
@@ -113,8 +114,9 @@ class WrongReducer(Rule):
     @detector("violation", of="reducer.means")
     def report_means(self, site: Site) -> Finding:
         """A sum of means."""
+        operand, too_large = _quote_operand(site), _describe_error(site)
         return site.report_violation(
-            f"`psum` adds up per-shard means{_quote_operand(site)}: the result is {_describe_error(site)}.",
+            f"`psum` adds up per-shard means{operand}: the result is {too_large}.",
             help="write `jax.lax.pmean`, or `psum(sum) / psum(count)`",
             form="unreadable-model" if site.violation.said["of"] == "unseen" else "",
             why="every device passes the mean of its local data",
