@@ -74,8 +74,8 @@ def _raised(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
     yield Found(
         "one-process-raised", function(told["line"]), line(told["line"]),
         f"process {own[0]} raises {told['said'].splitlines()[0]}, and the others wait for it: {rest}",
-        advice="share the condition with every process (multihost_utils.broadcast_one_to_all), so that all of "
-        "them raise or none",
+        advice="send the condition to every process with multihost_utils.broadcast_one_to_all, so that all "
+        "processes raise or none",
     )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def _differs(mine: Launch, theirs: Launch, other: int) -> Found:
         "other-order", mine.name, mine.line,
         f"the processes run programs in different orders: process 0 starts `{mine.name}` here, and process "
         f"{other} starts `{theirs.name}`",
-        advice=f"call both on every process; put only host work under `if {_INDEX} == 0`",
+        advice=f"call both on every process, in the same order; put only host work under `if {_INDEX} == 0`",
         code="SL809",
         see=((f"process {other}", theirs.line),),
     )  # fmt: skip
@@ -197,7 +197,7 @@ def _values(started: list[list[Launch]]) -> Iterator[Found]:
                     f"{'an argument' if len(parts) == 1 else f'{len(parts)} arguments'} of `{mine.name}` must "
                     "be equal on all processes, and jax does not check this",
                     tuple(parts),
-                    advice="make it from the same seed on every process, or broadcast it: "
+                    advice="make the value from the same seed on every process, or write "
                     "multihost_utils.broadcast_one_to_all(value)",
                     code="SL806" if any("key" in part for part in parts) else "",
                 )  # fmt: skip

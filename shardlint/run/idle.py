@@ -154,7 +154,7 @@ def _gathered_batch(
         f"each device works on all rows: {largest['name']} {array(largest)}, sharded over {axis}, is gathered "
         f"here, and {one['name']} shards only its weights",
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
-        f"keep {axis} in the sharding of values computed from the batch: use jax.lax.with_sharding_constraint "
+        f"keep {axis} in the sharding of values computed from the batch, with jax.lax.with_sharding_constraint "
         "or out_sharding",
         sum(leaf["bytes"] for leaf in leaves), see=(("called", first(one["lines"])), ("defined", line(one["defined"]))),
     )  # fmt: skip
@@ -207,7 +207,7 @@ def _found(
         f"every device gets the whole batch: {leaves[0]['name']} {array(leaves[0])} is replicated, and "
         f"{one['name']} shards only its weights over {axes}" if batch else
         f"{copies} groups of devices do the same work: {leaves[0]['name']} {array(leaves[0])} is sharded as "
-        f"{leaves[0]['spec']}, and no input of {one['name']} over {axes}" if split else
+        f"{leaves[0]['spec']}, and no input of {one['name']} is sharded over {axes}" if split else
         f"{copies} devices do the same work: no input of {one['name']} is sharded over {axes}, and each device "
         f"gets {'the same' if pmap else 'all of'} {leaves[0]['name']} {array(leaves[0])}"
     )  # fmt: skip

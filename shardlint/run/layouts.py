@@ -51,8 +51,8 @@ def _moved(one: Compiled, least: int) -> Iterator[Found]:
                 "exchanged", one.function.name, warned.line,
                 f"devices exchange {size_text(warned.bytes)} at each call: this uses {shown} with another "
                 f"sharding than it has{along}",
-                advice="shard both operands along the same dimension: one that the product or slice does not "
-                "change (heads, not the features of a head), or a separate dimension for the sliced parts",
+                advice="shard both operands along one dimension that the product or slice does not change: heads, not "
+                "the features of a head; or give the sliced parts a dimension of their own",
                 bytes=warned.bytes,
                 see=(("function", one.function.line),),
             )  # fmt: skip
@@ -84,7 +84,7 @@ def _reordered(one: Compiled, least: int) -> Iterator[Found]:
         yield Found(
             "exchanged", one.function.name, warned.line,
             f"all shards of {where} are sent along {axes} at each call ({size_text(warned.bytes)} a device): "
-            f"it is used with its shards on other devices than {leaf.spec} puts them",
+            f"the function uses it with its shards in another device order than {leaf.spec}",
             texts([leaf]), "write the axes of one dimension in the same order in all shardings",
             bytes=warned.bytes, see=(("function", one.function.line),),
         )  # fmt: skip
@@ -152,7 +152,7 @@ def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
         "gathered", one.function.name, warned.line,
         f"{leaf.where} {leaf.array} is gathered for the caller ({whole}, {size_text(leaf.bytes)}): it is "
         f"computed sharded over {axes}",
-        texts([leaf]), f"name {axes} in its out_shardings, or in the constraint on it",
+        texts([leaf]), f"name {axes} in the out_shardings of this result, or in the constraint on it",
         leaf.bytes, see=(("function", one.function.line),),
     )  # fmt: skip
 
@@ -180,7 +180,7 @@ def _rows_inside(one: Compiled, warned: Warned) -> Found | None:
     return Found(
         "gathered", one.function.name, warned.line,
         f"{f'{of} ' if of else ''}{array} is gathered on every device at each call "
-        f"({size_text(warned.bytes)}): it {how} over {axes} along "
+        f"({size_text(warned.bytes)}): it {how} over {axes} along a dimension of size "
         f"{min(lengths)}{'' if of else f', like {rows.where}'}",
         texts([rows]),
         "compute on each device's shard: keep the sharded dimension first in reshapes, select within each "
@@ -241,7 +241,7 @@ def _kept_whole(one: Compiled, least: int) -> Iterator[Found]:
             yield Found(
                 "gathered", one.function.name, most.line,
                 f"each call gathers the values written into {leaf.where} {leaf.array} ({size_text(most.bytes)}): the "
-                f"array is replicated on {one.partitions} devices, the values are sharded over {axes}",
+                f"array is replicated on {one.partitions} devices, and the values are sharded over {axes}",
                 texts([leaf]), "shard the array like the values, where it is created and in out_shardings", most.bytes,
                 see=(("function", one.function.line),),
             )  # fmt: skip
@@ -286,10 +286,10 @@ def _written(one: Compiled, least: int) -> Iterator[Found]:
             yield Found(
                 "gathered", one.function.name, warned.line,
                 f"all of {shown} is gathered on every device ({size_text(warned.bytes)} at each call): this "
-                f"writes a part of it, and it is sharded like {leaf.where} over {axes} along dimension {at}",
+                f"writes a part of it, and {leaf.where}, of this shape, is sharded over {axes} along dimension {at}",
                 texts([leaf]),
-                f"select the elements by index: jnp.where(jnp.arange({leaf.shape[at]}) < k, new, old), shaped "
-                f"along dimension {at}; or write the part inside shard_map", warned.bytes,
+                f"write jnp.where(jnp.arange({leaf.shape[at]}) < k, new, old), the arange along dimension {at}; "
+                "or write the part inside shard_map", warned.bytes,
                 see=(("function", one.function.line),),
             )  # fmt: skip
 
@@ -315,7 +315,7 @@ def _flattened(one: Compiled, least: int) -> Iterator[Found]:
                 f"({size_text(total)} at each call): this flattens sharded arrays into one. {leaves[0].where} "
                 f"{leaves[0].array} is sharded over {over}",
                 texts(leaves[:6]),
-                "compute per array and add up the results: optax.global_norm(tree), or jax.tree.map and sum",
+                "compute per array and add up the results, as optax.global_norm(tree) does: use jax.tree.map and sum",
                 total, see=(("function", one.function.line),),
             )  # fmt: skip
 
@@ -342,8 +342,8 @@ def _rows_whole(one: Compiled, least: int) -> Iterator[Found]:
         most = max(gathers, key=lambda moved: moved.moved).line
         yield Found(
             "exchanged", one.function.name, most,
-            f"each device has a part of every row of {lost[0].where} {lost[0].array} ({lost[0].spec}): results "
-            f"along the rows are gathered at each call ({size_text(total)})",
+            f"results along the rows are gathered at each call ({size_text(total)}): each device has a part of every "
+            f"row of {lost[0].where} {lost[0].array} ({lost[0].spec})",
             texts(lost), f"shard the first dimension over {' and '.join(map(repr, sorted(split)))}", total,
             see=(("function", one.function.line),),
         )  # fmt: skip

@@ -48,5 +48,5 @@ def _found(one: Compiled, lost: list[Array], axis: str, size: int) -> Found:
         f"{count_text(lost)} replicated on {one.partitions} devices ({size_text(held(lost))} per device). Smaller "
         f"arrays and the batch are sharded over {axis!r}. Dimension {dim} ({first.shape[dim]}) of {first.where} "
         f"{first.array} is divisible by {size}{why}",
-        texts(lost), f"shard a dimension that is divisible: P({spec})", held(lost),
+        texts(lost), f"shard the divisible dimension: P({spec})", held(lost),
     )  # fmt: skip

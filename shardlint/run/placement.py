@@ -86,8 +86,8 @@ def used_in_part(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[
             shown = " and ".join(map(repr, free))
             yield Found(
                 "replicated", one.function.name, one.function.line,
-                f"{count_text(state)} replicated along {shown} ({size_text(held(state))} a device), though the "
-                f"products with them are sharded over it: each device uses a part, and {copies} hold the same",
+                f"{count_text(state)} replicated along {shown} ({size_text(held(state))} a device): each device uses "
+                f"only a part, because the products are sharded over {shown}. {copies} devices hold the same",
                 texts(state[:6]), f"name {shown} in their specs, along the dimension that the products shard",
                 held(state),
             )  # fmt: skip
@@ -118,7 +118,7 @@ def from_one_device(
                 continue
             if one.function.own and maker is not None:
                 them = "it" if len(taken) == 1 else "them"
-                give = f"give {maker.function.name} out_shardings"
+                give = f"pass out_shardings to the jit of {maker.function.name}"
                 yield Found(
                     "one-device",
                     maker.function.name,
@@ -126,7 +126,7 @@ def from_one_device(
                     f"{count_text(taken)} created in full on one device ({size_text(whole(taken))}): "
                     f"{one.function.name} takes {them} from there and shards {them}",
                     texts(taken),
-                    f"{give}, or create {them} in a function that has them" if maker.function.own else
+                    f"{give}, or create {them} in a function that has out_shardings" if maker.function.own else
                     f"create {them} under jax.jit with out_shardings, or place {them} with jax.device_put",
                     whole(taken),
                 )  # fmt: skip
@@ -166,7 +166,7 @@ def on_one_device(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator
                     "one-device",
                     one.function.name,
                     one.function.line,
-                    f"runs on one of {other.partitions} devices, with full copies of {count_text(taken)} "
+                    f"this function runs on one of {other.partitions} devices, with full copies of {count_text(taken)} "
                     f"({size_text(whole(taken))}): {other.function.name} keeps such arrays sharded",
                     texts(taken),
                     "pass the sharded arrays themselves",

@@ -40,7 +40,7 @@ def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Fo
                 advice = "pass the same axis_name to each `jax.pmap`: a pmap without one shards over another axis"
             elif all(_AHEAD in text for text in what):
                 advice = (
-                    "place them like this before the first call, too; to compile ahead of time, pass "
+                    "place the arrays with these shardings before the first call; to compile ahead of time, pass "
                     "jax.ShapeDtypeStruct(shape, dtype, sharding=...)"
                 )
         elif cost >= _COSTLY or _in_a_loop(mine, made) or _by_a_number(mine) or _by_a_length(mine):
@@ -156,7 +156,7 @@ def _again(mine: Sequence[Compiled], made: int) -> tuple[str, str]:
             f"call {maker} once, outside of the loop or function",
         )
     if shapes >= _CHURN:
-        return f", for {shapes} different shapes", "pad to a few sizes"
+        return f", for {shapes} different shapes", "pad the arrays to a few sizes"
     if len(mine) >= _CHURN and shapes == 1:
         return (
             " for the same shapes: a static argument or a closed-over value changes",

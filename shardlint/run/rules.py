@@ -64,7 +64,7 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         if like is not None:
             where = "" if like[0].function == one.function else f" of {like[0].function.name}"
             text = f"; {like[1].where}{where}, of the same shape, is {like[1].spec}"
-        advice = "constrain it, or give jax.jit out_shardings"
+        advice = "constrain it, or pass out_shardings to jax.jit"
         yield Found(
             "replicated",
             one.function.name,
@@ -72,7 +72,7 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             f"{count_text(told)} replicated on {one.partitions} devices ({size_text(held(told))} a "
             f"device){text}",
             texts(told),
-            advice if told[0].role == "out" else "place it like that array",
+            advice if told[0].role == "out" else "place it as that array is",
             held(told),
         )
         return
@@ -125,7 +125,7 @@ def donated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                 f"{count_text(leaves)} donated without effect ({size_text(held(leaves))} a device): "
                 f"{lost[0][1]}",
                 texts(leaves),
-                "return it with the shape, dtype and sharding of the argument, or do not donate it",
+                "return an array with the shape, dtype and sharding of the argument, or do not donate it",
                 held(leaves),
             )
             return
@@ -150,8 +150,8 @@ def donated_beside(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                     "donation", one.function.name, one.function.line,
                     f"donating {' and '.join(sorted(names))} has no effect, since no result can reuse it: "
                     f"{name} ({size_text(held(leaves))} a device), which the function returns, is not donated",
-                    texts(leaves), f"donate {name}; donate_argnums counts the parameters that remain after a "
-                                   "partial",
+                    texts(leaves), f"donate {name}. After a partial, donate_argnums counts only the remaining "
+                                   "parameters",
                     held(leaves), code="SL223",
                 )  # fmt: skip
                 return
@@ -189,7 +189,7 @@ def rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                     warned.line,
                     f"the compiler replicates {warned.message} on every device ({size_text(warned.bytes)}) to "
                     "shard it in another way",
-                    advice="constrain the value before or after it, so that one axis moves at a time",
+                    advice="add a constraint before or after this operation, so that only one axis moves at a time",
                     bytes=warned.bytes,
                 )
 

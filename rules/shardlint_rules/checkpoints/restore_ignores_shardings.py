@@ -30,7 +30,7 @@ class RestoreIgnoresShardings(Rule):
       `Checkpointer(PyTreeCheckpointHandler())`, or of a `CheckpointManager` with such a handler.
 
     ## Write instead
-    Pass `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`, or call
+    Write `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`, or call
     `StandardCheckpointer().restore(path, target)`, which reads the shardings of the target.
 
     ## Limits
@@ -84,7 +84,7 @@ class RestoreIgnoresShardings(Rule):
             target,
             f"The restore ignores the shardings of `{text}`: arrays keep the shardings with which they were saved.",
             why="the PyTree handler reads the shardings from `restore_args`, and none are passed",
-            help=f"add `restore_args=ocp.checkpoint_utils.construct_restore_args({text})`",
+            help=f"write `restore_args=ocp.checkpoint_utils.construct_restore_args({text})`",
             form="without-restore-args",
         )
 

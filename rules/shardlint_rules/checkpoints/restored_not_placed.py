@@ -131,7 +131,7 @@ class RestoredNotPlaced(Rule):
             call.func,
             f"`{target.id}` stays on the host after the restore; a jitted function usually receives it replicated.",
             label="never placed",
-            help=f"place the restored arrays: `{target.id} = jax.device_put({target.id}, {text})`",
+            help=f"write `{target.id} = jax.device_put({target.id}, {text})` after the restore",
             form=form,
             why="; ".join(
                 filter(None, (f"line {where.lineno} places the other value with `{text}`", _WHY.get(form, "")))
@@ -157,7 +157,7 @@ class RestoredNotPlaced(Rule):
                 derived.value,
                 f"`{written}` stays on the host after the restore; a jitted function usually receives it replicated.",
                 label="never placed",
-                help=f"place the array like line {where.lineno}",
+                help=f"place the array as line {where.lineno} does",
                 form="derived",
                 why=f"{derived.why}, and line {where.lineno} places the other value of `{written}` with `{text}`",
             )
@@ -181,7 +181,7 @@ class RestoredNotPlaced(Rule):
                             value,
                             f"`{name}` is returned as a host array; a jitted function usually receives it replicated.",
                             label="never placed",
-                            help=f"place the array like line {other.lineno}",
+                            help=f"place the array as line {other.lineno} does",
                             form="returned",
                             why=f"line {other.lineno} returns `{text}`, which has a sharding",
                         )

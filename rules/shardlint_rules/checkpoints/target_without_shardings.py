@@ -40,16 +40,17 @@ _Spot = tuple[str, int, int]
 class TargetWithoutShardings(Rule):
     """A restore target from `eval_shape` has no shardings: orbax restores onto the saved mesh or one device.
 
-    If the mesh of this program differs, the first step moves or replicates all weights. If its devices differ, the
+    If this program uses another mesh, its first step moves or replicates all weights. If it has other devices, the
     restore raises.
 
     ## Reports
     - `restored` (likely): `jax.eval_shape(init, key)`, or a `tree.map` to `jax.ShapeDtypeStruct` without `sharding=`,
-      as the target of `StandardRestore` or `StandardCheckpointer().restore`. The program shards its state. Also a
-      read of `.sharding` on such leaves next to a restore.
+      as the target of `StandardRestore` or `StandardCheckpointer().restore`, if the program shards its state. Also
+      code near a restore that reads `.sharding` of such leaves, which is None.
 
     ## Write instead
-    Write `jax.tree.map(lambda s, sh: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sh), shapes, shardings)`.
+    Write `jax.tree.map(lambda s, sh: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sh), shapes, shardings)`, where
+    `shapes` is the result of `jax.eval_shape`, and `shardings` a tree with the sharding of each leaf.
 
     ## Limits
     Not reported: trees that are placed after the restore, and trees that another function of the project changes.
@@ -81,7 +82,7 @@ class TargetWithoutShardings(Rule):
             site.call,
             f"The restore at {spots[spot]} ignores this program's mesh: its target has no shardings.",
             label="no shardings",
-            help="pass the sharding of each leaf: `jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)`",
+            help="write `jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)` for each leaf s, with its sharding",
             why="orbax uses the saved sharding for a target leaf without one; the program shards its state and places "
             "nothing after the restore",
         )

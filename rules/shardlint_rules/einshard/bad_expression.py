@@ -13,15 +13,15 @@ from shardlint_rules.einshard.calls import find_text
 class BadExpression(Rule):
     """An einshard expression has a syntax error, or does not match its array.
 
-    einshard raises when the line runs: `ValueError` for syntax, `KeyError` for a missing name, `AssertionError` without
-    a message for most other errors.
+    einshard raises when the line runs: `ValueError` for bad syntax or a wrong number of devices, `KeyError` for a
+    missing name, and `AssertionError` without a message for most other errors.
 
     ## Reports
     - proven: a syntax error: digits or `*` left of the arrow, commas, parentheses, `y*4`, `y**`.
     - proven: an ellipsis on only one side, or two ellipses on one side.
     - proven: an ellipsis in `make_sharding` without `n_dims`.
     - proven: a name on the left side that is missing on the right side, or that occurs twice on the left side.
-    - proven: more or fewer names than dimensions.
+    - proven: more or fewer names than the array has dimensions.
     - proven: a number of shards (the 2 of `embed2`) that does not divide the size of the dimension.
     - proven: an expression without a number and without `*`, on more than one device.
     - possible: three or more `*`. einshard computes the number of shards for each `*` as a floating-point root of the
@@ -52,7 +52,8 @@ class BadExpression(Rule):
             f"This einshard expression raises {said['raised']}.",
             label=label,
             why=f"checked for {site.release('einshard')}",
-            help="write only names left of `->`. Right of `->` write each name with its count: `x y -> x y*`.",
+            help="write only names left of `->`, and each name once right of it, with a count or star to shard it: "
+            "`x y -> x y*`",
             at=node,
             span=None if body is None else (body + start, body + min(end, len(said["text"]))),
         )

@@ -28,10 +28,10 @@ class EinshardInJit(Rule):
 
     ## Fix
     Writes `with_sharding_constraint` with `make_sharding(expression)`. Unsafe: the constraint changes the compiled
-    program. It uses the mesh that `make_sharding` creates.
+    program, and its mesh is the one that `make_sharding` creates.
 
     ## Limits
-    Not reported: NumPy arrays, because traced code can read them.
+    Not reported: `einshard` of a NumPy array, which works in traced code.
     """
 
     code = "SL653"
@@ -56,7 +56,7 @@ class EinshardInJit(Rule):
             via=site.region,
             why=f"checked for {site.release('jax')}",
             help="write `jax.lax.with_sharding_constraint(x, make_sharding(expression))`, "
-            "or place the array before the traced call",
+            "or call `einshard` before the traced call",
             fix=self._write_fix(site, array),
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
         )

@@ -17,7 +17,7 @@ class StrayStar(Rule):
     """An einshard expression replicates a dimension that it appears to shard.
 
     einshard raises nothing. A count or star without a name copies the array to that many devices: `y *` is not `y*`. If
-    a name occurs twice on the right side, einshard uses the last.
+    a name occurs twice on the right side, einshard uses the last occurrence.
 
     ## Reports
     - proven: a separate star after a name, if the expression shards no dimension: `x y -> x y *`.
@@ -71,7 +71,7 @@ class StrayStar(Rule):
                     element,
                     "not on the left side",
                     f"The array is replicated, not sharded: `{element.name}` is not on the left of `->`.",
-                    "use a name from the left of `->`",
+                    "write a name from the left of `->`",
                     certainty=Certainty.POSSIBLE,
                 )
                 return
@@ -89,7 +89,7 @@ class StrayStar(Rule):
             star,
             "a separate element",
             f"The array is replicated on {where}: the star does not shard `{name.name}`.",
-            f"write {name.name}* without the space, or put the star first to replicate",
+            f"write `{name.name}*` without the space; to replicate on purpose, put the star first",
             fix=self._write_fix(site, edits, f"write {name.name}*"),
             certainty=Certainty.POSSIBLE if split else None,
         )
@@ -105,8 +105,8 @@ class StrayStar(Rule):
             given,
             lost,
             "a later element has this name",
-            f"`{lost.name}` is replicated over these devices: a later `{lost.name}` replaces this element.",
-            f"write {lost.name} once",
+            f"This count or star does not shard `{lost.name}`: a later `{lost.name}` replaces it.",
+            f"write `{lost.name}` once",
             fix=self._write_fix(site, edits, f"remove the second {lost.name}"),
         )
 

@@ -23,24 +23,27 @@ _WHY = "all arrays move to one mesh, and a size that its axes do not divide rais
 
 
 class EinshardToNamedSharding(Rule):
-    """A codemod that rewrites `einshard` to `device_put` with a NamedSharding, on one mesh for the file.
+    """Each `einshard` call of a file creates its own mesh.
 
-    From jax 0.9.2 a jit that takes arrays of two `einshard` calls often raises `IndivisibleError`. Each call creates
-    its own mesh, with an axis for every element of its expression. These axes have no names for `psum` or a constraint.
+    From jax 0.9.2 a jit that takes arrays of two `einshard` calls often raises `IndivisibleError`. A mesh of `einshard`
+    has an axis for each element of the expression. The axes are named by position (`a0`, `a1`), so a constraint or
+    `psum` cannot use names with a meaning.
+
+    The rule is a codemod: it rewrites `einshard` to `device_put` with a NamedSharding, on one mesh for the file.
 
     ## Reports
     - proven, only with `--select SL654`: each `einshard(x, expression)` and `make_sharding(expression)` outside traced
       code, if the expression is a known string. All calls of a file are rewritten together.
 
     ## Write instead
-    Create the mesh in each function before its first use. jax treats meshes with the same devices and axis names as
+    In each function, create the mesh before its first use. jax treats meshes with the same devices and axis names as
     equal.
 
     ## Fix
-    Unsafe: all arrays move to one mesh. A size that the axes do not divide raises. No fix:
+    Unsafe: all arrays move to one mesh, and a size that its axes do not divide raises. There is no fix:
 
     - if the expressions need meshes of different shapes
-    - if an expression has two stars: the mesh sizes are a root of the device count
+    - if an expression has two stars, because the mesh sizes are then roots of the device count
     - if a sharded dimension follows an ellipsis of unknown length
     - if the file already uses all names for the mesh.
     """
@@ -72,7 +75,7 @@ class EinshardToNamedSharding(Rule):
             why=f"on {site.release('jax')} arrays of two such meshes can raise IndivisibleError"
             if raises
             else "",
-            help=f"rewrite the call by hand: {reason}"
+            help=f"rewrite the call by hand, because {reason}"
             if reason
             else "make one mesh for the file and write `jax.device_put(x, NamedSharding(mesh, spec))`",
             fix=fix,

@@ -26,23 +26,23 @@ _ALIKE = 0.8
 class AxisMappingKey(Rule):
     """An axis mapping has a key or a mesh axis that does not exist.
 
-    An unknown mesh axis raises at the first array that has the axis of the key. A misspelled key raises nothing: the
-    intended axis is not sharded.
+    An unknown mesh axis raises ValueError at the first array that has the mapped axis. A misspelled key raises nothing:
+    the axis that you mean is not sharded.
 
     ## Reports
     - proven: a mesh axis that the mesh in context, or the mesh argument, does not have.
-    - proven: a mapping of two axes of one array to the same mesh axis.
-    - proven: a key that no `Axis` of the file has, if an `Axis` has nearly the same name. For a mapping that is the
-      default of a class field, every `Axis` of the project counts.
-    - proven: a key in `axis_mapping(..., merge=True)`, if the outer mapping maps it to another mesh axis. haliax uses
-      the outer mapping.
+    - proven: a mapping of two axes of one array to the same mesh axis. The call raises.
+    - proven: a key that is the name of no `Axis` of the file, if an `Axis` has nearly the same name. For a mapping that
+      is the default of a class field, shardlint compares with every `Axis` of the project.
+    - proven: a key in `axis_mapping(..., merge=True)`, if the outer mapping maps it to another mesh axis. The entry has
+      no effect: haliax uses the outer mapping.
 
     ## Fix
     Corrects the spelling of the key. Unsafe: the axis is now sharded, and a size that the mesh axis does not divide
     raises.
 
     ## Limits
-    Not reported: an inner mapping without `merge`. It replaces the outer mapping.
+    Not reported: an inner mapping without `merge=True`, which replaces the outer mapping.
     """
 
     code = "SL602"
@@ -65,7 +65,7 @@ class AxisMappingKey(Rule):
             f"The first array with the axis `{said['axis']}` raises ValueError: the mesh has no axis "
             f"`{said['missing']}`.",
             why=f"the mesh ({said['mesh']}) is made at line {said['line']}; checked for {site.release('haliax')}",
-            help="write the name of a mesh axis",
+            help="write a name of an axis of the mesh",
             harm=Harm.CRASH,
         )
 

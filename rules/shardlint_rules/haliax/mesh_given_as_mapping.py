@@ -24,20 +24,20 @@ class MeshGivenAsMapping(Rule):
     """A mesh is passed to haliax as the axis mapping.
 
     `hax.shard(x, mesh)` raises `AttributeError` if a mesh is in context, and otherwise does nothing. With the mapping
-    as the third argument it raises `AssertionError` without a message. A `with hax.axis_mapping(...)` raises when it is
-    entered. The results of `named_jit` and `fsdp` raise when they are called.
+    as the third argument it raises `AssertionError` without a message. `with hax.axis_mapping(mesh):` raises TypeError
+    when it is entered. The functions that `named_jit` and `fsdp` return raise when they are called.
 
     ## Reports
     - proven: a mesh as `mapping` of `hax.shard`, `hax.shard_with_axis_mapping`, `hax.axis_mapping` or `hax.fsdp`.
     - proven: a mesh as `axis_resources`, `in_axis_resources` or `out_axis_resources` of `hax.named_jit`.
 
     ## Write instead
-    Pass the mesh as `mesh=`. The mapping is the second argument or comes from `hax.axis_mapping`.
+    Write `hax.shard(x, mapping, mesh)`. Under `with hax.axis_mapping(mapping):` write `hax.shard(x, mesh=mesh)`.
 
     ## Fix
-    Swaps mesh and mapping. Safe, because the original call raises. Unsafe if the fix passes the mesh as `mesh=`: the
-    mapping in context then shards the array. `axis_mapping`, `named_jit` and `fsdp` get no fix: shardlint does not know
-    which mapping you want.
+    Swaps the mesh and the mapping. Safe, because the code raised before. If the call has no mapping, the fix writes
+    `mesh=`. Unsafe, because the mapping in context then shards the array. There is no fix for `axis_mapping`,
+    `named_jit` and `fsdp`: shardlint does not know which mapping you want.
     """
 
     code = "SL605"
@@ -66,7 +66,7 @@ class MeshGivenAsMapping(Rule):
             given,
             f"`hax.shard` {effect}: `{site.shown(given)}` is a mesh, not an axis mapping.",
             why=f"{site.release('haliax')} looks axis names up in the mapping",
-            help="pass the mapping first, then the mesh",
+            help="write `hax.shard(x, mapping, mesh)`, or `mesh=` under `with hax.axis_mapping(mapping):`",
             harm=harm,
             fix=_swap(site, given, mesh),
         )
@@ -82,7 +82,7 @@ class MeshGivenAsMapping(Rule):
                     given,
                     f"{raises}: `{site.shown(given)}` is a mesh, not an axis mapping.",
                     why=f"{site.release('haliax')} looks axis names up in the mapping",
-                    help="pass a dict from axis names to mesh axes",
+                    help="pass a dict from axis names to mesh axes in place of the mesh",
                     harm=Harm.CRASH,
                 )
 

@@ -14,7 +14,7 @@ _SAYS = {
         "write the name of an axis of the array",
     ),
     "named.input": (
-        "This layer sums its weight over {axis}, and its input {array} has no such axis.",
+        "The output is wrong: the layer sums its weight over {axis}, which its input {array} does not have.",
         "call the layer with an array that has the input axis of the layer",
     ),
     "named.sizes": (
@@ -23,11 +23,11 @@ _SAYS = {
     ),
     "named.subset": (
         "This raises ValueError: {left} and {right} each have an axis that is missing in the other.",
-        "add the missing axes with `broadcast_axis`",
+        "write `x.broadcast_axis(axis)` to add the missing axis to one of the arrays",
     ),
     "named.plain": (
-        "This raises ValueError: {other} has no axis names, and {array} is not a scalar.",
-        "name the axes of the plain array with `hax.named`",
+        "This raises ValueError: {array} is combined with {other}, which has no axis names and is not a scalar.",
+        "write `hax.named(x, axes)` for the array x without names",
     ),
     "named.shape": (
         "This raises ValueError: {array} does not have the axes {axes}.",
@@ -35,7 +35,7 @@ _SAYS = {
     ),
     "named.twice": (
         "This raises ValueError: the array gets two axes with the name {axis}.",
-        "rename one of the axes with `.alias(...)` or `.rename(...)`",
+        "write `axis.alias(name)` for one of two equal axes, or `array.rename({old: new})`",
     ),
 }
 
@@ -43,15 +43,16 @@ _SAYS = {
 class NamedAxesDiffer(Rule):
     """A call of haliax names an axis that the array does not have, or combines arrays with different axes.
 
-    The call raises when the line runs. Under `named_jit` that is after loading the data. A contraction raises nothing
-    if one of its arrays has the axis.
+    The call raises when the line runs. Under `named_jit` that is the first call, often after the data is loaded. A
+    contraction such as `hax.dot` raises nothing if another of its arrays has the axis.
 
     ## Reports
     - proven: a reduction, contraction, index or rearrangement over an axis that the array does not have.
     - proven: two axes with the same name and different sizes.
     - proven: an operation on two arrays, if each has an axis that is missing in the other.
     - proven: an operation on a `NamedArray` and a plain array that is not a scalar.
-    - proven: a call of a `hax.nn.Linear` with an array without the input axis of the layer. Nothing is raised.
+    - proven: a call of a `hax.nn.Linear` with an array without the input axis of the layer. Nothing is
+      raised: the layer sums its weight over this axis.
     - proven: `hax.named` or `hax.NamedArray` with axes that do not match the array, or with one name twice.
 
     ## Limits

@@ -11,29 +11,29 @@ from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safe
 from shardlint.rules_api.site import Site
 
 _JIT = "haliax.named_jit"
-_ARGNUMS = "TypeError, because `named_jit` passes its own to `jax.jit`"
-_ARGNAMES = "ValueError, because the compiled function has other names"
+_ARGNUMS = "TypeError"
+_ARGNAMES = "ValueError"
 _OTHERS = {
-    "static_argnums": (_ARGNUMS, "remove the keyword: named_jit treats all arguments that are not arrays as static"),
-    "static_argnames": (_ARGNAMES, "remove the keyword: named_jit treats all arguments that are not arrays as static"),
-    "donate_argnames": (_ARGNAMES, "write `donate_kwargs={...: True}`"),
-    "donate": ("TypeError", "write `donate_args=`, a bool or a tuple of bools"),
+    "static_argnums": (_ARGNUMS, "remove the keyword: `named_jit` treats arguments that are not arrays as static"),
+    "static_argnames": (_ARGNAMES, "remove the keyword: `named_jit` treats arguments that are not arrays as static"),
+    "donate_argnames": (_ARGNAMES, "write `donate_kwargs=`, a dict from the names of keyword arguments to bools"),
+    "donate": ("TypeError", "write `donate_args=`, one bool or a tuple with a bool for each positional argument"),
 }
 
 
 class NamedJitDonate(Rule):
     """`hax.named_jit` gets donation or static arguments in the form of `jax.jit`.
 
-    The first call raises `ValueError` or `TypeError`. The message of the error mentions `filter_spec` or arguments that
-    you did not pass.
+    The first call raises `ValueError` or `TypeError`. The error may name `filter_spec`, or arguments that you did not
+    pass.
 
     ## Reports
-    - proven: argument numbers in `donate_args`. It takes a bool, or a tuple with a bool for each argument.
-    - proven: a `donate_args` tuple with more bools than the function has arguments.
+    - proven: argument numbers in `donate_args`. It takes one bool, or a tuple with a bool for each positional argument.
+    - proven: a `donate_args` tuple with more bools than the function has positional arguments.
     - proven: the keywords `donate_argnums`, `donate_argnames`, `donate`, `static_argnums` and `static_argnames`.
 
     ## Fix
-    Writes `donate_args` with bools. Safe: the same arguments are donated. No fix for numbers that may mean bools, such
+    Writes `donate_args` with bools. Safe: the code raised before. There is no fix for numbers that may mean bools, such
     as `(0, 1)`.
     """
 
@@ -57,7 +57,7 @@ class NamedJitDonate(Rule):
                 raised, instead = _OTHERS[keyword.arg]
                 yield site.finding(
                     keyword,
-                    f"`named_jit` does not take `{keyword.arg}`: the first call raises {raised}.",
+                    f"The first call raises {raised}: `named_jit` does not take `{keyword.arg}`.",
                     help=instead,
                 )
 
@@ -67,7 +67,7 @@ class NamedJitDonate(Rule):
         return site.finding(
             keyword,
             "The first call raises TypeError: `named_jit` takes no `donate_argnums`, and passes its own to `jax.jit`.",
-            help="write `donate_args=`, a tuple with a bool for each argument",
+            help="write `donate_args=`, a tuple with a bool for each positional argument",
             fix=None if has_flags or flags is None else self._write_fix(site, keyword, flags),
         )
 
@@ -89,8 +89,8 @@ class NamedJitDonate(Rule):
             yield site.finding(
                 keyword.value,
                 f"The first call raises {text}.",
-                why="donate_args takes a bool for each argument, not an argument number",
-                help="write True or False for each argument, as in `donate_args=(True, False)`",
+                why="donate_args takes a bool for each positional argument, not an argument number",
+                help="write a bool for each positional argument, such as `donate_args=(True, False)`",
                 fix=None if flags is None else self._write_fix(site, keyword, flags),
             )
             return

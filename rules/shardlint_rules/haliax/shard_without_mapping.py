@@ -13,22 +13,22 @@ from shardlint.syntax import last_name
 class ShardWithoutMapping(Rule):
     """`hax.shard` does nothing if the axis mapping or the mesh is missing.
 
-    The array keeps its placement: a new array stays on one device. Outside jit haliax warns about a missing mapping.
-    Inside jit there is no warning.
+    The array keeps its placement: a new array stays on one device. Outside jit haliax warns about a missing mapping,
+    and recent releases also warn about a missing mesh. Inside jit there is no warning.
 
     ## Reports
     - proven: `hax.shard`, `hax.shard_with_axis_mapping` or `hax.auto_sharded` with a mapping, if no mesh is passed, and
       no caller enters `with mesh:` or `jax.set_mesh`.
     - proven: `hax.shard`, if no mapping is passed or in context.
-    - proven: a call of a `hax.named_jit` function with a mapping for results or arguments, and without a mesh. The call
-      raises.
-    - possible: `hax.auto_sharded` without a mapping: a library may leave the mapping to its callers.
+    - proven: a call of a `hax.named_jit` function that has a mapping for results or arguments, without a mesh. The call
+      raises ValueError.
+    - possible: `hax.auto_sharded` without a mapping. The callers of a library may enter the mapping.
 
     ## Write instead
-    Pass both, or enter both as contexts: `hax.shard(x, {"batch": "data", "embed": "model"}, mesh)`.
+    Enter the mapping and the mesh as contexts, or pass both: `hax.shard(x, {"batch": "data", "embed": "model"}, mesh)`.
 
     ## Limits
-    SL605 reports a mesh in place of the mapping: `hax.shard(x, mesh)`.
+    Not reported: a mesh in place of the mapping, such as `hax.shard(x, mesh)`. SL605 reports it.
     """
 
     code = "SL601"
@@ -47,7 +47,7 @@ class ShardWithoutMapping(Rule):
         return site.report_violation(
             f"`{last_name(site.syntax)}` has no effect{warning}: no axis mapping is passed or in context.",
             why=f"without a mapping {site.release('haliax')} returns the array unchanged",
-            help="pass the mapping, or write `with hax.axis_mapping(...):` around the call",
+            help="write `with hax.axis_mapping(mapping):` around the call, or pass the mapping as the second argument",
             form="automatic" if automatic else "",
         )
 

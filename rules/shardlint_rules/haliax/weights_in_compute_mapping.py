@@ -20,10 +20,10 @@ _WEIGHTS = regex(r"(?i)(^|_)(model|params?|weights|opt|opt_?state|optim_?state|s
 
 
 class WeightsInComputeMapping(Rule):
-    """`named_jit` returns weights in the compute mapping, and FSDP parameters become replicated.
+    """FSDP weights become replicated: `named_jit` shards the weights that it returns by the compute mapping.
 
-    Without `out_axis_resources` the results of `named_jit` use `axis_resources`. A compute mapping shards the batch. It
-    replicates the axes that FSDP shards in the weights.
+    Without `out_axis_resources`, `named_jit` shards its results by `axis_resources`. A compute mapping shards the batch
+    axis. It does not name the axes of the weights that FSDP shards.
 
     ## Reports
     - `parameter-mapping-exists` (likely): `hax.named_jit(..., axis_resources=compute_mapping)` without
@@ -31,10 +31,11 @@ class WeightsInComputeMapping(Rule):
       `parameter_mapping` next to `compute_mapping`.
 
     ## Write instead
-    Pass `axis_resources=parameter_mapping` for an initialization, `out_axis_resources=parameter_mapping` for a step.
+    Write `axis_resources=parameter_mapping` in the `named_jit` of an initialization. Write
+    `out_axis_resources=parameter_mapping` in the `named_jit` of a training step.
 
     ## Limits
-    Not reported: functions that shard their results themselves, and mappings that are equal.
+    Not reported: functions that call a `shard` function. Also not reported: two mappings that are equal.
     """
 
     code = "SL606"

@@ -137,7 +137,7 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
                 f"`{site.shown(parent)}` is too small: it divides a per-process count by the number of processes.",
                 "twice",
                 "jax.local_device_count() counts the devices of one process only",
-                help="drop the division, or divide the global count `jax.device_count()`",
+                help="remove the division, or divide the global count `jax.device_count()`",
             )
     if scale != ALL:
         return None
@@ -182,7 +182,7 @@ def _offset(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
         return None  # other numbers for each process and device all the same
     return CountConflict(
         use,
-        f"`{site.shown(parent)}` exceeds the device count on processes 1 and up: it multiplies by all devices.",
+        f"`{site.shown(parent)}` exceeds the device count on processes 1 and up: it multiplies by the global count.",
         "offset",
         "the first device of process i has the number i * jax.local_device_count()",
         "jax.local_device_count",

@@ -66,7 +66,7 @@ def _given(site: Site, call: ast.Call, use: ast.expr, name: str) -> str | None:
         return None
     others = [one for one in (*call.args, *(one.value for one in call.keywords)) if one is not use]
     if _INDEX.match(name) and any(_count(site, one) for one in others):
-        return f"`{name}` gets a number of devices instead of a process index."
+        return f"The process takes a wrong slice: `{name}` is a number of devices, not a process index."
     if any(_index(site, one) for one in others) and not any(_count(site, one) for one in others):
         return _UNREAD
     return None

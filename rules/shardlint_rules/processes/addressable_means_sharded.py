@@ -27,7 +27,7 @@ class _Meaning:
 
 
 class AddressableMeansSharded(Rule):
-    """`is_fully_addressable` is used to find out whether an array is sharded.
+    """The code reads `is_fully_addressable` to find out whether an array is sharded.
 
     With one process every array is fully addressable, even an array that is sharded over eight devices. The program
     then treats that array as unsharded: the array is placed again, gathered, or saved and restored as one array.
@@ -40,7 +40,7 @@ class AddressableMeansSharded(Rule):
       under a name such as `is_replicated`.
 
     ## Write instead
-    Use `is_fully_replicated`, or compare shardings with `is_equivalent_to`.
+    Write `is_fully_replicated`, or compare shardings: `x.sharding.is_equivalent_to(wanted, x.ndim)`.
     """
 
     code = "SL816"
@@ -83,7 +83,7 @@ def _make_finding(site: Site, asked: ast.expr, use: str) -> Finding:
     return site.finding(
         asked,
         f"With one process `{site.shown(asked)}` is True for every array, sharded or not.",
-        help="use `is_fully_replicated`, or `sharding.is_equivalent_to(wanted, ndim)`",
+        help="write `is_fully_replicated`, or `x.sharding.is_equivalent_to(wanted, x.ndim)`",
         why=f"`is_fully_addressable` says whether other processes hold a shard; the answer {use}",
     )
 

@@ -33,7 +33,7 @@ class AllgatherUntiled(Rule):
     Adds `tiled=True`. Unsafe: with one process the leading axis goes away.
 
     ## Limits
-    Not reported: host data, for which the default is right.
+    Not reported: host data, which `process_allgather` stacks along a new axis without `tiled=True`.
     """
 
     code = "SL812"
@@ -63,7 +63,7 @@ class AllgatherUntiled(Rule):
             f"With several processes this raises ValueError: `{name}` is a global array, which needs `tiled=True`."
             if why
             else f"With several processes this raises ValueError if `{name}` is global: `tiled=True` is missing.",
-            help="write `tiled=True`",
+            help="write `process_allgather(..., tiled=True)`",
             fix=self._write_fix(site, tiled),
             form="" if why else "annotated",
             why="" if why else f"`{name}` is annotated as a jax.Array",

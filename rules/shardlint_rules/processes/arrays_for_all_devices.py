@@ -24,7 +24,7 @@ _FLAT = ("flatten", "ravel", "reshape", "tolist", "items", "keys", "copy")
 
 
 class ArraysForAllDevices(Rule):
-    """`make_array_from_single_device_arrays` gets one array per global device.
+    """`make_array_from_single_device_arrays` gets one array for each device of all processes.
 
     It takes arrays only for the devices of the calling process. With several processes it raises
     `ValueError: Expected 4 per-device arrays (this is how many devices are addressable by the sharding), but got 8`.
@@ -34,13 +34,13 @@ class ArraysForAllDevices(Rule):
     Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
     `jax.process_count`.
 
-    - `global-devices` (likely): `arrays` has one entry per global device: the code loops over `jax.devices()`, over a
-      mesh of all devices, or over `sharding.devices_indices_map(shape)`, or calls `jax.device_put(parts, devices)`. Not
-      reported if the function selects local devices.
+    - `global-devices` (likely): `arrays` has one entry for each device of all processes. The code loops over
+      `jax.devices()`, over a mesh of all devices, or over `sharding.devices_indices_map(shape)`, or calls
+      `jax.device_put(parts, devices)`. A function that selects local devices is not reported.
 
     ## Write instead
-    Loop over `sharding.addressable_devices_indices_map(shape)` or `mesh.local_devices`, or use
-    `jax.make_array_from_callback`.
+    Loop over `sharding.addressable_devices_indices_map(shape)` or `mesh.local_devices`, or write
+    `jax.make_array_from_callback(shape, sharding, lambda index: x[index])`.
     """
 
     code = "SL822"
@@ -70,7 +70,7 @@ class ArraysForAllDevices(Rule):
         return site.finding(
             given,
             "With several processes this raises ValueError: the arrays are for the devices of all processes.",
-            help="loop over `sharding.addressable_devices_indices_map(shape)`, or use `jax.make_array_from_callback`",
+            help="loop over `sharding.addressable_devices_indices_map(shape)`, or write `jax.make_array_from_callback`",
             why=f"the arrays are made for `{what}`, and the function takes one array for each device of this process",
         )
 

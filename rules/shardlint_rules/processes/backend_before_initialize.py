@@ -35,10 +35,10 @@ class BackendBeforeInitialize(Rule):
 
     ## Reports
     - proven: `jax.distributed.initialize()`, or a call of a project function that calls it, after a statement that
-      starts the backend: `jax.devices()`, `jax.process_index()`, a new key or array. shardlint follows the functions,
-      constructors and imported modules that run before.
+      starts the backend: `jax.devices()`, `jax.process_index()`, a new key or array. shardlint also looks into the
+      functions, constructors and imported modules that run before the call.
     - `cluster` (likely): a call that starts the backend in a method of a `jax._src.clusters.ClusterEnv` subclass.
-      `initialize` calls such methods to find the cluster.
+      `initialize` calls such methods before it starts the backend.
 
     ## Limits
     Not reported: a backend start inside a branch or loop, which may not run.
@@ -79,7 +79,7 @@ class BackendBeforeInitialize(Rule):
         return site.finding(
             site.call,
             f"`{called}` raises RuntimeError: the backend has already started.",
-            help="call `jax.distributed.initialize` first, before devices, processes and arrays",
+            help="call `jax.distributed.initialize` before calls that need devices or processes, or make arrays",
             why=f"{told(site, started)} started the backend{reason}",
         )
 

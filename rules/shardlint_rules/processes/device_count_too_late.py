@@ -46,8 +46,8 @@ _JAX = regex(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 class DeviceCountTooLate(Rule):
     """`XLA_FLAGS`, a `JAX_` variable or the number of simulated devices is set after jax has read it.
 
-    The setting has no effect: the program has one device instead of eight simulated devices, or runs on another
-    platform. Setting `jax_num_cpu_devices` this late raises RuntimeError.
+    The setting has no effect: the program has one device instead of simulated devices, or runs on another platform.
+    Setting `jax_num_cpu_devices` this late raises RuntimeError.
 
     ## Reports
     - proven: `os.environ["XLA_FLAGS"] = ...` after a statement that starts the backend, also by `setdefault`, `update`
@@ -60,8 +60,8 @@ class DeviceCountTooLate(Rule):
       or `JAX_ENABLE_X64`.
 
     ## Limits
-    Not reported: `XLA_FLAGS` set between `import jax` and the first use of a device, which works. Also tests that
-    restore the flags, and variables for another process.
+    Not reported: `XLA_FLAGS` set between `import jax` and the first use of a device, which works. Also not reported:
+    tests that restore the flags, and variables for another process.
     """
 
     code = "SL801"
@@ -102,7 +102,7 @@ class DeviceCountTooLate(Rule):
         return site.finding(
             site.syntax,
             "`XLA_FLAGS` has no effect here: the backend has already started.",
-            help="set the variable before any call that needs a device or makes an array",
+            help="set `XLA_FLAGS` before any call that needs a device or makes an array",
             why=f"{told(site, started)} started the backend, and XLA reads the flags once",
         )
 
@@ -136,7 +136,7 @@ class DeviceCountTooLate(Rule):
             return None
         return site.finding(
             site.syntax,
-            f"`{found.name}` has no effect here: jax read the variable at import.",
+            f"`{found.name}` has no effect here: jax has already read the variable at import.",
             why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports jax",
             help=f'set the variable above that import, or call `jax.config.update("{found.name.lower()}", ...)`',
         )
@@ -156,7 +156,7 @@ def _make_finding(site: Site, what: str, raises: bool) -> Finding | None:
     return site.finding(
         site.call,
         f"`{what}` {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
-        help="set the variable before any call that needs a device or makes an array",
+        help="move this call before any call that needs a device or makes an array",
         why=f"{told(site, started)} started the backend",
         harm=Harm.CRASH if raises else Harm.SILENT,
     )

@@ -59,10 +59,10 @@ class FunctionNotCalled(Rule):
     - proven: `jax.process_index`, `process_count`, `device_count`, `local_device_count`, `devices`, `local_devices`,
       `default_backend` or `jax.distributed.is_initialized` without a call. The code compares, tests, indexes, iterates
       or formats the function, calculates with it, or passes it as a number or a list.
-    - proven: `assert size.is_integer` without a call, or another condition with it, if `size` is a quotient.
+    - proven: `size.is_integer` without a call in an `assert` or another condition, if `size` is a quotient.
 
     ## Fix
-    Adds `()`. Safe if the code raised before. Unsafe if the code ran: the code then takes the other branch.
+    Adds `()`. Safe if the code raised before. Unsafe if it ran: the code may now take the other branch.
     """
 
     code = "SL821"
@@ -100,7 +100,7 @@ def _make_finding(site: Site, wrong: _Wrong) -> Finding:
     why = "the program then works with the value in place of the function object" if safety is Safety.UNSAFE else ""
     return site.finding(
         wrong.node,
-        f"`{text}` is not called, so {wrong.message}.",
+        f"{wrong.message}: `{text}` is not called.",
         label=wrong.label,
         help=f"write `{text}()`",
         fix=site.fix(safety, f"write {text}()", [Edit(end, end, "()")], why),
@@ -133,7 +133,7 @@ def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
         case ast.If() | ast.While() | ast.IfExp() | ast.Assert() if parent.test is node:
             return _true(node)
         case ast.UnaryOp(op=ast.Not()):
-            return _Wrong(parent, "always False", "it is always true")
+            return _Wrong(parent, "always False", "The function is always true")
         case ast.BoolOp() if parent.values[-1] is not node or _tested(site, parent):
             return _true(node)
         case ast.FormattedValue():
@@ -156,11 +156,11 @@ def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
 
 
 def _true(node: ast.expr) -> _Wrong:
-    return _Wrong(node, "always true", "it is always true")
+    return _Wrong(node, "always true", "The function is always true")
 
 
 def _raises(node: ast.expr, what: str) -> _Wrong:
-    return _Wrong(node, what, f"this raises TypeError: a function {what}", Harm.CRASH)
+    return _Wrong(node, what, f"This raises TypeError, because a function {what}", Harm.CRASH)
 
 
 def _tested(site: Site, node: ast.expr) -> bool:
@@ -189,7 +189,7 @@ def _compared(site: Site, node: ast.expr, parent: ast.Compare) -> _Wrong | None:
             continue
         if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
             return _raises(node, "has no order")
-        said = "it is never found" if searched else "it never equals a value"
+        said = "The function is never found" if searched else "The function never equals a value"
         return _Wrong(parent, f"always {isinstance(op, ast.NotEq | ast.NotIn)}", said)
     return None
 
@@ -239,5 +239,5 @@ def _formats(node: ast.BinOp) -> bool:
 
 def _shown(node: ast.expr) -> _Wrong:
     return _Wrong(
-        node, "the function", "the text has an address, which differs between processes"
+        node, "the function", "The text contains an address, which differs between processes"
     )

@@ -42,14 +42,15 @@ class LocalAndGlobalCounts(Rule):
     - `mesh` (likely): a mesh of all devices whose shape is computed from the devices of one process, or the reverse.
     - `twice` (likely): `jax.process_count() * jax.device_count()`, also as two sizes of a shape.
     - `offset` (likely): `jax.process_index() * jax.device_count()` as the first device of a process.
-    - `count-by-itself` (likely): a count divided by itself or compared with itself:
+    - `count-by-itself` (likely): a count that is divided by itself or compared with itself:
       `jax.device_count() // len(jax.devices())`.
 
     ## Fix
-    Writes the other count, if the finding is at the call that counts. Unsafe: numbers change with several processes.
+    Writes the other count. Only findings at the call that counts have a fix. Unsafe: numbers change with several
+    processes.
 
     ## Limits
-    shardlint does not infer a count from a name such as `per_host_batch_size`.
+    Not reported: a conflict that only a name shows, such as `per_host_batch_size`.
     """
 
     code = "SL804"

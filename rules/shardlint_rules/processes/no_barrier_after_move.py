@@ -20,16 +20,16 @@ _MOVED_BY = regex(r"[\"']mv[\"']")
 
 
 class NoBarrierAfterMove(Rule):
-    """One process moves files after the last barrier, and the others go on before the move is done.
+    """One process moves files after the last barrier, and the other processes do not wait for the move.
 
-    The others don't find the checkpoint under its final name, or restore the previous one.
+    The other processes don't find the checkpoint under its final name, or restore the previous one.
 
     ## Reports
     - `moved` (likely): a rename or move after the last barrier (`sync_global_devices`) of a function, if only one
       process runs the move: under `if jax.process_index() == 0:` or after `if jax.process_index() != 0: return`.
 
     ## Write instead
-    Add a barrier after the move, on all processes.
+    Call `sync_global_devices` on all processes after the move.
     """
 
     code = "SL824"
@@ -76,7 +76,7 @@ class NoBarrierAfterMove(Rule):
         return site.finding(
             statement.test,
             f"The other processes don't wait for `{last_name(move.func)}`: no barrier follows it.",
-            help="call `sync_global_devices` after the move on all processes",
+            help="call `sync_global_devices` on all processes after the move",
             why=f"one process moves the files at line {move.lineno}, and the last barrier is at line {last}",
         )
 

@@ -52,7 +52,7 @@ class OneFileManyWriters(Rule):
     """Every process writes the same file.
 
     On a shared file system the processes overwrite each other, and the file may be corrupt. Object stores refuse or
-    bill each write. A file that marks completion exists before the last process is done.
+    bill each write. A file that marks completion may exist before the last process is done.
 
     ## Reports
     Writes are `open(path, "w")`, `gfile.GFile(path, "w")` and `path.write_text(...)` that all processes run.
@@ -67,7 +67,7 @@ class OneFileManyWriters(Rule):
     Write under `if jax.process_index() == 0:`, or put the process index into the path.
 
     ## Limits
-    Not reported: a path that names the process, the host or a shard, and files of PyTorch's processes.
+    Not reported: a path that names the process, the host or a shard, and programs whose processes PyTorch starts.
     """
 
     code = "SL814"
@@ -113,7 +113,7 @@ class OneFileManyWriters(Rule):
         return site.finding(
             site.call,
             f"All processes write `{what}`: on a shared file system they overwrite each other.",
-            help="put the write under `if jax.process_index() == 0:`"
+            help="write the file under `if jax.process_index() == 0:`"
             + (", before the barrier" if form == "barrier" else ""),
             form=form,
             why=f"`{function.name}` {_WHY[form]}",
@@ -133,7 +133,7 @@ class OneFileManyWriters(Rule):
         return site.finding(
             made if made is not None else site.call,
             f"Only one process's data survive in `{what}`: each process writes different data to the same path.",
-            help="put `jax.process_index()` into the path",
+            help="write `jax.process_index()` into the path",
             form="per-process-content",
             why=f"`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}, and the path{where} is the "
             "same on all processes",

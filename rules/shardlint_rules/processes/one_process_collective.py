@@ -26,23 +26,23 @@ _FIRST = "(?:main|master|chief|lead|leader|primary|coordinator|first)"
 class OneProcessCollective(Rule):
     """Only one process makes a call that all processes must make together, so the program hangs.
 
-    The process waits for the others until a timeout ends it. With one process there is no symptom.
+    This process waits for the others until a timeout ends it. With one process there is no symptom.
 
     ## Reports
-    Collective calls are `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`, Orbax's
-    `save` and `restore`, and flax's `save_checkpoint` (from flax 0.6.11, unless configured otherwise). shardlint
-    follows them through functions of the project.
+    A collective call is a call of `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`,
+    Orbax's `save` or `restore`, or flax's `save_checkpoint` (from flax 0.6.11, unless you configure it differently).
+    Also a call of a project function that makes such a call.
 
     - proven: a collective call under `if jax.process_index() == 0:` or after `if jax.process_index() != 0: return`.
       Also under a flag, property, function or decorator that tests the process index, such as `is_main_process()`.
-    - `branch` (likely): such a call that also depends on a second condition, which may skip the call.
+    - `branch` (likely): a collective call that also depends on a second condition, which may skip the call.
     - `global-array` (likely): only one process runs a jitted or `jax.numpy` function on a global array, and the
       function communicates: a sum over all dimensions, `x[0]`, or code that shardlint cannot read.
     - `global-array-by-layout` (possible): such a function that communicates only for some shardings: `x @ w`, a sum
       over one dimension, `reshape`.
-    - `by-name` (possible): such a call, if only a name such as `is_main` shows that one process runs the code.
+    - `by-name` (possible): a collective call, if only a name such as `is_main` shows that one process runs the code.
     - `global-array-by-name` (possible): as `global-array`, if only a name shows that one process runs the code.
-    - `uncertain` (possible): such a call, if only a name or type hint shows that all processes must make the call.
+    - `uncertain` (possible): a call, if only a name or type hint shows that all processes must make it.
 
     ## Write instead
     Make the call on all processes, and let one of them use the result.

@@ -20,9 +20,9 @@ _SEEDING = ("random.seed(", "seed_everything", "set_seed", "set_random_seed")
 
 
 class OrderDiffersByProcess(Rule):
-    """Processes divide a list whose order differs between them.
+    """Each process takes its slice of a list, and the order of the list differs between processes.
 
-    Each process takes its slice from a different order, so some examples are read twice and others never.
+    Some examples are read twice and others never.
 
     ## Reports
     - `per-process-order` (likely): a permutation drawn with a seed made from the process index, if each process then
@@ -31,7 +31,7 @@ class OrderDiffersByProcess(Rule):
       before `shard`, because `list_files` shuffles by default.
 
     ## Write instead
-    Divide the list first, or shuffle it with the same seed in all processes.
+    Shuffle with the same seed in all processes. Or take the slice of each process first, and shuffle only that slice.
     """
 
     code = "SL818"
@@ -83,7 +83,7 @@ class OrderDiffersByProcess(Rule):
             "Some examples are read twice and others never: `shuffle` has no seed and comes before `shard`."
             if what == "shuffle"
             else "Some files are read twice and others never: `list_files` shuffles differently in each process.",
-            label=f"takes a part of what line {shuffled.end_lineno} shuffles",
+            label=f"takes a slice of the data that line {shuffled.end_lineno} shuffles",
             help="take the slice of this process first (`.shard`), then shuffle"
             if what == "shuffle"
             else "write `list_files(pattern, shuffle=False)`, take the slice of this process, then shuffle",

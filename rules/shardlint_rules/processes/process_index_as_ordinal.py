@@ -17,8 +17,8 @@ _ALL, _OWN = "jax.devices", "jax.local_devices"
 class ProcessIndexAsOrdinal(Rule):
     """A list of devices is indexed with the process index.
 
-    `jax.local_devices()` lists the devices of one process. Indexed with the process index, it gives the second process
-    its second device, or raises IndexError. With one process there is no symptom.
+    `jax.local_devices()` lists the devices of the calling process. `jax.local_devices()[jax.process_index()]` gives the
+    second process its second device, or raises IndexError. With one process there is no symptom.
 
     ## Reports
     - `local-devices` (likely): `jax.local_devices()[jax.process_index()]`.

@@ -39,8 +39,9 @@ class ReplicaShardsCombined(Rule):
       and nothing else reads. The shards of the other processes are never written.
 
     ## Write instead
-    Use one replica of each shard: `[shard.data for shard in x.addressable_shards if shard.replica_id == 0]`. On one
-    process `np.asarray(x)` is enough, on several call `multihost_utils.process_allgather(x, tiled=True)`.
+    Take one replica of each shard: `[shard.data for shard in x.addressable_shards if shard.replica_id == 0]`.
+    For the full array write `np.asarray(x)` with one process, and
+    `multihost_utils.process_allgather(x, tiled=True)` with several.
     """
 
     code = "SL823"
@@ -87,7 +88,7 @@ class ReplicaShardsCombined(Rule):
             f"`{name}` counts each shard several times: `{site.shown(node.value)}` is replicated along {along}."
             if name in _ADDING
             else f"Rows of `{site.shown(node.value)}` occur once per device along {along}: its shards are copies.",
-            help="use one replica of each shard: `[s.data for s in x.addressable_shards if s.replica_id == 0]`",
+            help="take one replica of each shard: `[s.data for s in x.addressable_shards if s.replica_id == 0]`",
             why=f"the spec doesn't name {along}, and {name} at {site.where(Place(site.file, joined))} takes all shards",
         )
 

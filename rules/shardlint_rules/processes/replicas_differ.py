@@ -59,13 +59,13 @@ _OWN_SAYS = (
 class ReplicasDiffer(Rule):
     """A replicated array is made from data that differ between processes, so its copies differ.
 
-    Each process computes with a different copy, and parameters drift apart with no error. `device_put` compares the
-    copies and raises AssertionError.
+    Each process computes with a different copy, and the parameters drift apart. Only `device_put` raises: it compares
+    the copies, and raises AssertionError.
 
     ## Reports
     Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
     `jax.process_count`. Data differ by process if they come from unseeded random numbers, the time or the process
-    index. shardlint follows helpers, properties and trees.
+    index. shardlint follows such data through functions, properties and trees.
 
     - `per-process-copies` (likely): `make_array_from_process_local_data`, `make_array_from_callback` or
       `host_local_array_to_global_array` of such data, with a replicated sharding.
@@ -185,7 +185,7 @@ def _make_finding(
         given,
         message.format(data=site.shown(given)),
         label=f"depends on {found.what}",
-        help="make the data equal on all processes, or broadcast them: `multihost_utils.broadcast_one_to_all(...)`",
+        help="make the data equal on all processes, or write `multihost_utils.broadcast_one_to_all(data)`",
         harm=harm,
         why=f"`{short(found.place)}`{at(found.place, site.file, given)} differs between processes, and the "
         "sharding is replicated",

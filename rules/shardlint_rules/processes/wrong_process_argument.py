@@ -17,7 +17,7 @@ _CONVERTING = (f"{_UTILS}host_local_array_to_global_array", f"{_UTILS}global_arr
 
 
 class WrongProcessArgument(Rule):
-    """A function for several processes gets an argument that it does not take, and raises.
+    """A call of a function for several processes raises: an argument is wrong or missing.
 
     ## Reports
     - proven: `jax.local_devices("cpu")` raises TypeError: its first parameter is a process index.
@@ -28,7 +28,7 @@ class WrongProcessArgument(Rule):
       ValueError on process 0.
 
     ## Fix
-    Writes the keyword `backend=`. Safe, because the call raised before. The other forms have no fix.
+    Writes `jax.local_devices(backend="cpu")`. Safe, because the call raised before. The other calls have no fix.
     """
 
     code = "SL815"
@@ -69,7 +69,7 @@ class WrongProcessArgument(Rule):
         return site.finding(
             given,
             "`jax.local_devices` raises TypeError: its first parameter is a process index, not a platform.",
-            help="pass the platform as `backend=`",
+            help="write `jax.local_devices(backend=platform)`",
             fix=fix,
         )
 

@@ -24,7 +24,8 @@ _GLUED = regex(r"(?<=[\w/.])(?:--xla|,\s*--xla|;\s*--xla)")
 class XlaFlagsOverwritten(Rule):
     """Flags in `XLA_FLAGS` run into each other, are misspelled, or are overwritten.
 
-    XLA aborts on an unknown flag. Flags that are overwritten are lost without a message.
+    XLA aborts on an unknown flag, such as two flags without a space between them. Flags that are overwritten are lost
+    without a message.
 
     ## Reports
     For `XLA_FLAGS` and `LIBTPU_INIT_ARGS`:
@@ -35,7 +36,8 @@ class XlaFlagsOverwritten(Rule):
     - proven: an assignment that replaces flags set by an earlier assignment in the same block.
 
     ## Fix
-    Adds the missing space or writes hyphens. Safe, because XLA refused the flags before. No fix for overwritten flags.
+    Adds the missing space or writes hyphens. Safe: XLA aborts on the old text, and a space before the first flag has no
+    effect. There is no fix for overwritten flags.
 
     ## Limits
     Not reported: an assignment that replaces flags set outside the program.
@@ -88,7 +90,7 @@ class XlaFlagsOverwritten(Rule):
                 right,
                 f"XLA aborts if `{found.name}` is already set: no space separates the two flags.",
                 label="no space before this flag",
-                help="begin the string with a space",
+                help="begin the string of the new flag with a space",
                 fix=site.fix(Safety.SAFE, "begin the string with a space", [Edit(begin, begin, " ")])
                 if begin
                 else None,
@@ -109,8 +111,8 @@ class XlaFlagsOverwritten(Rule):
             return None
         return site.finding(
             found.value,
-            f"The `{found.name}` of line {before.lineno} are lost: this replaces them.",
-            help="put all flags into one string",
+            f"The `{found.name}` of line {before.lineno} are lost: this assignment replaces them.",
+            help="write all flags in one string, with a space between flags",
             harm=Harm.SILENT,
         )
 

@@ -23,8 +23,9 @@ _INDEX = regex(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
 class ZeroIsFalsy(Rule):
     """A process count is compared with zero, or process index 0 is treated as missing.
 
-    There is at least one process, so the branch runs always or never. A file is then written by all processes or by
-    none. `index or jax.process_index()` treats index 0 as missing, so that process uses `jax.process_index()` instead.
+    There is at least one process, so the comparison is always true or always false. All processes or none then write
+    the file. `index or jax.process_index()` treats index 0 as missing, and replaces an explicit 0 with
+    `jax.process_index()`.
 
     ## Reports
     - proven: `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0`, or `not jax.process_count()`.
@@ -59,7 +60,7 @@ class ZeroIsFalsy(Rule):
         return site.finding(
             parent,
             f"`{text}` is always {answer}: there is at least one process.",
-            help="compare `jax.process_index()` with 0, or the count with 1",
+            help="write `jax.process_index() == 0`, or compare the count with 1",
             fix=self._write_fix(site, parent),
         )
 
@@ -74,7 +75,7 @@ class ZeroIsFalsy(Rule):
         text = site.shown(asked)
         return site.finding(
             parent,
-            f"Process index 0 is ignored: `{text}` is false at 0, and `jax.process_index()` replaces it.",
+            f"An explicit index 0 is ignored: `{text}` is false if it is 0, and `jax.process_index()` replaces it.",
             help=f"write `jax.process_index() if {text} is None else {text}`",
             why=f"`{text}` is None by default, and 0 is the first index",
         )

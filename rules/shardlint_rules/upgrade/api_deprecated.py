@@ -14,8 +14,8 @@ from shardlint_rules.upgrade.table import Name, trigger_names
 class ApiDeprecated(Rule):
     """The code uses a name that the project's jax release deprecates.
 
-    The name still works, and a later release removes it. The finding names that release, if it is known. Until then
-    most of these names print a DeprecationWarning at every import.
+    The name still works, and a later release removes it. The finding names that release, if it is known. Most of these
+    names print a DeprecationWarning when they are imported or used.
 
     ## Reports
     - proven: an import or use of a name that the target release deprecates and still has, such as
@@ -25,14 +25,15 @@ class ApiDeprecated(Rule):
     Safe if the same object has another public name. `shard_map` is rewritten only if every call of it in the file can
     be rewritten.
 
-    Unsafe for `pjit` and `thread_resources`. `pjit` resolves bare PartitionSpecs only under `with mesh:`, and `jax.jit`
-    only under `jax.set_mesh`. The fix rewrites these in the whole project together: every `with mesh:` (SL315), every
-    `pjit`, and every read of `thread_resources`. If something prevents that, the finding names it. `None` in
-    `out_shardings` becomes `P()`. In a project that enters no mesh, `pjit` becomes `jax.jit` if its shardings name
-    their mesh.
+    Unsafe for `pjit` and `thread_resources`. `pjit` accepts bare PartitionSpecs only under `with mesh:`, and `jax.jit`
+    only under `jax.set_mesh`. The fix therefore rewrites every `with mesh:` (SL315), every `pjit` and every read of
+    `thread_resources` of the project together. If something prevents this, the finding names it. `None` in
+    `out_shardings` becomes `P()`. In a project that enters no mesh, `pjit` becomes `jax.jit` if its shardings are
+    NamedShardings.
 
     ## Limits
-    Not reported: code under `try`, a version check or `hasattr`, and modules named after compatibility.
+    Not reported: code under `try`, a version check or `hasattr`. Also not reported: modules that are named for
+    compatibility, such as `compat.py`.
     """
 
     code = "SL902"

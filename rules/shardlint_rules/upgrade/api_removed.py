@@ -28,8 +28,8 @@ class ApiRemoved(Rule):
       `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`.
     - proven: `jax.config.update` of a removed option, such as `jax_spmd_mode`.
     - proven: a name that an exactly pinned release does not have yet, such as `jax.set_mesh` on jax 0.4.38.
-    - possible: such a newer name if the older release is not pinned exactly, or any of these names in a type hint that
-      is never evaluated.
+    - possible: a name that the release does not have yet, if the release is not pinned exactly.
+    - possible: any of these names in a type hint that is never evaluated.
 
     ## Fix
     Safe if the same object has another name on the target release.
@@ -38,12 +38,12 @@ class ApiRemoved(Rule):
     devices, with an axis for each dimension of its grid. `device_put_sharded` and `device_put_replicated` become
     `jax.device_put` of the stacked values over a mesh of their devices.
 
-    No fix for `xmap` and host callbacks, or if the code does not show enough. The finding then says what to write, and
-    what prevents the fix.
+    There is no fix for `xmap` and host callbacks, or if the code does not show enough. The finding then shows what to
+    write, and what prevents the fix.
 
     ## Limits
-    Not reported: code under `try` with `except ImportError`, a version check or `hasattr`, and modules named after
-    compatibility, such as `compat.py`.
+    Not reported: code under `try` with `except ImportError`, a version check or `hasattr`. Also not reported: modules
+    that are named for compatibility, such as `compat.py`.
     """
 
     code = "SL901"

@@ -54,7 +54,7 @@ class ArrayAttributeRemoved(Rule):
     - `sharding-of-value` (possible): `x.sharding.with_spec(spec)`.
 
     ## Fix
-    Safe, because the code raised before. jax's changelog names the replacement.
+    Writes the replacement that jax's changelog names. Safe, because the code raised before.
     """
 
     code = "SL906"

@@ -22,26 +22,27 @@ _SAME = {
 
 
 class KeywordRenamed(Rule):
-    """A keyword argument has another name in the project's release of jax.
+    """A call passes an argument that its function does not take in the project's release of jax.
 
-    The call raises TypeError, at import if it is a decorator.
+    The call raises TypeError. A decorator raises at import.
 
     ## Reports
-    - proven: `check_rep` or `auto` of `jax.shard_map`, `check_vma` of the experimental `shard_map`, or `auto` of the
-      experimental one from jax 0.8.
+    - proven: `check_rep` or `auto` of `jax.shard_map`, which takes `check_vma` and `axis_names`.
+    - proven: `check_vma` of the experimental `shard_map`, or `auto` of it from jax 0.8.
     - proven: `in_axis_resources` of `pjit`, or `axis_resources` of `with_sharding_constraint`.
-    - proven: `axis_shapes` of `jax.make_mesh` from jax 0.12, or `axis_sizes` before.
-    - proven: `a_min` or `a_max` of `jnp.clip`, `global_arg_shapes` of `jax.pmap`, or `vma` of `jax.ShapeDtypeStruct`,
-      from jax 0.10.
-    - proven: arguments of `jax.shard_map` after the function that are passed by position.
+    - proven: `axis_shapes` of `jax.make_mesh` from jax 0.12, or `axis_sizes` in older releases.
+    - proven: `a_min` or `a_max` of `jnp.clip`, `global_arg_shapes` of `jax.pmap`, or `vma` of `jax.ShapeDtypeStruct`:
+      all from jax 0.10.
+    - proven: a mesh or specs of `jax.shard_map` that are passed by position.
 
     ## Fix
-    Safe, because the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` becomes
-    `axis_names` with the other axes of the mesh, by name if the code shows them, else `set(mesh.axis_names) - auto`.
+    Safe, because the call raised before. The fix passes the sizes of `jax.make_mesh` by position, which works on every
+    release. `auto` becomes `axis_names` with the other axes of the mesh: their names if the code shows them, else
+    `set(mesh.axis_names) - auto`.
 
     ## Limits
-    `jax.shard_map` and `jax.experimental.shard_map.shard_map` have different keywords. The import decides which of them
-    apply.
+    `jax.shard_map` and `jax.experimental.shard_map.shard_map` have different keywords. The rule looks at the import to
+    know which function is called.
     """
 
     code = "SL903"
@@ -92,7 +93,7 @@ class KeywordRenamed(Rule):
         yield site.finding(
             given[1],
             f"On {site.release('jax')} this raises TypeError: `jax.shard_map` takes only the function by position.",
-            help="write `mesh=`, `in_specs=` and `out_specs=`",
+            help="pass the other arguments by keyword: `mesh=`, `in_specs=` and `out_specs=`",
             fix=fix,
         )
 

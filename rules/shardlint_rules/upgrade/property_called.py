@@ -37,8 +37,8 @@ class PropertyCalled(Rule):
     without a mesh.
 
     ## Reports
-    - proven: `mesh.empty()`, `mesh.size()`, `sharding.spec()`, `x.is_fully_addressable()`, `x.addressable_shards()` or
-      a call of another property about placement, of a mesh, a sharding or an array of jax.
+    - proven: a call of a property of a jax mesh, sharding or array: `mesh.empty()`, `mesh.size()`, `sharding.spec()`,
+      `x.is_fully_addressable()`, `x.addressable_shards()`, and other properties about placement.
     - `annotated` (possible): a call of such a property of a parameter with the type hint of a mesh or an array.
     - `sharding-of-value` (possible): a call of such a property of `x.sharding`, in a project without a method of that
       name.
@@ -74,7 +74,7 @@ class PropertyCalled(Rule):
         return site.finding(
             call,
             f"`{text}()` raises TypeError: `{call.func.attr}` is a property.",
-            help=f"write {text}",
+            help=f"write `{text}`",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(call, text)]),
             form=shown.form,
             why=shown.why,

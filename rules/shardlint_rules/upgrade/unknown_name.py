@@ -48,10 +48,14 @@ class UnknownName(Rule):
     - `annotation` (possible): such a name in a type hint that may never be evaluated.
 
     ## Limits
-    Not reported: code under `try`, `hasattr`, a version check or `TYPE_CHECKING`, names that the file sets in the
-    module itself, private names, and names below `jax.experimental`. Also modules with a `__getattr__`, releases newer
-    than the tested ones, and names that SL901 reports. A name that existed only between two tested releases counts as
-    missing.
+    Not reported:
+
+    - code under `try`, `hasattr`, a version check or `TYPE_CHECKING`
+    - private names, names below `jax.experimental`, and names that SL901 reports
+    - names that the file itself sets in the module
+    - modules with a `__getattr__`, and releases newer than the tested ones.
+
+    A name that existed only between two tested releases counts as missing.
     """
 
     code = "SL905"

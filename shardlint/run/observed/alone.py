@@ -48,10 +48,10 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
     axis = next(iter(one["axes"]), "")
     devices = one["devices"]
     times = one["times"]
-    much = f"is {_number(times)} times that" if times else "differs from that"
+    what = f"{_number(times)} times the value" if times else "other values"
     message = (
-        f"on {devices} devices, result {one['result'] or one['shape']} of {function(one['defined'])} {much} "
-        "of a run on one device: "
+        f"on {devices} devices, result {one['result'] or one['shape']} of {function(one['defined'])} differs "
+        f"from a run on one device ({what}): "
     )
     step, taken = one["step"], one["taken"]
     if taken == "unreached":
@@ -64,13 +64,13 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
     if step == "iota":
         return (
             message + f"this counts from 0 on each device, not from its offset along {axes}",
-            "begin at jax.lax.axis_index(axis) * size of the shard, or compare with a count that starts there; "
+            "add jax.lax.axis_index(axis) * n, where n is the size of the shard; "
             + _MEANT,
         )
     if step == "axis_index":
         return (
             message + "the devices differ where this uses the device index",
-            "check that the data is sharded over this axis; " + _MEANT,
+            "check that the data is sharded over the axis whose index this uses; " + _MEANT,
         )
     if taken == "left":
         rest = " and ".join(repr(axis) for axis in one["axes"] if axis not in one["over"])
@@ -82,25 +82,25 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
         return message + (
             f"{step} gives an index within one device's shard, and this uses it as a global index"
         ), (
-            f"add the offset of the shard first: jax.lax.axis_index({axis!r}) * its size; {_MEANT}"
+            f"add jax.lax.axis_index({axis!r}) * n to the index, where n is the size of the shard; {_MEANT}"
         )
     if one["collective"] and taken == "mean":
-        return message + f"{step} adds {devices} per-device means", (
-            f"use jax.lax.pmean(x, {axis!r}), or divide by the count of all rows first; {_MEANT}"
+        return message + f"{step} adds up {devices} per-device means", (
+            f"write jax.lax.pmean(x, {axis!r}), or divide by the count of all rows first; {_MEANT}"
         )
     if taken == "counted":
         return message + (
             f"this value is equal on all devices, and the sum over {axes} counts it once per "
             "device"
         ), (
-            f"divide it by jax.lax.axis_size({axis!r}), or add it after the sum; {_MEANT}"
+            f"divide the value by jax.lax.axis_size({axis!r}), or add it after the sum; {_MEANT}"
         )
     if taken == "mean of sums":
         return message + (
             f"this averages over {axes} a value that is already divided by the count of all rows, "
             "or is a sum"
         ), (
-            f"use jax.lax.psum(x, {axis!r}), or divide by the count of one device's rows first; {_MEANT}"
+            f"write jax.lax.psum(x, {axis!r}), or divide by the count of one device's rows first; {_MEANT}"
         )
     return message + f"the devices differ from here on, at {step}", _MEANT
 

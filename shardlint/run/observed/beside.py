@@ -53,7 +53,7 @@ def part_of_batch_whole(events: Events, compiled: Sequence[Compiled], least: int
             f"every device gets all {lost[0]['shape'][0]} rows of {lost[0]['name']} {array(lost[0])} "
             f"({size_text(lost[0]['bytes'])}) and uses its shard of them: {like['name']} is sharded as "
             f"{like['spec']}",
-            tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost), f"place it like {like['name']}: "
+            tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost), f"place it as {like['name']} is: "
                                                                      f"{like['spec']}",
             sum(leaf["bytes"] for leaf in lost),
             see=((("taken", called),) if called != place else ()) + (("defined", line(one["defined"])),),
@@ -120,6 +120,6 @@ def unplaced_beside(
                 f"placed: {one['name']} takes it together with {other['name']}, which is sharded as "
                 f"{other['spec']}",
                 (f"{leaf['name']} {array(leaf)}",),
-                "place it like the rest of its tree: jax.device_put(x, NamedSharding(mesh, P(...)))", leaf["bytes"],
+                "place it as the rest of its tree is: jax.device_put(x, NamedSharding(mesh, P(...)))", leaf["bytes"],
                 code="SL205", see=((f"taken by {one['name']}", called),) if called != made else (),
             )  # fmt: skip

@@ -26,8 +26,8 @@ def captured(events: Events, least: int) -> Iterator[Found]:
         see = (("defined", defined), ("called", first(one["called"])))
         yield Found(
             "captured", one["name"], place,
-            f"{one['name']} closes over {count}, sharded as {one['spec']} ({array(one)}): jit makes replicated "
-            f"constants of them ({size_text(one['bytes'])} on every device), and does not see later changes",
-            (array(one),), "pass them to the function as arguments", one["bytes"], code="SL105",
+            f"every device gets a full copy ({size_text(one['bytes'])}): {one['name']} closes over {count} "
+            f"sharded as {one['spec']} ({array(one)}), and jit stores constants. Later changes have no effect",
+            (array(one),), "pass the arrays to the function as arguments", one["bytes"], code="SL105",
             see=tuple((word, where) for word, where in see if where.file and where.line != place.line),
         )  # fmt: skip

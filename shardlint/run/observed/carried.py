@@ -56,9 +56,10 @@ def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, t
             f"each call of {one['name']} copies {count} ({size_text(total)}) to all {one['devices']} devices: "
             f"{placed}, and nothing places them",
             tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:12]),
-            "place them once, with jax.device_put and a sharding" if leaves[0]["devices"] else
+            "write jax.device_put(x, sharding) once, before the calls" if leaves[0]["devices"] else
             (
-                "pass the arrays that are already on the devices, or place these once with jax.device_put"
+                "pass the arrays that are already on the devices, or write jax.device_put(x, sharding) once, before "
+                "the calls"
             ), total, code="SL205",
             see=(*see, ("defined", line(one["defined"]))),
         )  # fmt: skip

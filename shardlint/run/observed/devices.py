@@ -62,9 +62,9 @@ def meshes(events: Events) -> Iterator[Found]:
         if events.devices <= count:
             yield Found(
                 "idle-devices", function(largest["line"]), line(largest["line"]),
-                f"{largest['of'] - count} devices stay idle: the largest mesh has only the first {count} of "
+                f"{largest['of'] - count} devices stay idle: the largest mesh uses only the first {count} of "
                 f"{largest['of']}",
-                advice="compute the sizes from jax.device_count(), or pass the devices that you mean: devices=",
+                advice="compute the sizes from jax.device_count(), or pass the devices of the mesh as devices=",
                 see=tuple(("called", line(each)) for each in largest["lines"][1:3]),
             )  # fmt: skip
 
@@ -100,7 +100,7 @@ def through_host(events: Events, least: int) -> Iterator[Found]:
             f"{where} a full copy of {count} sharded as {one['spec']} ({size_text(total)}): this gathers {them} into "
             f"numpy on the host, and {one['name']} takes the copy",
             tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves),
-            "use jnp instead of np, and pass the arrays themselves, which stay sharded", total, code="SL243",
+            "write jnp for np, and pass the arrays themselves, which stay sharded", total, code="SL243",
             see=(("taken", first(one["called"])), *((("defined", line(one["defined"])),) if one["defined"] else ())),
         )  # fmt: skip
 
@@ -220,11 +220,11 @@ def _behind(
     other = f"{like['name'] or 'another'}, of the same shape, is {like['spec']}"
     message = f"{count} created in full on one device ({size_text(total)}): {other}"
     if _on_the_host(lost[0]):
-        message = f"{count} of numpy ({size_text(total)}) are never placed: {other}"
+        message = f"numpy arrays are never placed ({count}, {size_text(total)}): {other}"
     advice = (
-        "pass their shardings to jax.device_put as its second argument" if maker == "jax.device_put" else
-        "place them like the others before the first call, with jax.device_put" if _on_the_host(lost[0]) else
-        "add out_shardings to the jit" if jitted else
+        "pass the shardings to jax.device_put as its second argument" if maker == "jax.device_put" else
+        "place them with jax.device_put before the first call, sharded like the others" if _on_the_host(lost[0]) else
+        "write out_shardings= in the jit" if jitted else
         "create them after the others are placed, with zeros_like or device=, or place them with jax.device_put"
     )  # fmt: skip
     return Found(

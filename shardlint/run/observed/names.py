@@ -25,19 +25,25 @@ def logical(events: Events) -> Iterator[Found]:
             )
         elif one["what"] == "no-rules":
             text = f"every dimension of {names} is replicated: no rules are passed and none are set"
-            advice = "nn.logical_to_mesh_sharding(specs, mesh, rules), or call it under nn.logical_axis_rules(rules)"
+            advice = (
+                "write nn.logical_to_mesh_sharding(specs, mesh, rules), or call it under "
+                "nn.logical_axis_rules(rules)"
+            )
         elif one["what"] == "shadowed":
             text = (
                 f"the dimension {one['name']!r} of ({names}) is replicated: its first rule says None, so the "
-                f"later one, to mesh axis {one['axis']!r}, has no effect"
+                f"later rule, to mesh axis {one['axis']!r}, has no effect"
             )
-            advice = f"put ({one['name']!r}, {one['axis']!r}) first, or remove the rule with None"
+            advice = (
+                f"put the rule ({one['name']!r}, {one['axis']!r}) before ({one['name']!r}, None), or remove "
+                f"({one['name']!r}, None)"
+            )
         else:
             text = (
                 f"the dimension {one['name']!r} of ({names}) is replicated: another dimension of the array "
                 f"already uses its mesh axis {one['axis']!r}"
             )
-            advice = "map one of the two names to another mesh axis"
+            advice = f"map {one['name']!r} or the name of the other dimension to another mesh axis"
         yield Found(
             "logical-axes", function(one["lines"][0]), first(one["lines"]), text, advice=advice,
             code={"no-rule": "SL510", "no-rules": ""}.get(one["what"], "SL518"),

@@ -40,9 +40,9 @@ def promised(events: Events, least: int) -> Iterator[Found]:
             yield Found(
                 "never-used", function([made.file, made.line, made.function]), made,
                 f"{len(leaves)} arrays are created in full on one device ({size_text(total)}): their shardings "
-                f"are computed and never used. {leaf['name']} was to be {asked[path]}",
+                f"are computed and never used. The sharding of {leaf['name']} is {asked[path]}",
                 tuple(f"{each['name']} {array(each)}" for each in leaves[:12]),
-                "pass them as out_shardings to the jit that creates the arrays, or use jax.device_put(x, "
+                "pass the shardings as out_shardings to the jit that creates the arrays, or write jax.device_put(x, "
                 "shardings)", total,
                 see=(
                     *(("the shardings", line(each)) for each in tree["lines"][:2]),

@@ -40,7 +40,7 @@ def manual(events: Events) -> Iterator[Found]:
             "one-of-many", function(one["lines"][0]), first(one["lines"]),
             f"{one['name']} keeps the first device's value of {one['result'] or 'the array'} {array(one)}, and "
             "the other devices have other values",
-            advice="reduce it in the mapped function first (jax.lax.pmean, psum or all_gather)", code="SL418",
+            advice="reduce it in the mapped function first, with jax.lax.pmean, psum or all_gather", code="SL418",
             see=tuple(("made", line(each)) for each in one.get("made", ())[:1])
             + tuple(("called", line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
@@ -59,7 +59,7 @@ def rows_taken(events: Events, least: int) -> Iterator[Found]:
             f"this leaves a full copy of one row on every device ({size_text(one['bytes'])} each, "
             f"{one['times']} times or more): [0] of {array(one)} indexes one row per device, for "
             f"{one['devices']} devices",
-            (array(one),), "take one device's row: x.addressable_shards[0].data[0], or jax.device_get(...) of it",
+            (array(one),), "write x.addressable_shards[0].data[0], the row of one device, or jax.device_get(x)[0]",
             one["bytes"], code="SL415", see=tuple(("called", line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
 
@@ -146,9 +146,9 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     texts = {
         "differs": (
             "differs", f"result{'s' if seen.get('many') else ''} {seen.get('result')} of {name} can differ on "
-            f"each device along {axes}, and only one device's is kept: out_specs declare "
+            f"each device along {axes}, and only one device's value is kept: out_specs declare "
             f"{'them' if seen.get('many') else 'it'} replicated",
-            f"reduce it: jax.lax.psum(x, {axis}) or pmean; or name the axis in out_specs", "SL402",
+            f"write jax.lax.psum(x, {axis}) or pmean for this result, or name the axis in out_specs", "SL402",
         ),
         "equal": (
             "equal", f"result {seen.get('result')} of {name} repeats one block along {axes}: it is equal on "
@@ -158,7 +158,7 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         "sum-of-equal": (
             "summed-twice", f"the result is {seen.get('sizes')} times the value: psum over {axes} adds up a "
             f"value that is equal on all {seen.get('sizes')} devices"
-            + (", already summed" if seen.get("again") else ""),
+            + (", because it is already summed" if seen.get("again") else ""),
             f"do not sum over {axes} again", "SL404",
         ),
         "mean-of-sum": (
@@ -168,39 +168,40 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             f"{seen.get('sizes')}", "SL401",
         ),
         "mean-of-share": (
-            "divided-twice", f"the result is a {seen.get('sizes')}th of the mean: the sum of "
+            "divided-twice", f"the result is 1/{seen.get('sizes')} of the mean: the sum of "
             f"{seen.get('rows')} rows is divided by the count on all {seen.get('sizes')} devices, and then "
             f"averaged over {axes}",
-            f"use jax.lax.psum(x, {axis}), or divide by the count on one device before the mean", "",
+            f"write jax.lax.psum(x, {axis}) for the mean, or divide by the count on one device before the mean", "",
         ),
         "mean-of-quotients": (
-            "mean-of-quotients", f"this averages per-device quotients over {axes}, which is not the mean of all "
-            "rows if the divisors differ: each device divides its own sum by its own count",
-            f"reduce both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
+            "mean-of-quotients", "the result is not the mean of all rows if the counts differ: this averages quotients "
+            f"over {axes}, and each device divides its own sum by its own count",
+            f"write jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
         ),
         "sum-of-quotients": (
-            "mean-of-quotients", f"this adds up per-device quotients over {axes}, which is neither the global "
-            "quotient nor a mean: each device divides its own sum by its own count",
-            f"reduce both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
+            "mean-of-quotients", "the result is neither the global quotient nor a mean: this adds up quotients over "
+            f"{axes}, and each device divides its own sum by its own count",
+            f"write jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
         ),
         "local-norm": (
             "local-norm", f"each device scales its shard by a different norm: each norm is of one shard along {axes}",
-            f"sum the squares over the devices before the root: jax.lax.psum(squares, {axis})", "",
+            f"sum the squares over the devices before the square root: jax.lax.psum(squares, {axis})", "",
         ),
         "first-rows": (
             "local-index-as-global", f"every device takes the first {seen.get('rows')} rows of a replicated array "
             f"({seen.get('shape')}): along {axes} only the first device's data belong to these rows",
-            f"name {axes} in the in_specs of the array, or begin at jax.lax.axis_index({axis}) * {seen.get('rows')}",
+            f"name {axes} in the in_specs of the array, or write jax.lax.dynamic_slice_in_dim(array, "
+            f"jax.lax.axis_index({axis}) * {seen.get('rows')}, {seen.get('rows')})",
             "",
         ),
         "same-random": (
             "same-random", f"every device along {axes} draws the same random numbers for different data",
-            f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
+            f"write key = jax.random.fold_in(key, jax.lax.axis_index({axis})) before the draw", "SL407",
         ),
         "all-slices": (
-            "summed-twice", f"this sums the gradients of different slices over {axes}: every slice is updated "
-            "with the same sum",
-            f"leave {axes} out of the sum: sum over the axes that shard the data", "SL404",
+            "summed-twice", "every slice of the parameters is updated with the same sum: this sums the gradients of "
+            f"different slices over {axes}",
+            f"leave {axes} out of the sum, and sum over the axes that shard the data", "SL404",
         ),
         "left-out": (
             "left-out", f"this shift sends zeros to {_devices(seen)} along {axes}: its pairs leave them out",
@@ -214,34 +215,35 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         "same-keys": (
             "same-random", f"every device along {axes} draws the same random numbers and does the same work: "
             "all get the same key",
-            "pass one key per device: jax.random.split(key, devices)", "SL407",
+            "pass one key per device: jax.random.split(key, n), where n is the number of devices", "SL407",
         ),
         "same-parts": (
             "same-random", f"result {seen.get('result')} of {name} repeats one random block along {axes}: each "
             "device draws with the same key",
-            f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
+            f"write key = jax.random.fold_in(key, jax.lax.axis_index({axis})) before the draw", "SL407",
         ),
         "same-start": (
             "same-random", f"the sum over {axes} adds up equal random numbers: every device draws them with "
             "the same key",
-            f"where they are drawn: key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
+            f"write key = jax.random.fold_in(key, jax.lax.axis_index({axis})) before the draw", "SL407",
         ),
         "local-index-as-global": (
             "local-index-as-global",
             f"each device along {axes} looks up another row for the same index: the rows of this table are sharded, "
             "and the index counts from the start of the whole table",
-            f"subtract the offset of the shard first: jax.lax.axis_index({axis}) * table.shape[0]", "",
+            f"subtract the offset of the shard, jax.lax.axis_index({axis}) * table.shape[0]; set rows of other "
+            f"shards to 0, and add up the results: jax.lax.psum(rows, {axis})", "",
         ),
         "own-softmax": (
             "local-as-global", "each device divides by the sum of its own shard: this sum of exponentials is over a "
             f"dimension that is sharded over {axes}",
-            f"reduce it: jax.lax.psum(jnp.exp(x - top).sum(...), {axis}), with top = jax.lax.pmax(..., {axis})",
+            f"write jax.lax.psum(jnp.exp(x - top).sum(...), {axis}), with top = jax.lax.pmax(x.max(...), {axis})",
             "SL409",
         ),
         "own-norm": (
             "local-as-global", "each device scales its shard by its own sum or mean: the dimension is sharded over "
             f"{axes}",
-            f"reduce it first: jax.lax.pmean(jnp.mean(x, ...), {axis}), or psum of a sum", "SL409",
+            f"write jax.lax.pmean(jnp.mean(x, ...), {axis}) for the mean, and psum for a sum", "SL409",
         ),
         "mispaired": (
             "mispaired", f"this product multiplies entries that do not belong together: dimension {seen.get('dim')} of "
@@ -250,25 +252,26 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "shard both over the same axis: in in_specs, or in the all_to_all or all_gather before it", "SL431",
         ),
         "own-row": (
-            "local-as-global", "an array less its own mean is zero: each device averages a single row, because the "
-            f"dimension is sharded over {axes} into rows of one",
-            "drop this dimension first, x[0], or reduce over all rows: jax.lax.pmean(..., "
+            "local-as-global", "the difference from the mean is zero: each device averages a single row, because the "
+            f"dimension is sharded over {axes} into single rows",
+            "write x[0] to remove this dimension first, or average all rows: jax.lax.pmean(x.mean(0), "
             f"{axis})", "SL409",
         ),
         "own-place": (
             "local-as-global", f"{seen.get('name')} gives an index within the shard, and it is used as a global index: "
             f"the dimension is sharded over {axes}",
-            f"add the offset of the shard (jax.lax.axis_index({axis}) * x.shape[...]), and compare the values "
-            "of all devices", "SL409",
+            f"add the offset of the shard to the index (jax.lax.axis_index({axis}) * x.shape[...]), and compare the "
+            "values of all devices", "SL409",
         ),
         "own-running": (
             "local-as-global", f"{seen.get('name')} starts again on each device: the dimension is sharded over {axes}",
-            f"add the totals of the devices before it: jax.lax.all_gather of the last row over {axis}", "SL409",
+            f"add the totals of the devices before this one: jax.lax.all_gather of each last row over {axis}",
+            "SL409",
         ),
         "own-positions": (
             "local-as-global", "all shards get the positions of the first: these count from 0 on every device, and the "
             f"dimension is sharded over {axes}",
-            f"begin at jax.lax.axis_index({axis}) * x.shape[...]", "",
+            f"add the offset of the shard, jax.lax.axis_index({axis}) * x.shape[...]", "",
         ),
         "own-shift": (
             "local-as-global", "entries at shard borders are wrong: this shifts rows within each shard, and the "
@@ -277,26 +280,26 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         ),
         "unsummed": (
             "unsummed", f"{seen.get('name')} is applied to one term of a sum: the product is over a dimension "
-            f"that is sharded over {axes}, and nothing has summed it",
-            f"reduce it first: jax.lax.psum(x @ w, {axis})", "SL402",
+            f"that is sharded over {axes}, and nothing sums it before",
+            f"write jax.lax.psum(x @ w, {axis}) first", "SL402",
         ),
         "untiled": (
             "untiled", f"all_gather over {axes} stacks the shards along a new dimension of the result of {name}",
-            "add tiled=True to concatenate them", "SL411",
+            "write tiled=True to concatenate them", "SL411",
         ),
         "summed-then-cut": (
             "gather-before-reduce",
-            f"the sum over {axes} sends all of {shape} ({much}) to every device, and each keeps a "
-            f"{seen.get('sizes')}th",
-            f"use jax.lax.psum_scatter(x, {axis}, scatter_dimension={seen.get('dim')}, tiled=True), which "
-            "gives that part only",
+            f"the sum over {axes} sends all of {shape} ({much}) to every device, and each keeps only "
+            f"1/{seen.get('sizes')} of it",
+            f"write jax.lax.psum_scatter(x, {axis}, scatter_dimension={seen.get('dim')}, tiled=True), which "
+            "gives only that part",
             "",
         ),
         "gathered-then-summed": (
             "gather-before-reduce", f"every device does the same work on all rows: this gathers {shape} ({much}) over "
             f"{axes}, and the result is then summed",
             f"compute on the device's own rows and reduce the result: jax.lax.psum(x.sum(...), {axis}), or "
-            "pmean of a mean", "",
+            "pmean for a mean", "",
         ),
         "gather-in-loop": (
             "gather-in-loop", f"this gathers {shape} ({much}) over {axes} in each "
@@ -305,29 +308,32 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "gather it once, before the loop", "",
         ),
         "own-bent": (
-            "nonlinear-of-mean", f"this averages {seen.get('name')} of per-device means over {axes}, which is not "
-            f"{seen.get('name')} of the mean of all rows",
-            f"average first: jax.lax.pmean(mean, {axis}), and then {seen.get('name')} of it", "",
+            "nonlinear-of-mean", f"the result is not {seen.get('name')} of the mean of all rows: this averages "
+            f"{seen.get('name')} of each device's mean over {axes}",
+            f"average first: write mean = jax.lax.pmean(mean, {axis}), and then compute {seen.get('name')}", "",
         ),
         "own-variance": (
-            "nonlinear-of-mean", f"this averages {seen.get('name')} of each device's rows over {axes}, which "
-            "ignores how the per-device means differ",
-            f"mean = jax.lax.pmean(x.mean(0), {axis}), and then jax.lax.pmean(((x - mean) ** 2).mean(0), {axis})", "",
+            "nonlinear-of-mean", f"the result is not {seen.get('name')} of all rows: this averages "
+            f"{seen.get('name')} of each device's rows over {axes}, and the per-device means differ",
+            f"write mean = jax.lax.pmean(x.mean(0), {axis}), and then jax.lax.pmean(((x - mean) ** 2).mean(0), {axis}) "
+            "for the variance; its square root is the standard deviation", "",
         ),
         "own-rank": (
-            "nonlinear-of-mean", f"this averages per-device quantiles or order statistics over {axes}, which is "
-            "not that of all rows",
-            f"sort all rows: jax.lax.all_gather(x, {axis}, tiled=True)", "",
+            "nonlinear-of-mean", "the result is not the quantile or order statistic of all rows: this averages those "
+            f"of each device over {axes}",
+            f"write x = jax.lax.all_gather(x, {axis}, tiled=True) before the quantile, and keep the pmean: it marks "
+            "the result as equal on all devices", "",
         ),
         "own-slots": (
             "local-as-global", "rows of several devices are written to one position: each device counts from 0, and "
             f"the writes are added up over {axes}",
-            f"add the counts of the devices before it: jax.lax.all_gather of the last row over {axis}", "SL409",
+            f"add the counts of the devices before this one: jax.lax.all_gather of each last row over {axis}",
+            "SL409",
         ),
         "bias-summed": (
             "summed-twice", f"this term counts {seen.get('sizes')} times: it is equal on every device along "
             f"{axes}, and the sum comes after it",
-            "add it after the sum", "SL421",
+            "add this term after the sum", "SL421",
         ),
     }  # fmt: skip
     kind, message, advice, code = texts[what]
@@ -355,7 +361,7 @@ def _taken_whole(events: Events) -> Iterator[Found]:
             "gathered", one["name"], place,
             f"{leaf['name']} {array(leaf)} is gathered on every device at each call: it is sharded as "
             f"{leaf['spec']}, and in_specs replicate it along {axes}",
-            advice=f"name {axes} in its spec, or place it as in_specs say", bytes=leaf["bytes"],
+            advice=f"name {axes} in its in_specs, or place it once with the sharding of in_specs", bytes=leaf["bytes"],
             see=(("called", first(one["lines"])),),
         )  # fmt: skip
 
@@ -383,8 +389,8 @@ def _began_apart(one: dict[str, Any], place: Line) -> Found:
     made = first(one["made"])
     return Found(
         "drifts", one["name"], made if made.file else place,
-        f"{one['argument']} {array(one)} differs between devices before {one['name']}, which applies the same "
-        "update to all: they are not copies of one model",
+        f"the replicas are not copies of one model: {one['argument']} {array(one)} differs between devices before "
+        f"{one['name']}, which applies the same update to all",
         advice="create it once, from one key, and copy it to the devices (flax.jax_utils.replicate for pmap)",
         see=(("called", place),) if made.file and made != place else (), code="SL402",
     )  # fmt: skip
@@ -415,7 +421,7 @@ def _parted(events: Events) -> Iterator[Found]:
         mapped: tuple[tuple[str, Line], ...] = (("called", place),) if met.file else ()
         mapped += tuple(("mapped", line(where)) for where in one["regions"][:1])
         mapped += tuple(("made there", line(where)) for where in one["inside"][:1] if line(where) not in (place, met))
-        why = ": this updates it with each device's own values" if met.file else ":"
+        why = ": this updates it with each device's own values" if met.file else ""
         yield Found(
             "drifts", one["name"], met if met.file else place,
             f"the replicas of {one['argument']} {array(one)} drift apart: {one['name']} takes equal "

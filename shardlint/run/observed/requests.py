@@ -83,7 +83,7 @@ def _placed_again(events: Events, least: int) -> Iterator[Found]:
             yield Found(
                 "placement-overridden", function(one["mesh"]), place,
                 f"{array(one)} is sent to other devices for this mesh ({size_text(one['bytes'])}, {often} "
-                "times): its device order differs from that of the mesh in use",
+                "times): the device order of this mesh differs from that of the mesh in use",
                 advice="make one mesh, and place the arrays on it", bytes=one["bytes"], see=tuple(see),
             )  # fmt: skip
             continue
@@ -111,7 +111,7 @@ def filled_alike(events: Events) -> Iterator[Found]:
             "same-rows", function(one["lines"][0]), place,
             f"all {one['parts']} shards of this {array(one)} have the same values: the callback returns the "
             f"same data for each device. Its sharding is {one['spec']}",
-            advice="return the requested part: lambda index: data[index]", bytes=one["bytes"],
+            advice="return the requested part, as in lambda index: data[index]", bytes=one["bytes"],
             see=(("called", called),) if called != place else (),
         )  # fmt: skip
 
@@ -148,8 +148,8 @@ def without_effect(events: Events, least: int) -> Iterator[Found]:
             if one["bytes"] >= least:
                 yield Found(
                     "no-effect", function(one["lines"][0]), place,
-                    "eqx.filter_shard places jax arrays only, and these are numpy arrays",
-                    advice="jax.device_put(batch, sharding)", bytes=one["bytes"], code="SL201",
+                    "on older releases of equinox, eqx.filter_shard leaves these numpy arrays on the host",
+                    advice="write jax.device_put(batch, sharding)", bytes=one["bytes"], code="SL201",
                 )  # fmt: skip
             continue
         flax = one["name"].startswith("nn.")
@@ -172,7 +172,7 @@ def without_effect(events: Events, least: int) -> Iterator[Found]:
             yield Found(
                 "no-effect", function(one["lines"][0]), place,
                 f"{one['name']} leaves {one['what']} on one device: the sharding is None",
-                advice="pass a sharding", bytes=one["bytes"],
+                advice="pass a sharding in place of None", bytes=one["bytes"],
             )  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def asked(events: Events) -> Iterator[Found]:
             yield Found(
                 "no-effect", function(one["lines"][0]), place,
                 f"device_put of {shown} to {one['target']} has no effect in traced code",
-                advice="use jax.lax.with_sharding_constraint(x, sharding)", code="SL201",
+                advice="write jax.lax.with_sharding_constraint(x, sharding)", code="SL201",
             )  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def short(events: Events, least: int) -> Iterator[Found]:
             continue
         told.add(place)
         axes = " and ".join(map(repr, one["axes"]))
-        see = dict.fromkeys((("laid so", before), *(("asked by", each) for each in lines[:1] if each != place)))
+        see = dict.fromkeys((("before", before), *(("constrained", each) for each in lines[:1] if each != place)))
         yield Found(
             "exchanged", function([place.file, place.line, place.function]), place,
             f"this moves {axes} to another dimension: the spec has fewer entries than {array(one)} has "
@@ -232,16 +232,16 @@ def drawn_whole(events: Events) -> Iterator[Found]:
         if one["what"] != "drawn-whole" or place in told or one["bytes"] * _PART < events.largest:
             continue
         told.add(place)
-        how = "pass out_sharding= to the random function: " if one["named"] else (
-            "reshard them at once with "
-            "jax.sharding.reshard: "
+        how = "pass out_sharding=spec to the random function" if one["named"] else (
+            "reshard the numbers: write "
+            "jax.sharding.reshard(numbers, spec)"
         )
         yield Found(
             "replicated", function(one["lines"][0]), place,
             f"every device draws all of {array(one)} ({size_text(one['bytes'])}): on an Explicit mesh random "
             "numbers are replicated by default. They are used with an array that is sharded over "
             f"{' and '.join(map(repr, one['axes']))}",
-            advice=f"{how}jax.typeof(x).sharding.spec, where x is that array", bytes=one["bytes"],
+            advice=f"{how}, with spec = jax.typeof(x).sharding.spec of that array x", bytes=one["bytes"],
         )  # fmt: skip
 
 
@@ -288,7 +288,7 @@ def flags(events: Events) -> Iterator[Found]:
         yield Found(
             "overwritten", function(one["line"]), line(one["line"]),
             f"{' '.join(one['lost'])} is lost: this replaces {one['name']}, which was set before",
-            advice="append to it: os.environ['XLA_FLAGS'] = os.environ.get('XLA_FLAGS', '') + ' --new'",
+            advice="append the new flag: os.environ['XLA_FLAGS'] = os.environ.get('XLA_FLAGS', '') + ' --new'",
             code="SL802", see=(("set before", line(one["before"])),),
         )  # fmt: skip
 

@@ -101,7 +101,7 @@ def made_whole(events: Events, least: int, told: Collection[Line]) -> Iterator[F
             "gathered", function(one["lines"][0]), place,
             f"this constraint replicates {array(leaf)} on every device: arrays of this shape in the state of "
             f"{one['name']} are sharded ({leaf['name']} is {leaf['spec']})",
-            tuple(found), "constrain it like the state", leaf["bytes"],
+            tuple(found), "write the sharding of the state in this constraint", leaf["bytes"],
             see=(("called", first(one["called"])),) if one["called"] else (),
         )  # fmt: skip
 
@@ -119,9 +119,9 @@ def donated_by_keyword(events: Events, least: int) -> Iterator[Found]:
         yield Found(
             "donation", function(one["lines"][0]) if one["lines"] else one["name"], place,
             f"nothing is donated: the jit of {one['name']} has donate_argnums={told_as}, and all arguments are "
-            f"passed by keyword ({', '.join(one['arguments'])} ...). Its signature lists no parameters, so jax "
-            "cannot map keywords to positions",
-            advice="pass them by position, or use donate_argnames, or functools.wraps on the wrapper",
+            f"passed by keyword ({', '.join(one['arguments'])} ...). The signature of the function lists no "
+            "parameters, so jax cannot map keywords to positions",
+            advice="pass them by position, write donate_argnames=, or use functools.wraps on the wrapper",
             bytes=one["bytes"], code="SL223", see=(("defined", line(one["defined"])),) if one["defined"] else (),
         )  # fmt: skip
 

@@ -29,6 +29,6 @@ def twice(found: Recognised) -> Explanation | None:
     return Explanation(
         f"{callee(call)} gets one buffer in two arguments, and donates it",
         (named(first), named(second)),
-        f"copy one of them: jnp.copy({second.where})",
+        f"pass a copy of one: jnp.copy({second.where})",
         live=True,
     )

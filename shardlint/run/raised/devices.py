@@ -60,9 +60,9 @@ def _other_than_context(found: Recognised) -> Explanation | None:
         else "others"
     )
     return Explanation(
-        f"{callee(call)} runs on other devices than those of {placed[0].where}"
+        f"{callee(call)} runs on other devices than those that hold {placed[0].where}"
         + (f": {where} devices" if where != "others" else ""),
-        help=f"place it first: jax.device_put({placed[0].where}, NamedSharding(mesh, P()))",
+        help=f"write jax.device_put({placed[0].where}, NamedSharding(mesh, P())) before the call",
         live=True,
     )
 
@@ -81,7 +81,7 @@ def mesh_shape(found: Recognised) -> Explanation | None:
         product *= size
     return Explanation(
         f"a mesh of {' x '.join(map(str, sizes))} needs {product} devices, and there are {said[1]}",
-        help="compute one size from len(jax.devices())",
+        help="compute one of the sizes from len(jax.devices())",
     )
 
 

@@ -31,4 +31,4 @@ def nearest_keyword(found: Recognised) -> Explanation | None:
     instead = _RENAMED[word] if _RENAMED.get(word) in call.parameters else near[0] if near else ""
     if word in call.parameters or not instead:
         return None
-    return Explanation(f"{callee(call)} has no {word} on this release", help=f"write {instead}=")
+    return Explanation(f"{callee(call)} takes no keyword {word} on this release", help=f"write {instead}=")

@@ -44,7 +44,7 @@ KINDS = (
         ("SL419", "SL308"),
         live=True,
         says="{callee} needs one row per device of each array that it maps",
-        help="split the rows: x.reshape(devices, -1, *x.shape[1:]); replicate a state: flax.jax_utils.replicate(state)",
+        help="for a batch write x.reshape(devices, -1, *x.shape[1:]), for a state flax.jax_utils.replicate(state)",
     ),
     Kind(
         "pmap-axis",
@@ -53,7 +53,7 @@ KINDS = (
         ("SL419", "SL308"),
         live=True,
         says="{callee} needs one row per device of each array that it maps",
-        help="split the rows: x.reshape(devices, -1, *x.shape[1:]); replicate a state: flax.jax_utils.replicate(state)",
+        help="for a batch write x.reshape(devices, -1, *x.shape[1:]), for a state flax.jax_utils.replicate(state)",
         in_pmap=True,
     ),
     Kind(
@@ -66,14 +66,14 @@ KINDS = (
         "in-shardings",
         r"in_shardings specification must be a tree prefix|pytree structure error[^\n]*\n *pjit in_shardings",
         ("SL210", "SL212", "SL320"),
-        says="in_shardings is not the tree of what {callee} gets",
-        help="write one entry for each argument, in their order; static arguments take none",
+        says="in_shardings does not have the structure of the arguments of {callee}",
+        help="write one entry for each argument, in their order, and none for static arguments",
     ),
     Kind(
         "out-shardings",
         r"out_shardings specification must be a tree prefix|pytree structure error[^\n]*\n *pjit out_shardings",
         ("SL210", "SL212", "SL320"),
-        says="out_shardings is not the tree of what {callee} returns",
+        says="out_shardings does not have the structure of the result of {callee}",
         help="write one entry for each result, or one sharding for all",
     ),
     Kind(
@@ -82,7 +82,7 @@ KINDS = (
         r"|(?:in|out)_(?:specs|axes) (?:specification|value|must|is not) [^\n]*(?:tree prefix|structure)"
         r"|shard_map in_specs(?! argument)",
         ("SL405", "SL420", "SL320", "SL417"),
-        says="the specs of {callee} are not the tree of what it gets or returns",
+        says="the specs of {callee} do not have the structure of its arguments or results",
         help="write one spec for each argument and result, in their order, or one for all",
     ),
     Kind(
@@ -91,12 +91,12 @@ KINDS = (
         r"|out_specs.{0,200}(?:varying|replication)",
         ("SL402",),
         says="the result can differ on each device along an axis that out_specs leaves out",
-        help="reduce it with jax.lax.psum or pmean over that axis, or name the axis in out_specs",
+        help="write jax.lax.psum or pmean over that axis, or name the axis in out_specs",
     ),
     Kind(
         "jit-sharding-differs", r"Sharding passed to (?:jit|pjit) does not match the sharding", ("SL213",),
         says="{callee} does not move {array}, whose sharding differs from in_shardings",
-        help="place it first: jax.device_put({array}, sharding); or write None for it in in_shardings",
+        help="write jax.device_put({array}, sharding) before the call, or None for this argument in in_shardings",
     ),
     Kind(
         "spec-rank",
@@ -140,7 +140,7 @@ KINDS = (
         "deleted",
         r"(?:Array|[Bb]uffer) has been deleted|buffer has been deleted or donated", ("SL220", "SL106"),
         says="{callee} gets an array whose buffer an earlier call donated or deleted",
-        help="use the result of that call; to keep the old one, donate jnp.copy({deleted}), or do not donate it",
+        help="use the result of that call; to keep the array, donate jnp.copy({deleted}), or do not donate it",
     ),
     Kind(
         "leaked", r"UnexpectedTracerError", ("SL653",),
@@ -161,13 +161,13 @@ KINDS = (
         "carry-varies",
         r"carry.{0,600}(?:varying|manual axis types|\{V:)|branches.{0,600}(?:varying|\{V:)",
         says="{callee} starts with a value that is equal on all devices, and gets back one that varies along {axes}",
-        help="make it vary first: jax.lax.pcast({start}, {axes}, to='varying')",
+        help="write jax.lax.pcast({start}, {axes}, to='varying') as the first value",
     ),
     Kind(
         "carry-layout",
         r"(?:carry|branches).{0,600}\w@\w",
-        says="{callee} gets back another layout than it passed in",
-        help="write jax.sharding.reshard(result, spec) in the function, with the layout of the argument",
+        says="{callee} starts with one layout, and its function returns another",
+        help="write jax.sharding.reshard(result, spec) in the function, with the spec of the first value",
     ),
     Kind(
         "manual-axis",
@@ -180,14 +180,14 @@ KINDS = (
         r"Contracting dimensions are sharded",
         _EXPLICIT,
         says="{callee} contracts a dimension that both operands shard: the layout of the result is ambiguous",
-        help="name it: jnp.matmul(..., out_sharding=P(...)), or jnp.einsum(..., out_sharding=P(...))",
+        help="write jnp.matmul(..., out_sharding=P(...)), or jnp.einsum(..., out_sharding=P(...))",
     ),
     Kind(
         "gather",
         r"Use `\.at\[\.\.\.\]\.(?P<how>get|set)",
         _EXPLICIT,
         says="the layout of the result of {callee} is ambiguous",
-        help="write {array}.at[...].get(out_sharding=P(...)); to update, pass out_sharding to set or add",
+        help="write {array}.at[...].get(out_sharding=P(...)); for an update pass out_sharding= to set or add",
     ),
     Kind(
         "layouts-differ",
@@ -197,14 +197,14 @@ KINDS = (
         r"|Incompatible types for [^\n]*\w@\w|should be sharded the same",
         _EXPLICIT,
         says="{callee} combines dimensions that are sharded differently",
-        help="give the arrays one layout first: jax.sharding.reshard({other}, {spec})",
+        help="write jax.sharding.reshard({other}, {spec}) first, so that both have one layout",
     ),
     Kind(
         "dimension-sharded",
         r"(?:should|must|cannot|can't) be (?:unsharded|replicated|fully replicated|sharded)"
         r"|over sharded axes|on sharded dims",
         _EXPLICIT,
-        says="{callee} needs a dimension unsharded that {array} shards",
+        says="{callee} needs an unsharded dimension, and {array} shards it",
         help="write jax.sharding.reshard({array}, P(...)) first, with None for that dimension",
     ),
     Kind(
@@ -212,14 +212,14 @@ KINDS = (
         r"reshape is not supported|Please (?:pass|specify)[^\n]* `out_sharding` (?:param|arg)",
         _EXPLICIT,
         says="the layout of the result of {callee} is ambiguous",
-        help="pass out_sharding=P(...), or reshard {array} first with jax.sharding.reshard",
+        help="write out_sharding=P(...), or reshard {array} first with jax.sharding.reshard",
     ),
     Kind(
         "unreduced",
         r"cannot accept inputs? that (?:is|are) unreduced|cannot be unreduced|is unreduced while",
         _EXPLICIT,
         says="{array} holds partial sums, and {callee} needs their total",
-        help="add them first: jax.sharding.reshard({array}, P(...)) without unreduced",
+        help="write jax.sharding.reshard({array}, P(...)) first: a spec without unreduced adds them up",
     ),
     Kind(
         "out-sharding-type",
@@ -232,26 +232,26 @@ KINDS = (
         "in-specs-differ",
         r"does not match the specs of the input",
         ("SL353",),
-        says="in_specs is not the layout that the argument of {callee} has",
-        help="leave out in_specs, or write jax.sharding.reshard({array}, spec) first",
+        says="in_specs differs from the layout of the argument of {callee}",
+        help="remove in_specs, or write jax.sharding.reshard({array}, spec) first",
     ),
     Kind(
         "memories-differ",
         r"memory_space of all inputs",
         says="{callee} combines arrays in different memories",
-        help="move one first: jax.device_put({other_memory}, jax.memory.Space.Device)",
+        help="write jax.device_put({other_memory}, jax.memory.Space.Device) first",
     ),
     Kind(
         "memory-kind",
         r"Memory kinds passed to",
         says="{array} is in another memory than in_shardings names",
-        help="move it first: jax.device_put({array}, sharding)",
+        help="write jax.device_put({array}, sharding) first",
     ),
     Kind(
         "partition-name",
         r"PartitioningUnspecifiedError|\"partition_name\" is not specified",
         says="{callee} stacks annotated variables along a new axis, and nothing names that axis",
-        help="add metadata_params={{nn.PARTITION_NAME: None}} to nn.scan or nn.vmap; in nnx, "
+        help="write metadata_params={{nn.PARTITION_NAME: None}} in nn.scan or nn.vmap; in nnx, "
         "transform_metadata={{nnx.PARTITION_NAME: None}}",
     ),
     Kind(
@@ -261,12 +261,12 @@ KINDS = (
         r"|The (?:global_shards|is_fully_addressable|is_fully_replicated) property was called",
         ("SL208",),
         says="{array} is traced: its layout on the devices is not known yet",
-        help="write jax.typeof({array}).sharding on Explicit axes, or read it outside of the traced function",
+        help="on Explicit axes write jax.typeof({array}).sharding; on others read it outside of the traced function",
     ),
     Kind(
         "spec-axes",
         r"partitions cannot overlap|argument (?:to|of) PartitionSpec (?:cannot|should)|reduced cannot contain None",
-        says="{callee} names an axis twice, or its unreduced and reduced are no sets of axis names",
+        says="{callee} names an axis twice, or its unreduced and reduced are not sets of axis names",
         help="write P('data', unreduced={{'model'}})",
     ),
     Kind(
@@ -303,7 +303,7 @@ KINDS = (
         r"[Cc]ontext mesh .* should match|Mesh for all inputs should be equal|mesh .* should match the mesh"
         r"|Conflicting meshes received|got incompatible mesh|(?:Mesh of both lhs and rhs|Mesh shape of the input)"
         r"|must match the mesh passed|should have the same mesh",
-        says="{callee} gets two meshes: those of its arguments and of the context have to be the same",
+        says="{callee} gets two meshes: the mesh of its arguments and the mesh in context must be the same",
         help="make the mesh once, and use it for `jax.set_mesh` and for every NamedSharding",
     ),
     Kind("backend-first", r"jax\.distributed\.initialize\(\) must be called before", ("SL803", "SL309")),
@@ -313,7 +313,7 @@ KINDS = (
         r"|must equal the product of|mesh_shape and axis_names|axis_shapes.{0,60}axis_names|number of axis_types",
         ("SL304", "SL308"),
         says="the sizes of the mesh do not fit its devices or its axis names",
-        help="write one name for each size; the product of the sizes is the number of devices",
+        help="write one name for each size, and sizes whose product is the number of devices",
     ),
     Kind(
         "devices-reshaped",
@@ -337,7 +337,7 @@ KINDS = (
         r"|requires ndarray or scalar arguments, got <class '\S*Sharding|'[\w.]*' object has no attribute "
         r"'(?:_internal_device_list|partitions|_partitions|_device_assignment|_is_concrete|device_set|addressable_devices)'",
         ("SL218", "SL305", "SL306", "SL318", "SL319", "SL326", "SL327"),
-        says="{callee} gets something that is no sharding where it takes one",
+        says="{callee} takes a sharding, and gets a value that is not one",
         help="write NamedSharding(mesh, P(...))",
     ),
     Kind("not-addressable", r"non-?addressable", ("SL807", "SL808", "SL812", "SL815")),
@@ -346,7 +346,7 @@ KINDS = (
         r"`?(?:jit|pmap)kwargs`? cannot contain|donate=\.\.\.\)` must be one of",
         ("SL101", "SL102", "SL228"),
         says="{callee} does not take this keyword or value",
-        help="to donate, write donate='all'; leave out what it sets itself",
+        help="to donate, write donate='all'; remove keywords that it sets itself",
     ),
     Kind(
         "not-an-array",

@@ -22,16 +22,16 @@ def find_misfit(found: Recognised) -> Explanation | None:
             )
             return Explanation(
                 f"{spec} has {len(entries)} entries, but {array.text()} has {dimensions}",
-                help="write P() for a scalar" if not shape else f"write a spec of at most {len(shape)}",
+                help="write P() for a scalar" if not shape else f"write a spec of at most {len(shape)} entries",
                 live=True,
             )
         for at, (size, axes) in enumerate(zip(shape, entries, strict=False)):
             by = math.prod(layout.mesh.get(axis, 1) for axis in axes)
             if size % by:
                 return Explanation(
-                    f"dimension {at} of {array.text()} has size {size}, which is not divisible by {by} devices as"
+                    f"dimension {at} of {array.text()} has size {size}, which is not divisible by {by}, the shards of"
                     f" {spec}",
-                    help=f"make it {size + -size % by}, or shard another dimension",
+                    help=f"make the size {size + -size % by}, or shard another dimension",
                     live=True,
                 )
     return None

@@ -29,7 +29,8 @@ def leading_axis(found: Recognised) -> Explanation | None:
     size = rows.pop() if len(rows) == 1 else None
     axis = leaves[0].axis
     return Explanation(
-        f"{callee(call)} maps axis {axis} of {what}, which has no such axis for {devices} devices"
+        f"{callee(call)} maps axis {axis} of {what}, which has no such axis: it needs one row for each of {devices} "
+        "devices"
         if size is None
         else (
             f"{callee(call)} maps axis {axis} of {what}: it has {size} rows, and needs {devices}, one per "
@@ -74,18 +75,18 @@ def _replicated(given: Given, call: Call, found: Recognised) -> str:
     number = [one for one in call.arguments if not one.keyword]
     whole = [one is given or (one.leaves and all(leaf.axis is None for leaf in one.leaves)) for one in number]
     axes = ", ".join("None" if each else "0" for each in whole)
-    instead = f"in_axes=({axes}) to map only the others" if not given.keyword and len(number) > 1 else ""
+    instead = f"write in_axes=({axes}) to map only the other arguments" if not given.keyword and len(number) > 1 else ""
     if call.type == "_PmapWrapper":
-        return instead or "add a leading device axis first"
+        return instead or "add a first dimension with one row per device"
     if "flax" in found.releases:
         copied = f"flax.jax_utils.replicate({name})"
     else:
         copied = f"jax.tree.map(lambda x: jnp.stack([x] * {call.devices}), {name})"
-    return f"{name} = {copied}" + (f", or {instead}" if instead else "")
+    return f"write {name} = {copied}" + (f", or {instead}" if instead else "")
 
 
 def _split(size: int, devices: int, axis: int | None) -> str:
     """How to give each device its rows of an argument."""
     if axis != 0 or size % devices or size < devices:
-        return f"give it {devices} rows along axis {axis}, one per device"
-    return f"split it: x.reshape({devices}, {size // devices}, *x.shape[1:])"
+        return f"pass {devices} rows along axis {axis}, one per device"
+    return f"write x.reshape({devices}, {size // devices}, *x.shape[1:])"

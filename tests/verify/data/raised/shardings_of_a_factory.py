@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: in_shardings is not the tree of what `self.step` gets.*write one entry for each argument
+# says: in_shardings does not have the structure of the arguments of `self.step`.*write one entry for each argument
 class Trainer:
     def __init__(self, shardings):
         self.step = jax.jit(self.update, in_shardings=tuple(shardings))

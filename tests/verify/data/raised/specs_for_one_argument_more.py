@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: SL405|the specs of `mapped` are not the tree
+# says: SL405|the specs of `mapped` do not have the structure
 def attend(q, k):
     return q @ k.T
 

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: in_shardings is not the tree.*static arguments take none|SL212
+# says: in_shardings does not have the structure.*none for static arguments|SL212
 def forward(params, tokens, train):
     return params[tokens] * (0.9 if train else 1.0)
 

@@ -100,7 +100,7 @@ def sorted_along_its_axis():
 
 
 def top_k_along_its_axis():
-    """needs a dimension unsharded that x shards.*x f32\\[8,4\\] P\\(None, 'model'\\)"""
+    """needs an unsharded dimension, and x shards it.*x f32\\[8,4\\] P\\(None, 'model'\\)"""
     x = put((8, 4), None, "model")
     return jax.lax.top_k(x, 2)
 
@@ -516,5 +516,5 @@ def ragged_product():
 
 
 def created_with_one_device():
-    """no sharding where it takes one"""
+    """takes a sharding, and gets a value that is not one"""
     return jnp.zeros((8, 4), device=P("data"))

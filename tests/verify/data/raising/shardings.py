@@ -408,7 +408,7 @@ def device_buffer():
 
 
 def shape_with_a_string():
-    """no sharding where it takes one"""
+    """takes a sharding, and gets a value that is not one"""
     jax.ShapeDtypeStruct((8, 4), jnp.float32, sharding="data")
 
 
@@ -432,7 +432,7 @@ def array_of_sharded_parts():
 
 
 def array_from_a_callback_with_a_spec():
-    """no sharding where it takes one"""
+    """takes a sharding, and gets a value that is not one"""
     jax.make_array_from_callback((8, 4), P("data"), lambda index: np.ones((2, 4)))
 
 
@@ -610,7 +610,7 @@ def memory_of_a_tracer():
 
 
 def shape_with_a_memory_kind():
-    """no sharding where it takes one.*x f32\\[8,4\\]"""
+    """takes a sharding, and gets a value that is not one.*x f32\\[8,4\\]"""
     jax.jit(lambda x: jax.lax.with_sharding_constraint(x, "pinned_host"))(params["w"])
 
 
