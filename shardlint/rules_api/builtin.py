@@ -25,7 +25,7 @@ class _Own(Rule):
 class FileNotParsed(_Own):
     """shardlint could not read this file.
 
-    No rule checks the file. In a notebook, only the cell that cannot be parsed is left out.
+    No rule checks this file. In a notebook, shardlint skips only the cell that it cannot parse.
 
     ## Reports
     - proven: a file with a syntax error, or a notebook cell with one.
@@ -53,7 +53,7 @@ class FileNotParsed(_Own):
 class UnusedSuppression(_Own):
     """A suppression comment matches no finding.
 
-    The comment would hide the next mistake on that line.
+    The comment would hide a later mistake on that line.
 
     ## Reports
     - proven: `# shardlint: ignore[...]` on a line without a finding of that code.
@@ -118,8 +118,8 @@ class BannedCall(Rule):
 
     A name is the full name of a library's function (`jax.device_put`) or of one of the project's modules
     (`acme.old.place`). `jax.experimental.*` bans the module and its submodules with everything in them. The rule
-    follows aliases, `from` imports, other names of the same function, and modules of the project that re-export the
-    name.
+    follows aliases, `from` imports and other public names of the same function. It also follows modules of the project
+    that re-export the name.
 
     ## Example
     ```toml
@@ -141,8 +141,8 @@ class BannedCall(Rule):
 
     ## Limits
     Without the setting, nothing is reported. To allow the name in one module, such as its wrapper, use
-    `per-file-ignores` or `# shardlint: ignore[SL005]` with a reason. A re-export under a new name is reported at the
-    import, and uses of the new name are not reported.
+    `per-file-ignores` or `# shardlint: ignore[SL005]` with a reason. If a module of the project re-exports the name
+    under a new name, only its import is reported, not the uses of the new name.
     """
 
     code = "SL005"

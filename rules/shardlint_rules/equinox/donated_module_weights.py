@@ -39,9 +39,9 @@ class _Problem:
 class DonatedModuleWeights(Rule):
     """`donate=` of `eqx.filter_jit` also donates the weights of the compiled Module.
 
-    The next call raises that an array was deleted or donated. `filter_jit` treats the compiled Module as a
-    pytree: its arrays are inputs of the compiled program, and `donate=` donates them like the arguments. A result with
-    the shape of a weight reuses the memory of the weight. `donate="all-except-first"` keeps only the first argument.
+    The next call raises an error: a weight was deleted. `filter_jit` treats the compiled Module as a pytree: its arrays
+    are inputs of the compiled program, and `donate=` donates them like the arguments. A result with the shape of a
+    weight reuses the buffer of the weight. `donate="all-except-first"` keeps only the first argument.
 
     ## Reports
     - proven: `eqx.filter_jit(..., donate=...)` of a Module instance, of one of its methods other than `__call__`, or of
@@ -51,7 +51,7 @@ class DonatedModuleWeights(Rule):
     - possible: `donate=` for a Module that may contain no arrays, or for a compiled function that is called only once.
 
     ## Write instead
-    Drop `donate`. To donate the other arguments, compile a function that takes the model as its first argument, with
+    Remove `donate`. To donate the other arguments, compile a function that takes the model as its first argument, with
     `donate="all-except-first"`.
 
     ## Limits
@@ -81,7 +81,7 @@ class DonatedModuleWeights(Rule):
             keyword,
             problem.message,
             why=problem.why,
-            help='drop `donate`, or pass the model as the first argument with `donate="all-except-first"`',
+            help='remove `donate`, or pass the model as the first argument with `donate="all-except-first"`',
             certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
         )
 

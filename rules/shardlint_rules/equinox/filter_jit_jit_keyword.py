@@ -19,8 +19,8 @@ _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 class FilterJitJitKeyword(Rule):
     """`eqx.filter_jit` does not take the `jax.jit` keywords for static and donated arguments.
 
-    Wrapping a function with them raises ValueError. `filter_jit` treats every argument that is not an array as static.
-    It compiles an inner function with other parameters: argument numbers would not match.
+    Wrapping a function with them raises ValueError. `filter_jit` compiles an inner function with other parameters, so
+    argument numbers would not match. It treats every argument that is not an array as static.
 
     ## Reports
     - proven: `eqx.filter_jit` with `donate_argnums`, `donate_argnames`, `static_argnums` or `static_argnames`: as a
@@ -29,15 +29,15 @@ class FilterJitJitKeyword(Rule):
       that may also be another jit (`jit = eqx.filter_jit if filtered else jax.jit`).
 
     ## Write instead
-    Write `donate="all"`, or `donate="all-except-first"` to keep the first argument. For any other choice pass a tuple
-    of the arguments to keep as the first argument.
+    Write `donate="all"`, or `donate="all-except-first"` to keep the first argument. To keep several arguments, write
+    `donate="all-except-first"` and pass these arguments as a tuple in the first position.
 
     ## Fix
-    Safe if a value of `donate=` donates exactly the same arguments. Otherwise the fix writes a jitted function with the
-    kept arguments first, and a wrapper with the old name. Unsafe: the wrapper has no `lower`.
+    Safe if a value of `donate=` donates exactly the same arguments. Otherwise the fix writes a jitted function that
+    takes the arguments to keep first, and a wrapper with the old name. Unsafe: the wrapper has no `lower`.
 
-    The fix removes `static_argnums` and `static_argnames`. Safe if the parameter has a type hint that is not an array,
-    otherwise unsafe.
+    The fix removes `static_argnums` and `static_argnames`. Safe if the static parameter has a type hint that is not an
+    array, otherwise unsafe.
 
     No fix if the code uses `lower`, or if the argument names are known only at run time.
     """
@@ -82,7 +82,10 @@ class FilterJitJitKeyword(Rule):
         if has_another_way(site):
             return None
         fix, reason = self._write_fix(site)
-        advice = 'write `donate="all"` or `donate="all-except-first"`; non-array arguments are static already'
+        advice = (
+            'write `donate="all"` or `donate="all-except-first"` to donate. '
+            "Arguments that are not arrays are static already."
+        )
         return site.finding(
             node,
             refusal(site, places),

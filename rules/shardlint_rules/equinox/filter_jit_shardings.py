@@ -35,7 +35,8 @@ class FilterJitShardings(Rule):
 
     ## Reports
     - proven: `eqx.filter_jit` with `in_shardings` or `out_shardings`, even None: as a decorator, a call, through
-      `functools.partial`, or in a `**` dict. Up to equinox 0.13.0 only if the effect differs from what is written.
+      `functools.partial`, or in a `**` dict. Up to equinox 0.13.0 it is reported only if the effect differs from what
+      is written.
     - `sometimes` (likely): a `**` dict that gets the keyword only on one branch or from one caller. Also a variable
       that may also be another jit (`jit = eqx.filter_jit if filtered else jax.jit`).
     - possible: on equinox up to 0.13.0, a keyword that may work as written, such as None or one sharding for all
@@ -43,28 +44,29 @@ class FilterJitShardings(Rule):
 
     ## Write instead
     Call `eqx.filter_shard` in the body. It constrains the arrays of a tree and skips other leaves. It does not move
-    arguments before the call: first place large arguments on the mesh.
+    arguments before the call. Place large arguments first: `jax.device_put(xs, by_row)`.
 
     ## Fix
-    Unsafe: the arrays are now sharded, so memory and communication change. Dropping a keyword that is None is safe.
+    Unsafe: the arrays are now sharded, so memory and communication change. Removing a keyword that is None is safe.
 
     - The fix writes constraints into the body of the function or lambda. If the fix cannot edit the body, it writes a
       `def` around the function. Examples: `filter_value_and_grad(loss)`, `self._step`, a function of another file, a
       parameter, a function with other callers. The fix passes values that may contain arrays to the `def` through
       `eqx.Partial`. These values stay arguments.
-    - The fix assigns some shardings to a variable above the function: a name that the body uses for something else, a
-      call, and an attribute that may change before tracing. It writes a name of the class body as `Class.name`.
-    - The fix removes shardings from a dict that is filled elsewhere (`kwargs.pop("in_shardings", None)`), in a
-      statement above the call. If a sharding may be None, the fix tests for None. If a tree of shardings contains None,
-      the fix applies the tree with `jax.tree.map`.
+    - The fix assigns a sharding to a variable above the function if the sharding is a call, an attribute that may
+      change before tracing, or a name that the body uses for something else. A name from the class body becomes
+      `Class.name`.
+    - If the shardings are in a dict that is filled elsewhere, the fix removes them in a statement above the call:
+      `kwargs.pop("in_shardings", None)`. If a sharding may be None, the fix tests for None. If a tree of shardings
+      contains None, the fix applies the tree with `jax.tree.map`.
 
     No fix:
 
-    - in the body of a class
-    - above a decorator that may change arguments or results
+    - for a `filter_jit` in the body of a class
+    - for a `filter_jit` above a decorator that may change arguments or results
     - if the shardings of a decorated function change in a loop
     - if the number of entries differs from the number of arguments
-    - for meshes with Explicit axes, unless the mesh is Explicit only by default: that mesh becomes Auto (SL307)
+    - for meshes with Explicit axes. If the axes are Explicit only by default, the fix makes them Auto (SL307).
     """
 
     code = "SL101"

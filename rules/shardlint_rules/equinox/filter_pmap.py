@@ -22,8 +22,9 @@ class FilterPmap(Rule):
     - proven: `eqx.filter_pmap` with a None in `in_axes`, as a call or a decorator.
 
     ## Write instead
-    Use `eqx.filter_jit` with sharded inputs. Move collectives over named axes to `jax.shard_map`, or remove them: the
-    compiler inserts the sums over a sharded axis.
+    Use `eqx.filter_jit` with sharded inputs. If the function calls a collective over the mapped axis (`jax.lax.pmean`),
+    compute over the full array in its place (`x.mean(0)`): the compiler inserts the collective. Or write
+    `jax.shard_map`, which keeps the call.
     """
 
     code = "SL107"

@@ -17,8 +17,8 @@ class FilterShardAcrossDevices(Rule):
     """`eqx.filter_shard` outside jit gets an array that is committed to other devices.
 
     The call raises `ValueError: Received incompatible devices for jitted computation`. `filter_shard` is a sharding
-    constraint. Outside jit it compiles a separate program for the devices of its arguments. A new array works, because
-    it is uncommitted.
+    constraint. Outside jit it runs as a separate program on the devices of its argument. A new array works, because it
+    is uncommitted.
 
     ## Reports
     - proven: `eqx.filter_shard(x, ...)` in host code, if `x` is committed to other devices than the target. For example
@@ -29,8 +29,8 @@ class FilterShardAcrossDevices(Rule):
     the parts with `eqx.combine`.
 
     ## Fix
-    Writes `jax.device_put` for an array that `device_put` returned. Otherwise the fix splits the Module and places its
-    arrays. Unsafe: arrays move between devices.
+    For an array that `device_put` returned, the fix writes `jax.device_put`. For any other tree the fix splits the tree
+    and places its arrays. Unsafe: arrays move between devices.
     """
 
     code = "SL109"

@@ -27,8 +27,8 @@ class ModuleThroughJaxJit(Rule):
     """`jax.jit` gets an Equinox Module with leaves that it cannot trace or hash.
 
     The first call raises TypeError or ValueError. `jax.jit` traces every leaf of an argument that is not static, and it
-    cannot trace a function or a string. It hashes static arguments and the compiled function, and arrays are not
-    hashable.
+    cannot trace a function or a string. It hashes static arguments and the function that it compiles, and arrays are
+    not hashable.
 
     ## Reports
     - proven: a call of a jitted function that passes a Module with a function or a string among its leaves, such as

@@ -46,16 +46,17 @@ class WeightsBecomeConstants(Rule):
       `model`.
 
     ## Write instead
-    Jit the Module itself: `filter_jit(model)`, `filter_jit(model.method)` or `filter_jit(eqx.filter_vmap(model))`. Or
-    pass the model as an argument: `eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))`.
+    Jit the Module itself: `filter_jit(model)`, `filter_jit(model.method)` or `filter_jit(eqx.filter_vmap(model))`.
+    Equinox makes `model.method` a pytree that contains the weights, but not `model.__call__`. Or pass the model as an
+    argument: `eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))`.
 
     ## Fix
     Safe for `eqx.filter_jit`: the weights become arguments. Unsafe for `jax.jit`: the fix writes `eqx.filter_jit`, and
     numbers become static. No fix for functions that read a variable from an outer scope.
 
     ## Limits
-    Not reported: arrays on a mesh with Explicit axes, because they keep their sharding. Also not reported: arrays of
-    which the function uses only the shape or dtype.
+    Not reported: arrays on a mesh with Explicit axes. They keep their sharding, or the call raises ValueError because
+    the function runs on other devices. Also not reported: arrays of which the function uses only the shape or dtype.
     """
 
     code = "SL105"

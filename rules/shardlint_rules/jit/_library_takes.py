@@ -92,8 +92,8 @@ def wrong_of(api: str, arguments: CallArguments, partial: bool) -> Wrong | None:
         return Wrong(
             "",
             f"`{missing[0]}` is missing",
-            "pass the tree after the function. A parenthesis may be misplaced."
+            "pass the tree after the function: a parenthesis may be misplaced"
             if api == "jax.tree.map"
-            else f"pass {missing[0]}",
+            else f"pass `{missing[0]}`",
         )
     return None

@@ -10,7 +10,8 @@ class ArgumentShardingDiffers(Rule):
     """The sharding of an argument differs from the `in_shardings` or `in_specs` of the called function.
 
     `jit` does not move a committed array to the sharding in `in_shardings`: the call raises `ValueError`. It moves only
-    numpy arrays and uncommitted arrays. `shard_map` compares an array on a mesh with Explicit axes with `in_specs`.
+    numpy arrays and uncommitted arrays. From jax 0.10.2, `shard_map` raises too if the array is on a mesh with Explicit
+    axes and its sharding differs from `in_specs`.
 
     ## Reports
     - proven: a committed array is passed to a jitted function, and its sharding differs from `in_shardings`.
@@ -18,12 +19,14 @@ class ArgumentShardingDiffers(Rule):
       `in_specs`.
 
     ## Write instead
-    Call `jax.device_put(x, sharding)` before the call. If a jitted function returns the array, give that function
+    If a jitted function only places the array, write `out_shardings` in place of `in_shardings`, as above. Otherwise
+    call `jax.device_put(x, sharding)` before the call. If another jitted function returns the array, give that function
     `out_shardings`.
 
     ## Limits
-    Reported only if literals in the code give the shapes and shardings, also through calls. SL307 reports a `make_mesh`
-    call without `axis_types`: its axes became Explicit in a release.
+    Reported only if the code shows the shapes and shardings as literals. shardlint follows them through calls. If the
+    mesh comes from a `make_mesh` without `axis_types`, SL307 reports the `make_mesh`: its axes are Explicit from jax
+    0.9.
     """
 
     code = "SL213"

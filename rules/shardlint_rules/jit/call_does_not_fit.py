@@ -20,7 +20,7 @@ _KNOWN = "<0.13"
 class CallDoesNotFit(Rule):
     """A call of a mesh, sharding or placement function has a missing, extra or unknown argument.
 
-    The call raises TypeError. Usually the signature changed, and the script or branch was not run since.
+    The call raises TypeError. Usually the signature changed, and this call has not run since.
 
     ## Reports
     - proven: a call of a project function without a required argument, or with too many positional arguments. The name

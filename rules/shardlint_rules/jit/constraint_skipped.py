@@ -36,7 +36,9 @@ class ConstraintSkipped(Rule):
       of all dimensions if one of the names has no rule.
 
     ## Write instead
-    Call `with_sharding_constraint(x, NamedSharding(mesh, spec))` whenever there is a mesh. It works on CPU too.
+    - Call `with_sharding_constraint(x, NamedSharding(mesh, spec))` whenever there is a mesh. It works on CPU too.
+    - Remove the test for a tracer: the constraint works on traced arrays.
+    - For logical axes write `fallback=RulesFallback.AXIS_IS_UNSHARDED`, or `RulesFallback.RAISE_ERROR`.
     """
 
     code = "SL230"

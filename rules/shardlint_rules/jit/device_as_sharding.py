@@ -34,19 +34,22 @@ _TAKING = {
 class DeviceAsSharding(Rule):
     """A device, a string or an uncalled function is passed as a sharding.
 
-    Only `device_put` and `eqx.filter_shard` take a device. Other functions raise `TypeError`, and `ShapeDtypeStruct`
-    raises `ValueError`. `jax.jit` raises when it wraps the function. A constraint raises when it is traced. A function
-    in place of a sharding always raises.
+    Only `device_put` and `eqx.filter_shard` take a device. Other functions raise TypeError, and `ShapeDtypeStruct`
+    raises ValueError. `jax.jit` raises when it wraps the function, and a constraint when it is traced. No function
+    takes a string or an uncalled function: all raise.
 
     ## Reports
     - proven: a `Device` as the sharding of `with_sharding_constraint`, a jit, a ShapeDtypeStruct or
       `make_array_from_callback`.
     - proven: a project function that is passed but not called: `device_put(x, batch_sharding)` in place of
-      `batch_sharding()`. It is passed to `device_put`, `NamedSharding`, `set_mesh` or a function of the first form.
+      `batch_sharding()`. It is passed to `device_put`, `NamedSharding`, `set_mesh` or a function that the first bullet
+      names.
     - proven: a string as the device of `device_put`: `device_put(x, "cpu")`.
 
     ## Write instead
-    Write `SingleDeviceSharding(device)`, or call `jax.device_put(x, device)` outside of jit.
+    - For a device write `SingleDeviceSharding(device)`, or call `jax.device_put(x, device)` outside of jit.
+    - For a function call it: `batch_sharding()`.
+    - For a string write `jax.local_devices(backend="cpu")[0]`.
 
     ## Fix
     Wraps the device in `SingleDeviceSharding`. Safe, because the original call raises. A constraint in traced code gets

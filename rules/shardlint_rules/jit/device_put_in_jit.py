@@ -42,8 +42,11 @@ class DevicePutInJit(Rule):
     On a mesh with Auto axes the call adds no operation to the compiled program. A committed value keeps its sharding.
     An uncommitted value ends up replicated.
 
-    In a `shard_map` body the effect is crash. From jax 0.7.2, `device_put` raises ValueError there for a value that
-    varies across devices. With `check_vma=False`, and on jax 0.6, it has no effect there.
+    In a `shard_map` body:
+
+    - If the `shard_map` is called outside jit, `device_put` always raises ValueError.
+    - If it is called inside jit, `device_put` raises ValueError from jax 0.7.2 for a value that varies across devices.
+      With `check_vma=False`, and on jax 0.6, it has no effect.
 
     ## Reports
     - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and similar functions.
@@ -137,7 +140,8 @@ class DevicePutInJit(Rule):
     def _in_shard_map(self, site: Site, body: Place) -> tuple[str, Harm]:
         """The effect in the body of a shard_map, and its harm."""
         if _UNCHECKED.search(body.text()) or not site.allows("jax", ">=0.8"):
-            return "`device_put` has no effect in a `shard_map` body: each device keeps its shard.", Harm.SILENT
+            message = "`device_put` has no effect in a `shard_map` body inside jit: each device keeps its shard."
+            return message, Harm.SILENT
         message = "`device_put` raises ValueError in a `shard_map` body for a value that varies across devices."
         return message, Harm.CRASH
 

@@ -65,7 +65,7 @@ class DiscardedPlacement(Rule):
     - proven: a mesh context manager called as a statement (`use_mesh(mesh)`): no mesh is set.
     - proven: a collective (`jax.lax.pmean(grads, "batch")`), `replicate`, `unreplicate`,
       `jax.make_array_from_process_local_data` or `optax.apply_updates` as a statement.
-    - proven: `if n is None: jax.local_device_count()`, which leaves `n` None.
+    - proven: `if n is None: jax.local_device_count()`. The result is discarded, and `n` stays None.
     - proven: a call of a project function as a statement, if the function only returns a new array.
     - `computed` (likely): `x.at[i].set(y)` or a `jax.tree.map` as a statement, if nothing in it has a side effect.
     - `synced` (likely): `grads = sync(grads)`, `pmean` or a similar function, if nothing reads the name afterwards.
@@ -84,7 +84,7 @@ class DiscardedPlacement(Rule):
     - `device_put(x)` without a target
     - tests, benchmarks and calls in a `try`
     - code at the top level of a notebook cell
-    - names that begin with an underscore.
+    - a result that is assigned to a name with a leading underscore.
     """
 
     code = "SL203"
@@ -126,9 +126,9 @@ class DiscardedPlacement(Rule):
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
         return site.finding(
             call.func,
-            f"The result of this call is lost: nothing reads `{name}` after the call.",
+            f"The result of this call is lost: nothing below reads it from `{name}`.",
             why=f"the function ends or reassigns `{name}` before any read",
-            help="call the function on the array that the code below reads, and use the result",
+            help="pass the array that the code below reads, and assign the result to its name",
         )
 
     @detector("statement")

@@ -32,17 +32,19 @@ class DonateIndex(Rule):
     Wrapping the function raises ValueError. Positions count positional arguments, including static arguments. Positions
     do not count keyword-only arguments, arguments bound by `functools.partial`, or the `self` of a bound method.
 
-    Two mistakes raise nothing and donate nothing: a negative position, and a keyword argument of `pmap`. The old state
-    then stays in memory. `jax.jit` donates keyword arguments.
+    Two mistakes raise nothing and donate nothing, so the old state stays in memory:
+
+    - a negative position, for `pmap` and, before jax 0.12, for `jax.jit`
+    - a donated argument that a call of a pmapped function passes by keyword. `jax.jit` donates such an argument.
 
     ## Reports
-    - proven: a position in `donate_argnums`, or a name in `donate_argnames`, that the function of a `jax.jit` or
-      `pjit` does not have.
+    - proven: a position in `donate_argnums`, or a name in `donate_argnames`, that the function of a `jax.jit` or `pjit`
+      does not have.
     - proven: an argument that is both donated and static, for `jax.jit`, `pjit` and `pmap`.
     - proven: a negative position for `pmap`, and before jax 0.12 for `jax.jit` and `pjit` too.
     - proven: a call of a pmapped function that passes a donated argument by keyword.
     - `counts-bound-arguments` (likely): a position that wrongly counts arguments bound by `functools.partial` or a
-      method. No call in the project assigns its result to the donated argument.
+      method. Reported if the calls in the project assign their result to another argument than the donated one.
 
     ## Fix
     Safe: the fix removes static arguments from the donated arguments. Unsafe: the fix counts a negative position from
@@ -50,8 +52,8 @@ class DonateIndex(Rule):
     have no fix.
 
     ## Limits
-    Not reported: any position for a function with `*args`, and any name for a function with `**kwargs`. `pmap` does not
-    check positions.
+    Not reported: any position for a function with `*args`, and any name for a function with `**kwargs`. Also not
+    reported: a position that a pmapped function does not have. `pmap` raises nothing for it.
     """
 
     code = "SL222"
@@ -133,7 +135,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     if not both:
         return None
     shown = ", ".join(repr(one) for one in sorted(both, key=str))
-    return f"{shown} is donated and static", "donate only the others: a static argument is not an array", both
+    return f"{shown} is donated and static", "do not donate a static argument: it is not an array", both
 
 
 def _find_static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:

@@ -40,10 +40,10 @@ from shardlint_rules.jit.donated import (
 class DonatedTwice(Rule):
     """A donated buffer is passed twice to the same call.
 
-    XLA raises `INVALID_ARGUMENT: Attempt to donate the same buffer twice`, or
-    `to use a buffer that was previously donated in the same call`. On jax 0.10.2 the process crashes if the array is
-    sharded. One buffer cannot become two outputs. It also cannot become an output while another argument still reads
-    it.
+    XLA raises INVALID_ARGUMENT: `Attempt to donate the same buffer twice`, or
+    `Attempt to use a buffer that was previously donated in the same call`. On jax 0.10.2 the process crashes if the
+    array is sharded. One buffer cannot become two outputs. It also cannot become an output while another argument still
+    reads it.
 
     ## Reports
     - proven: a call of a `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` function that passes one buffer twice and
@@ -51,10 +51,11 @@ class DonatedTwice(Rule):
       `step(x, jnp.asarray(x))`, tied leaves (`{"embed": w, "head": w}`).
     - proven: a donated object with one value in two fields (`State(params=params, average=params)`), also if a helper
       creates it.
-    - possible: a call that passes one buffer twice, if jax may copy an argument first, or if no output may fit the
-      buffer.
+    - possible: a call that passes one buffer twice, if jax may copy an argument first, or if it is not known that an
+      output fits the buffer.
     - `aliased-in-init` (likely): an optimizer `init` whose state holds the parameters without a copy, or the random key
-      of the enclosing function. A step that donates the state then raises, or deletes the key.
+      of the enclosing function. A step that donates the parameters and this state raises. A step that donates a state
+      with the key deletes the key.
 
     ## Write instead
     Write `jnp.copy(x)`, or `jax.tree.map(jnp.copy, params)` for a tree. `jnp.asarray` and `device_put` may return the

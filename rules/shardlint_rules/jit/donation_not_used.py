@@ -39,7 +39,8 @@ class DonationNotUsed(Rule):
       it in the compiled program.
 
     ## Write instead
-    Write `del x` when the array is no longer needed, or donate an argument that has the shape of a result.
+    Donate an argument that has the shape of a result, as above. If there is none, donate nothing, and write `del x` in
+    the caller after the last use of the array.
 
     ## Limits
     Not reported: unused arguments with `keep_unused=True`, and `eqx.filter_jit(donate="all")`.

@@ -35,7 +35,8 @@ class InShardingsArity(Rule):
     """The structure of `in_shardings` or `out_shardings` differs from the arguments or results of the function.
 
     The call raises ValueError. A tuple as `in_shardings` has one entry per positional argument of the call. Static
-    arguments have no entry. `out_shardings` has the structure of the results. A single sharding applies to all of them.
+    arguments have no entry. `out_shardings` has the structure of the results. A single sharding applies to all
+    arguments, or to all results.
 
     ## Reports
     - proven: a tuple or list as `in_shardings` of `jax.jit` or `pjit`, if its length is wrong for every call, or for
@@ -107,7 +108,7 @@ class InShardingsArity(Rule):
         return site.finding(
             site.syntax,
             f"This call of `nnx.jit` raises ValueError: its `{parameter}` contain Variables.",
-            help="use `jax.jit` on a function that returns the state, or `nnx.StateSharding`",
+            help="write `jax.jit` for a function that returns the state, or pass `nnx.StateSharding`",
             certainty=Certainty.PROVEN,
             why="`nnx.get_named_sharding` returns shardings in Variables, and `nnx.jit` accepts none there",
         )
@@ -120,15 +121,16 @@ class InShardingsArity(Rule):
             counted = counts(site, function)
             if given is None or counted is None or counted.fits(given) or counted.with_static(given):
                 return None
-            takes, has = f"takes {_takes(counted)}", several(given, "entry")
+            takes, has = f"takes {_takes(counted)}", f"has {several(given, 'entry')}"
         else:
             returned = returned_by(site, function.inner)
             if not is_tree(value) or not returned or not all(trees_differ(value, each) for each in returned):
                 return None
-            takes, has = f"returns {kind_of(returned[0])}", kind_of(value)
+            takes, has = f"returns {kind_of(returned[0])}", f"is {kind_of(value)}"
         return site.finding(
             one.node,
-            f"Every call of the jit in `{one.helper}` raises ValueError: {has}, and {named(function)} {takes}.",
+            f"Every call of the jit in `{one.helper}` raises ValueError: {one.setting} {has}, and {named(function)} "
+            f"{takes}.",
             why=f"{one.setting} has one entry per {'argument' if one.setting == 'in_shardings' else 'result'}",
             help=_INPUTS if one.setting == "in_shardings" else _OUTPUTS,
         )
@@ -145,8 +147,8 @@ class InShardingsArity(Rule):
         if wrong and len(wrong) == len(found):
             yield site.finding(
                 keyword,
-                f"Every call raises ValueError: {several(given, 'entry')}, and {named(functions[0])} takes "
-                f"{_takes(wrong[0])}.",
+                f"Every call raises ValueError: in_shardings has {several(given, 'entry')}, and {named(functions[0])} "
+                f"takes {_takes(wrong[0])}.",
                 why="in_shardings has one entry per positional argument",
                 help=f"{_INPUTS}; if the only argument is a tuple, write `in_shardings=((...),)`",
             )
@@ -164,7 +166,7 @@ class InShardingsArity(Rule):
             if dynamic != given:
                 yield site.finding(
                     seen.call,
-                    f"This call raises ValueError: {several(dynamic, 'argument')}, and in_shardings has "
+                    f"This call raises ValueError: it passes {several(dynamic, 'argument')}, and in_shardings has "
                     f"{several(given, 'entry')}.",
                     why=f"in_shardings at line {keyword.value.lineno} has one entry per positional argument, "
                     "and an argument with a default counts only if the call passes it",

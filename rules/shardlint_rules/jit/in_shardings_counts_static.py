@@ -16,8 +16,7 @@ class InShardingsCountsStatic(Rule):
     """`in_shardings` has entries for static arguments.
 
     Every call raises ValueError. Static arguments have no entry in `in_shardings`, although `donate_argnums` and
-    `static_argnums` count them. If a call omits an argument with a default, the lengths may match and nothing is
-    raised. Each sharding then applies to the next argument.
+    `static_argnums` count them.
 
     ## Reports
     - proven: a tuple or list as `in_shardings` of `jax.jit` or `pjit` whose length matches the function only if static
@@ -57,7 +56,7 @@ class InShardingsCountsStatic(Rule):
             fix, kept = _write_fix(site, keyword.value, dropped, functions[0])
         return site.finding(
             keyword,
-            f"Every call of {named(functions[0])} raises ValueError: in_shardings has no entries for static arguments.",
+            f"Every call of {named(functions[0])} raises ValueError: in_shardings has an entry for a static argument.",
             why=f"{len(dropped)} of {given} entries {'is' if len(dropped) == 1 else 'are'} for "
             f"{_find_static(functions[0], dropped)}",
             help="remove the entries of static arguments",

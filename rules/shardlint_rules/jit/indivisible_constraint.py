@@ -27,26 +27,30 @@ _WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")
 class IndivisibleConstraint(Rule):
     """A spec shards a dimension over mesh axes that do not divide its size.
 
-    Inside jit a constraint on such a dimension raises nothing. An intermediate array is padded on every device, and a
-    result is replicated. (jax 0.12 raises `IndivisibleError` for some sizes, such as 2 and 6 over 4.)
-    `device_put`, and a constraint outside jit, always raise.
+    The effect depends on the call:
+
+    - A constraint inside jit raises nothing for an intermediate array: the array is padded on every device.
+    - A constraint inside jit replicates a result, or shards it over fewer devices. jax 0.12 raises `IndivisibleError`
+      for some sizes of a result, such as 2 and 6 over one axis of size 4.
+    - `device_put`, `out_shardings`, and a constraint outside jit always raise ValueError. (`IndivisibleError` is a
+      ValueError.)
 
     ## Reports
     - proven: a placement or constraint that shards a dimension, if the axes do not divide its size. The code must show
-      the shape and the mesh sizes. shardlint follows shapes through project functions and through `vmap`. `vmap` adds a
-      leading dimension.
+      the shape and the mesh sizes. shardlint follows shapes through project functions and through `vmap`. The result of
+      `vmap` has a new leading dimension.
     - proven: `out_shardings` that shard a dimension of a result, if the axes do not divide its size.
     - `in-calls` (likely): a placement or constraint of an argument, if a call in the project passes an indivisible
       size.
-    - `odd-size` (likely): a placement or constraint that shards an odd size over a mesh axis of all devices.
+    - `odd-size` (likely): a placement or constraint that shards an odd size over a mesh axis that contains all devices.
     - `shard-size` (likely): an array created with the size of one shard (`experts_per_device = experts // size`), if
       its sharding shards this dimension again.
 
     ## Write instead
-    Use a size that the axes divide, or shard another dimension: `P(None, "data")`.
+    Pad the dimension to a size that the axes divide, or shard another dimension: `P(None, "data")`.
 
     ## Limits
-    Not reported: sizes that the code does not show, and constraints on Explicit axes: those raise.
+    Not reported: sizes that the code does not show, and constraints over Explicit axes (see SL313).
     """
 
     code = "SL216"
@@ -168,7 +172,7 @@ class IndivisibleConstraint(Rule):
             f"{'This' if site.api == _PUT else 'The call'} raises ValueError: "
             f"{_not_divisible(axis, size, split, names)}.",
             why=f"vmap adds this dimension in front of `{text}`" if stacked else f"the array is `{text}`",
-            help="write None as the first entry of the spec: `vmap` adds a first dimension"
+            help="write None as the first entry of the spec: the result of `vmap` has a new first dimension"
             if stacked
             else f"make the dimension a multiple of {split}, or shard another dimension",
             harm=Harm.CRASH,

@@ -29,15 +29,19 @@ _JITS = ("jax.jit", "equinox.filter_jit")
 _SAYS = (*PLACED_WORDS, ".init", "zeros", "_like", "TrainState")
 _PLACING = ("out_shardings", "out_axis_resources", "device", "backend")
 
-_HELP = "call the function outside jit, call it under `jax.set_mesh(mesh)`, or pass `out_shardings` to jit"
+_HELP = "remove this `jax.jit`, write `with jax.set_mesh(mesh):` around the call, or pass `out_shardings` to jit"
 
 
 class JitInitLosesSharding(Rule):
     """`zeros_like` inside jit does not keep the sharding of its argument.
 
-    Optimizer moments end up on the first device (for Adam twice the size of the model). Under `jax.set_mesh` with Auto
-    axes they are replicated. The zeros depend only on shapes: the compiled program reads no array and no sharding. On a
-    mesh with Explicit axes and without `jax.set_mesh`, this happens since jax 0.12. Older releases raise.
+    The zeros depend only on shapes, so the compiled program reads no array and no sharding:
+
+    - Without `jax.set_mesh`, the new arrays end up on the first device. For Adam the moments are twice the size of the
+      model.
+    - Under `jax.set_mesh` with Auto axes, they are replicated.
+    - If the arguments are on a mesh with Explicit axes and no mesh is set, the new arrays are on the first device from
+      jax 0.12. Older releases raise ValueError.
 
     ## Reports
     - proven: `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with sharded arrays and without
@@ -51,7 +55,7 @@ class JitInitLosesSharding(Rule):
       Another jitted function takes the zeros together with sharded arrays of the same size or smaller.
 
     ## Write instead
-    Call the function outside jit: there `zeros_like` keeps the sharding. Or pass `out_shardings` to the jit.
+    Remove the `jax.jit`: outside jit, `zeros_like` keeps the sharding. Or pass `out_shardings` to the jit.
 
     ## Fix
     Removes the jit, if the jit and its call are one expression. Unsafe: without jit the state is created array by
@@ -128,7 +132,7 @@ class JitInitLosesSharding(Rule):
             why="only the shapes of the arguments are used"
             + ("" if fresh == BESIDE else "; under jax.set_mesh it is replicated")
             + ("; no mesh of this project has Explicit axes" if form else ""),
-            help="call the function outside jit: there `zeros_like` keeps the sharding. "
+            help="remove this `jax.jit`: outside jit `zeros_like` keeps the sharding. "
             "Or pass `out_shardings` to jit.",
             fix=self._write_fix(site, known[0]),
             form=form,
@@ -137,7 +141,7 @@ class JitInitLosesSharding(Rule):
     @detector("violation", of="made.apart")
     def report_apart(self, site: Site) -> Finding:
         """An array that a jit makes like one over Explicit axes, without a mesh in context."""
-        message = f"`{site.shown()}` ends up on one device: it depends on no array."
+        message = f"`{site.shown()}` ends up on one device: no mesh is set, and the zeros depend only on shapes."
         return site.report_violation(message, help=_HELP, why=_explain_apart(site))
 
     @detector("violation", of="made.off-mesh")

@@ -53,19 +53,20 @@ _STEPS = regex(
 class JitMadeEachCall(Rule):
     """A new jitted function is created for each call, so each call compiles again.
 
-    A step of milliseconds takes seconds. jax caches compiled programs by function object, and traces and compiles a new
-    object again.
+    A step of milliseconds takes seconds. jax caches compiled programs by function object: it traces and compiles each
+    new function object.
 
     ## Reports
-    Each form is a `jax.jit`, `pjit` or `pmap` of a lambda, nested function, partial, bound method or other transform
-    (`jax.jit(jax.grad(f))`). The same function creates and calls the jit.
+    Each form is a `jax.jit`, `pjit` or `pmap` of a lambda, nested function, partial, bound method or the result of
+    another transform (`jax.jit(jax.grad(f))`). One function both creates the jit and calls it.
 
-    - `in-a-loop` (likely): a jit created in a loop, or in a function that is called in a loop.
+    - `in-a-loop` (likely): a jit created in a loop. Also a jit created in a function that is called in a loop, if the
+      jitted function reads no variables of that function (see `closure`).
     - `each-call` (likely): a jit that is created and called in one expression, in a function that may run often. A
       function with a name such as `init`, `train` or `make_*` counts as run once.
-    - `each-step` (likely): a jit created in a function with the name of a step (`update_params`, `train_step`).
-    - `closure` (possible): a jit created in a function that is called in a loop, if the jitted function reads
-      variables of that function.
+    - `each-step` (likely): a jit created in a function whose name suggests a step (`update_params`, `train_step`).
+    - `closure` (possible): a jit created in a function that is called in a loop, if the jitted function reads variables
+      of that function.
 
     ## Write instead
     Create the jit once: above the loop, at module level or in `__init__`. Pass the variables of the closure as

@@ -24,8 +24,10 @@ _RULES = ("axis_rules", "axis_mapping")
 class LoweredOutsideContext(Rule):
     """A jitted function is lowered outside the mesh context or axis rules under which it is called.
 
-    The lowered program differs from the program that runs: tracing reads the mesh and rules in context. Bare specs
-    raise. Logical constraints are dropped. The reported memory and cost are wrong for the real step.
+    The lowered program differs from the program that runs, because tracing reads the mesh and rules in context:
+
+    - Logical constraints are dropped, so the reported memory and cost are wrong for the real step.
+    - A bare PartitionSpec raises RuntimeError.
 
     ## Reports
     - `lowered` (likely): `step.lower(...)` outside every mesh or axis rules context, if every call of `step` in the

@@ -19,8 +19,9 @@ class OptimizerBeforeSharding(Rule):
     """The optimizer state is created before the parameters are sharded.
 
     The moments are created on one device. For Adam they are twice the size of the model. The first training step moves
-    them to the devices of the gradients. The step compiles twice, because the second call gets sharded moments. If the
-    parameters were committed to one device, the step raises `Received incompatible devices`.
+    them to the devices of the gradients. The step compiles twice, because the second call gets sharded moments. The
+    step raises `Received incompatible devices` if `init` got parameters that are committed to one device: the moments
+    are then committed to it too.
 
     ## Reports
     - proven: `state = optimizer.init(params)` before `params = jax.device_put(params, sharding)`, if nothing places

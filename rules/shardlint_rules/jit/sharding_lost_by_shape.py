@@ -31,7 +31,7 @@ class ShardingLostByShape(Rule):
       may shard it. Also for parameters of an NNX module whose variables name axes, if the program sets a mesh.
 
     ## Write instead
-    Write `jnp.zeros_like(x)`, `ones_like` or `full_like`: they keep the sharding of `x`.
+    Write `jnp.zeros_like(x)`, `ones_like`, `empty_like` or `full_like`: they keep the sharding of `x`.
 
     ## Fix
     Writes the `_like` function. Safe: values and dtype stay the same.

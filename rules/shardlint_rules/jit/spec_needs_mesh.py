@@ -33,7 +33,7 @@ _SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "s
 _BY_HAND = ("enter_context", "__enter__", "shard_map")
 _NO_CONTEXT = "no mesh is in context, and a spec has none"
 _UNREAD = "it does not read the mesh of `with mesh:`"
-_HELP = "pass a `NamedSharding`, or call it under `jax.set_mesh(mesh)`"
+_HELP = "write `NamedSharding(mesh, spec)` for the spec, or `with jax.set_mesh(mesh):` around the call"
 
 
 class SpecNeedsMesh(Rule):
@@ -45,31 +45,37 @@ class SpecNeedsMesh(Rule):
 
     | call | `with mesh:` | `jax.set_mesh` |
     |---|---|---|
-    | `jax.jit(in_shardings=P)` | never | yes |
-    | `jax.device_put(x, P)` | never | yes |
+    | `jax.jit(in_shardings=P(...))` | never | yes |
+    | `jax.device_put(x, P(...))` | never | yes |
     | `with_sharding_constraint`, `filter_shard` in a jit | yes | yes |
     | `with_sharding_constraint`, `filter_shard` outside a jit | yes | not for an array on one device |
-    | `pjit(in_shardings=P)` | yes | never |
+    | `pjit(in_shardings=P(...))` | yes | never |
 
     ## Reports
     - proven: a `PartitionSpec` in a constraint, in `device_put` or in the shardings of a jit, if every call path is
-      known and none enters a context that supplies the mesh. For a jit the calls of the jitted function count.
+      known and none enters a context that supplies the mesh. For the shardings of a jit, the calls of the jitted
+      function count.
     - `local-mesh` (likely): a bare spec in a function that creates its own mesh. No file of the program sets a mesh.
       Code outside the project may call the function.
-    - `outside-mesh-context` (likely): a call of a function with a bare spec, outside the `with` block of the mesh in
-      the calling function.
+    - `outside-mesh-context` (likely): a call of a function that uses a bare spec. The calling function has a `with`
+      block that enters its mesh, and the call is outside this block.
 
     ## Write instead
-    Pass a `NamedSharding(mesh, spec)`, or make the call inside `with jax.set_mesh(mesh):`. Before jax 0.7.1 write
-    `jax.sharding.use_mesh(mesh)` for this context.
+    Write `NamedSharding(mesh, spec)` for the spec, or write `with jax.set_mesh(mesh):` around the call. For a `pjit`
+    write `jax.jit` too, because `pjit` does not read the mesh of `jax.set_mesh`. Before jax 0.7.1 write
+    `jax.sharding.use_mesh(mesh)` for `jax.set_mesh(mesh)`.
 
     ## Fix
     Writes the `NamedSharding` with the mesh variable of the innermost scope, if there is exactly one. Unsafe: the
     context may have another mesh.
 
     ## Limits
-    Not reported as proven: functions that code outside the project may call, code that tests for a mesh first, a mesh
-    set by a helper or fixture, and bodies of `shard_map`.
+    Not reported as proven:
+
+    - functions that code outside the project may call
+    - code that tests for a mesh first
+    - a mesh that a helper or fixture sets
+    - bodies of `shard_map`.
     """
 
     code = "SL214"
@@ -111,7 +117,7 @@ class SpecNeedsMesh(Rule):
             return None
         elif site.api == _PJIT:
             missing, why = "pjit reads only the mesh of `with mesh:`", "sets the mesh in another context"
-            help = "pass a `NamedSharding`, or use `jax.jit`: it reads the mesh of `jax.set_mesh`"
+            help = "write `NamedSharding(mesh, spec)` for the spec, or `jax.jit`: it reads the mesh of `jax.set_mesh`"
         else:
             missing, why = _UNREAD, "enters the mesh"
         name, error = site.short_name, _name_error(site.api)
@@ -140,11 +146,11 @@ class SpecNeedsMesh(Rule):
         name = last_name(found.call.node.func) if isinstance(found.call.node, ast.Call) else "the call"
         return site.finding(
             found.call.node if here else nodes[0],
-            f"`{name}` raises {error} unless its caller has entered a mesh: a bare spec in it contains no mesh.",
+            f"`{name}` raises {error} unless its caller enters a mesh: its bare spec contains no mesh.",
             label=f"after the `with` of line {line}" if here and found.ended else "",
             why=f"{site.where(found.call)} is outside the `with` at line {line}, where the same function "
             "enters its mesh",
-            help="move the call into the `with`, or use a NamedSharding in the called function",
+            help="move the call into the `with` block, or write `NamedSharding(mesh, spec)` in the called function",
             fix=self._write_fix(site, nodes, site.context.contexts)[0],
         )
 

@@ -37,7 +37,8 @@ from shardlint_rules.jit.no_output import unwrapped, why_none
 class UseAfterDonate(Rule):
     """An array is read after it was donated.
 
-    The read raises `RuntimeError: Array has been deleted`. The call reuses the donated buffer for an output and deletes
+    The read raises `RuntimeError: Array has been deleted`. (On jax 0.7 a jitted function that gets the array raises
+    `ValueError: ... buffer has been deleted or donated`.) The call reuses the donated buffer for an output and deletes
     the array.
 
     ## Reports

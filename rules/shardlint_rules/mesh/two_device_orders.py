@@ -28,7 +28,7 @@ _WORDS = r"(?:)\bMesh\(|\bmake_mesh\("
 
 
 class TwoDeviceOrders(Rule):
-    """Two meshes of one program have the same axes, and the same devices in another order.
+    """Two meshes of one program have the same axes and the same devices, but in different orders.
 
     A jitted call that takes arrays of both meshes raises `ValueError: Received incompatible devices`. A constraint of
     such an array over the other mesh raises the same error. `jax.device_put` to the other mesh works, and moves the
