@@ -13,7 +13,7 @@ from shardlint.libraries.registry import function
 _HOMES = ("flax.linen", "flax.nnx", "flax.linen.attention", "flax.nnx.nn.attention")
 
 
-def _dtype(call: Call, default: str | None) -> str | None:
+def _dtype_argument(call: Call, default: str | None) -> str | None:
     given = call.keywords.get("dtype")
     return default if given is None else dtype_of(given)
 
@@ -25,7 +25,9 @@ def attention(call: Call) -> Value:
     shape = (*query.shape[:-1], value.shape[-1]) if query.shape and value.shape else None
     if call.keywords.get("return_residual", False) is not False:
         return computed(call, [query, key, value], None), Layout()
-    return computed(call, [query, key, value], shape, _dtype(call, common([query, key, value]).dtype))
+    return computed(
+        call, [query, key, value], shape, _dtype_argument(call, common([query, key, value]).dtype)
+    )
 
 
 @function(*(f"{home} dot_product_attention_weights" for home in _HOMES))
@@ -35,7 +37,7 @@ def weights(call: Call) -> Value:
     shape: Shape | None = None
     if query.shape is not None and key.shape is not None and min(len(query.shape), len(key.shape)) > 2:
         shape = (*query.shape[:-3], query.shape[-2], query.shape[-3], key.shape[-3])
-    return computed(call, [query, key], shape, _dtype(call, common([query, key]).dtype))
+    return computed(call, [query, key], shape, _dtype_argument(call, common([query, key]).dtype))
 
 
 @function(*(f"{home} make_attention_mask" for home in _HOMES))
@@ -46,7 +48,7 @@ def attention_mask(call: Call) -> Value:
     if query.shape and key.shape and not call.has(3, "extra_batch_dims"):
         batch = broadcast_shapes([query.shape[:-1], key.shape[:-1]])
         shape = (*batch, 1, query.shape[-1], key.shape[-1]) if batch is not None else None
-    return computed(call, [query, key], shape, _dtype(call, "float32"))
+    return computed(call, [query, key], shape, _dtype_argument(call, "float32"))
 
 
 @function(*(f"{home} make_causal_mask" for home in _HOMES))
@@ -55,7 +57,7 @@ def causal_mask(call: Call) -> Value:
     array = as_array(call.get(0, "x"))
     plain = bool(array.shape) and not call.has(1, "extra_batch_dims")
     shape = (*array.shape[:-1], 1, array.shape[-1], array.shape[-1]) if plain and array.shape else None
-    return fresh(call, shape, _dtype(call, "float32"))
+    return fresh(call, shape, _dtype_argument(call, "float32"))
 
 
 @function(*(f"{home} combine_masks" for home in _HOMES))
@@ -66,7 +68,7 @@ def combined(call: Call) -> Value:
         return None
     arrays = [as_array(one) for one in given] or [Layout()]
     shape = broadcast_shapes([one.shape for one in arrays]) if not call.open else None
-    return computed(call, arrays, shape, _dtype(call, "float32"))
+    return computed(call, arrays, shape, _dtype_argument(call, "float32"))
 
 
 _SPLASH = "jax.experimental.pallas.ops.tpu.splash_attention"

@@ -43,7 +43,7 @@ def check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
     results = {(leaf.shape, leaf.dtype) for _, leaf in leaves(found) if isinstance(leaf, Layout)}
     met: dict[int, str] = {}
     for number in donated:
-        for path, tree in _shared(call.args[number], "") if number < len(call.args) else ():
+        for path, tree in _shared_objects(call.args[number], "") if number < len(call.args) else ():
             first = met.setdefault(id(tree), path)
             taken = any(
                 isinstance(leaf, Layout) and None not in (leaf.shape, leaf.dtype, *(leaf.shape or ()))
@@ -119,7 +119,7 @@ def _may_reuse(one: Value, other: Value) -> bool | None:
 
 def check_carried(call: Call, found: Value) -> None:
     """Record a state that a loop passes on whole, though the jit got it split, or that leaves host memory there."""
-    for given, result, name in _carried(call, found):
+    for given, result, name in _carried_arguments(call, found):
         results = dict(leaves(result))
         for path, before in leaves(given):
             after = results.get(path)
@@ -137,7 +137,7 @@ def check_carried(call: Call, found: Value) -> None:
                     return
 
 
-def _carried(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
+def _carried_arguments(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
     """The arguments of a call in a loop that its results are assigned to, with these and the name in the text."""
     file, node = call.place.file, call.place.node
     around = list(file.ancestors(node))
@@ -164,9 +164,9 @@ def _carried(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
                 yield given, found if place is None else item_of(found, place), file.text(one)
 
 
-def _shared(tree: Value, path: str) -> Iterator[tuple[str, Value]]:
+def _shared_objects(tree: Value, path: str) -> Iterator[tuple[str, Value]]:
     """The objects in a tree that may be in it twice, with their paths."""
     if isinstance(tree, DictValue | ListValue | Instance) and path:
         yield path, tree
     for key, part in children(tree) or ():
-        yield from _shared(part, path + path_step(tree, key))
+        yield from _shared_objects(part, path + path_step(tree, key))

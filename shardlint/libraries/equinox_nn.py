@@ -18,7 +18,7 @@ def make_weights(call: Call, **shapes: Shape | None) -> dict[str, Value]:
     }
 
 
-def _size(value: Value) -> int | None:
+def _size_or_none(value: Value) -> int | None:
     if value == "scalar":
         return 1
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -27,21 +27,21 @@ def _size(value: Value) -> int | None:
 @function("equinox.nn.Linear")
 def linear(call: Call) -> Value:
     """`weight` of shape (out, in) and `bias` of shape (out,)."""
-    inside, outside = _size(call.get(0, "in_features")), _size(call.get(1, "out_features"))
+    inside, outside = _size_or_none(call.get(0, "in_features")), _size_or_none(call.get(1, "out_features"))
     bias = call.get(2, "use_bias", True)
     weights = make_weights(call, weight=(outside, inside), bias=(outside,) if bias is True else None)
     made = Instance(None, weights, bias not in (True, False))
 
     def apply(again: Call) -> Value:
         weight, known = made.attributes["weight"], made.attributes["bias"]
-        product = matmul(_calling(again, (weight, again.get(0, "x"))))
+        product = matmul(_matmul_call(again, (weight, again.get(0, "x"))))
         return broadcast(again, (product, known)) if isinstance(known, Layout) else product
 
     made.call = Native("equinox.nn.Linear", apply)
     return made
 
 
-def _calling(call: Call, args: tuple[Value, ...]) -> Call:
+def _matmul_call(call: Call, args: tuple[Value, ...]) -> Call:
     return Call(call.interpreter, args, {}, call.place, "jax.numpy.matmul")
 
 
@@ -59,15 +59,15 @@ def norm(call: Call) -> Value:
 @function("equinox.nn.Embedding")
 def embedding(call: Call) -> Value:
     """`weight` of shape (count, size)."""
-    sizes = _size(call.get(0, "num_embeddings")), _size(call.get(1, "embedding_size"))
+    sizes = _size_or_none(call.get(0, "num_embeddings")), _size_or_none(call.get(1, "embedding_size"))
     return Instance(None, make_weights(call, weight=sizes))
 
 
 @function("equinox.nn.MLP")
 def mlp(call: Call) -> Value:
     """Linear layers in `layers`."""
-    inside, outside = _size(call.get(0, "in_size")), _size(call.get(1, "out_size"))
-    width, depth = _size(call.get(2, "width_size")), call.get(3, "depth")
+    inside, outside = _size_or_none(call.get(0, "in_size")), _size_or_none(call.get(1, "out_size"))
+    width, depth = _size_or_none(call.get(2, "width_size")), call.get(3, "depth")
     if not isinstance(depth, int) or not 0 <= depth <= 64:
         return Instance(None, {}, True)
     sizes = [inside, *[width] * depth, outside]

@@ -27,7 +27,7 @@ _WRITTEN = {
 }
 
 
-def _save(position: int, name: str, call: Call) -> Value:
+def _check_saved_tree(position: int, name: str, call: Call) -> Value:
     where = place_of(call, position, name)
     for _, leaf in leaves(call.get(position, name)):
         check_saved(call, as_array(leaf), where)
@@ -35,7 +35,7 @@ def _save(position: int, name: str, call: Call) -> Value:
 
 
 for _names, (_position, _name) in _WRITTEN.items():
-    function(_names)(partial(_save, _position, _name))
+    function(_names)(partial(_check_saved_tree, _position, _name))
 
 
 @function("flax.training.checkpoints.restore_checkpoint")

@@ -82,7 +82,7 @@ def entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Value:
         app.running.pop()
         if not again:
             if run.doubts - scope.doubts - scope.inside:
-                _open(app, scope)
+                _mark_open(app, scope)
             scope.doubts, scope.inside, doubts = before
             if app.running:
                 outer = app.running[-1][0].scope
@@ -90,7 +90,7 @@ def entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Value:
                     outer.inside += run.doubts - doubts
 
 
-def _open(app: Application, scope: Scope) -> None:
+def _mark_open(app: Application, scope: Scope) -> None:
     """Say that a Module may have other variables than those known."""
     for collection in app.made.entries:
         at: Scope | None = scope
@@ -113,7 +113,7 @@ def _set_up(call: Call, module: Module) -> None:
     names = module.attributes
     for name, value in list(names.items()):
         if name not in ("name", "parent"):
-            names[name] = _adopt(run, scope, name, value)
+            names[name] = _adopt_submodules(run, scope, name, value)
     setup = module.of.find("setup") if module.of is not None else MISSING
     if isinstance(setup, FunctionValue):
         before = dict(names)
@@ -124,14 +124,14 @@ def _set_up(call: Call, module: Module) -> None:
         finally:
             app.running.pop()
         if run.doubts - scope.doubts:
-            _open(app, scope)
+            _mark_open(app, scope)
         scope.doubts, scope.inside = held[0] + run.doubts - scope.doubts, held[1]
         for name, value in list(names.items()):
             if before.get(name, MISSING) is not value:
-                names[name] = _adopt(run, scope, name, value)
+                names[name] = _adopt_submodules(run, scope, name, value)
 
 
-def _adopt(run: RunState, scope: Scope, name: str, value: Value) -> Value:
+def _adopt_submodules(run: RunState, scope: Scope, name: str, value: Value) -> Value:
     """Return the value of an attribute, with the Modules in it as submodules."""
     if isinstance(value, Module):
         if value.scope is not None and value.scope.app is scope.app:
@@ -144,12 +144,16 @@ def _adopt(run: RunState, scope: Scope, name: str, value: Value) -> Value:
             known = scope.app.adopted[id(value)] = value, part
         return known[1]
     if isinstance(value, tuple) and any(isinstance(one, Module) for one in value):
-        return tuple(_adopt(run, scope, f"{name}_{place}", one) for place, one in enumerate(value))
+        return tuple(_adopt_submodules(run, scope, f"{name}_{place}", one) for place, one in enumerate(value))
     if isinstance(value, ListValue) and any(isinstance(one, Module) for one in value.items):
-        items = [_adopt(run, scope, f"{name}_{place}", one) for place, one in enumerate(value.items)]
+        items = [
+            _adopt_submodules(run, scope, f"{name}_{place}", one) for place, one in enumerate(value.items)
+        ]
         return ListValue(items, value.open, region=value.region)
     if isinstance(value, DictValue) and any(isinstance(one, Module) for one in value.entries.values()):
-        entries = {key: _adopt(run, scope, f"{name}_{key}", one) for key, one in value.entries.items()}
+        entries = {
+            key: _adopt_submodules(run, scope, f"{name}_{key}", one) for key, one in value.entries.items()
+        }
         return DictValue(entries, value.open, region=value.region)
     return value
 
@@ -157,7 +161,7 @@ def _adopt(run: RunState, scope: Scope, name: str, value: Value) -> Value:
 # init and apply
 
 
-def _applied(call: Call, app: Application, args: tuple[Value, ...]) -> Value:
+def _apply_module(call: Call, app: Application, args: tuple[Value, ...]) -> Value:
     """Run a method of a Module with variables; what it gives."""
     run, module = call.interpreter, call.args[0]
     chosen = call.keywords.get("method")
@@ -193,7 +197,7 @@ def init(call: Call) -> Value:
     if not isinstance(module, Module):
         return Unknown("variables")
     app = Application(call.interpreter.region, True, DictValue(), rngs)
-    found = _applied(call, app, call.args[2:])
+    found = _apply_module(call, app, call.args[2:])
     app.made.entries.pop("intermediates", None)
     _store_changed(app)
     variables = app.made if app.made.entries or not isinstance(found, Unknown) else AnyTree(Unknown())
@@ -208,13 +212,13 @@ def apply(call: Call) -> Value:
     if not isinstance(module, Module):
         return Unknown("what a Module gives")
     app = Application(call.interpreter.region, False, given, call.keywords.get("rngs"))
-    found = _applied(call, app, call.args[2:])
+    found = _apply_module(call, app, call.args[2:])
     if mutable is False or mutable is None:
         return found
     names = (mutable,) if isinstance(mutable, str) else known_items(mutable)
     if isinstance(mutable, Unknown) or call.open:
         return Unknown("what a Module gives")
-    entries = {one: _copy(item_of(given, one)) for one in names or () if isinstance(one, str)}
+    entries = {one: _copy_tree(item_of(given, one)) for one in names or () if isinstance(one, str)}
     app.made = DictValue(entries, open=names is None)
     _store_changed(app)
     return (found, app.made)
@@ -232,9 +236,9 @@ def apply_function(call: Call) -> Value:
     return Native(call.name, run)
 
 
-def _copy(tree: Value) -> Value:
+def _copy_tree(tree: Value) -> Value:
     if isinstance(tree, DictValue):
-        return DictValue({key: _copy(one) for key, one in tree.entries.items()}, tree.open)
+        return DictValue({key: _copy_tree(one) for key, one in tree.entries.items()}, tree.open)
     return tree if not isinstance(tree, Unknown) else AnyTree(Unknown())
 
 

@@ -190,7 +190,7 @@ class Lifted(Native):
     """A class of Modules that a transform changed."""
 
     def __init__(self, word: str, lifts: tuple[Lift, ...], inner: Value) -> None:
-        super().__init__("flax.linen.lifted", self._make)
+        super().__init__("flax.linen.lifted", self._make_lifted)
         for name, value in (("word", word), ("lifts", lifts), ("inner", inner)):
             object.__setattr__(self, name, value)
 
@@ -198,7 +198,7 @@ class Lifted(Native):
     lifts: tuple[Lift, ...]
     inner: Value
 
-    def _make(self, call: Call) -> Value:
+    def _make_lifted(self, call: Call) -> Value:
         run = call.interpreter
         before = run.contexts
         outer = before.get(_PREFIX)

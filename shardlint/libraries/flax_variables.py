@@ -42,11 +42,11 @@ def param(call: Call) -> Value:
         key = make_rng(replace(call, args=(module, "params"), keywords={}, open=False))
         return call.interpreter.call(initializer, (key, *args), keywords, call.place)
 
-    found = _variable(call, scope, "params", name, make)
+    found = _make_variable(call, scope, "params", name, make)
     return unbox(replace(call, args=(found,), keywords={})) if wanted is True else found
 
 
-def _variable(call: Call, scope: Scope, collection: str, name: str, make: Callable[[], Value]) -> Value:
+def _make_variable(call: Call, scope: Scope, collection: str, name: str, make: Callable[[], Value]) -> Value:
     """A variable in its box, made or given."""
     run = call.interpreter
     run.marks += 1
@@ -97,7 +97,7 @@ def _with_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: Size, c
         )
 
     def rename(one: Box) -> Value:
-        items = _renamed(call, one, lift)
+        items = _names_after_transform(call, one, lift)
         if items is not None and isinstance(axis, int):
             items = (*items, *((None,) * (axis - len(items))))
             items = (*items[:axis], lift.name(), *items[axis:])
@@ -108,7 +108,7 @@ def _with_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: Size, c
     return map_boxes(rename, value, insert)
 
 
-def _renamed(call: Call, one: Box, lift: Lift) -> tuple[Value, ...] | None:
+def _names_after_transform(call: Call, one: Box, lift: Lift) -> tuple[Value, ...] | None:
     """The names of a box that a transform changes; records that it has no name for the axis."""
     if lift.name() is MISSING:
         names = ", ".join(str(each) for each in known_items(one.names) or ())
@@ -131,7 +131,7 @@ def _without_axis(call: Call, value: Value, lift: Lift, collection: str) -> Valu
         return replace(without(leaf, axis), committed=None, unplaced=None) if known else Layout()
 
     def rename(one: Box) -> Value:
-        items = _renamed(call, one, lift)
+        items = _names_after_transform(call, one, lift)
         known = items is not None and isinstance(axis, int) and axis < len(items)
         names = (*items[:axis], *items[axis + 1 :]) if known and items is not None else Unknown("names")
         return one.with_parts({"value": slice_one(one.value), "names": names})
@@ -146,7 +146,7 @@ def variable(call: Call) -> Value:
     scope = module.scope if isinstance(module, Module) else None
     if scope is None or not isinstance(name, str) or not isinstance(collection, str):
         return Instance(None, {"value": Layout()})
-    found = _variable(
+    found = _make_variable(
         call, scope, collection, name, lambda: call.interpreter.call(make, tuple(args), {}, call.place)
     )
     held = Instance(
@@ -157,7 +157,7 @@ def variable(call: Call) -> Value:
     return held
 
 
-def _running(call: Call) -> Value:
+def _running_module(call: Call) -> Value:
     """The Module whose method runs, or the one that is given."""
     app, given = application(call.interpreter), call.keywords.get("module")
     if given is not None or app is None or not app.running:
@@ -168,7 +168,7 @@ def _running(call: Call) -> Value:
 @function("flax.linen param_with_axes variable_with_axes")
 def with_axes(call: Call) -> Value:
     """A parameter or variable of the Module that runs, whose axes are named in a collection of their own."""
-    module = _running(call)
+    module = _running_module(call)
     if not isinstance(module, Module) or module.scope is None:
         return Layout() if call.function_name == "param_with_axes" else Instance(None, {"value": Layout()})
     module.scope.app.made.open = True

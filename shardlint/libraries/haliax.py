@@ -69,7 +69,7 @@ def named(call: Call) -> Value:
     return make_named(call, array, axes) if check_unique(call, axes) else Unknown("what raises")
 
 
-def _made(call: Call, axes: Sequence[Axis] | None, array: Layout) -> Value:
+def _make_named_array(call: Call, axes: Sequence[Axis] | None, array: Layout) -> Value:
     """A new array of some axes, which must have names of their own."""
     if axes is not None and not check_unique(call, axes):
         return Unknown("what raises")
@@ -83,7 +83,9 @@ def constructed(call: Call) -> Value:
     more = (call.get(1, "fill_value"),) if last == "full" else ()
     dtype = call.get(2 if last == "full" else 1, "dtype", None)
     keywords = {} if dtype is None and last == "full" else {"dtype": dtype or Library("jax.numpy.float32")}
-    return _made(call, axes, call_jax(call, f"jax.numpy.{last}", sizes_of_axes(axes), *more, **keywords))
+    return _make_named_array(
+        call, axes, call_jax(call, f"jax.numpy.{last}", sizes_of_axes(axes), *more, **keywords)
+    )
 
 
 @function("haliax zeros_like ones_like full_like")
@@ -109,7 +111,7 @@ def ranged(call: Call) -> Value:
     made = call_jax(call, "jax.numpy.zeros", sizes_of_axes(axes))
     kind = "float32" if last != "arange" else kind
     found = replace(made, dtype=kind if dtype is None else dtype_of(dtype), figure=None)
-    return _made(call, axes, replace(found, built=None))
+    return _make_named_array(call, axes, replace(found, built=None))
 
 
 @function(f"haliax.random {_DRAWS}")
@@ -121,7 +123,7 @@ def drawn(call: Call) -> Value:
     keywords = {"shape": sizes_of_axes(axes)}
     array = call_jax(call, f"jax.random.{last}", call.get(0, "key"), **keywords)
     array = replace(array, dtype=default if dtype is None else dtype_of(dtype))
-    return auto_sharded(call, _made(call, axes, array))
+    return auto_sharded(call, _make_named_array(call, axes, array))
 
 
 # elementwise
@@ -132,7 +134,7 @@ def unary(call: Call) -> Value:
     """An operation on each entry."""
     given, last = call.get(0, "a"), call.function_name
     if not isinstance(given, NamedArray):
-        return _plain(call, last, given)
+        return _call_plain_operation(call, last, given)
     if last == "astype":
         dtype = dtype_of(call.get(1, "dtype"))
         if dtype is not None and dtype == given.array.dtype and given.array.weak is False:
@@ -144,7 +146,7 @@ def unary(call: Call) -> Value:
     return given.with_parts({"array": call_jax(call, f"{home}.{last}", given.array)})
 
 
-def _plain(call: Call, name: str, *args: Value) -> Value:
+def _call_plain_operation(call: Call, name: str, *args: Value) -> Value:
     """An operation on what is no array with axes, or may be none."""
     known = all(isinstance(one, Layout | int | float) for one in args)
     return call_jax(call, f"jax.numpy.{name}", *args) if known else Unknown("an array")
@@ -158,7 +160,7 @@ def binary(call: Call) -> Value:
     left, right = call.args
     arrays = [one for one in call.args if isinstance(one, NamedArray)]
     if not arrays or not all(isinstance(one, NamedArray | Layout | int | float | bool) for one in call.args):
-        return _plain(call, call.function_name, left, right)
+        return _call_plain_operation(call, call.function_name, left, right)
     if len(arrays) < 2:
         return _beside_plain(call, arrays[0], left, right)
     axes = _common_axes(call, arrays)
@@ -230,9 +232,9 @@ def reduce(call: Call) -> Value:
         return map_named(lambda leaf: reduce(replace(call, args=(leaf, *call.args[1:]))), given)
     if given.axes is None:
         return make_named(call, Layout(), () if axis is None else None)
-    found = list(range(len(given.axes))) if axis is None else _places(call, given, axis)
+    found = list(range(len(given.axes))) if axis is None else _places_of_axes(call, given, axis)
     if found is None:
-        return _unplaced(call, axis)
+        return _result_without_axes(call, axis)
     places: Value = None if axis is None else found[0] if len(found) == 1 else tuple(found)
     kept = [one for one in range(len(given.axes)) if one not in found]
     home = "jax.nn" if call.name.startswith("haliax.nn") else "jax.numpy"
@@ -242,12 +244,12 @@ def reduce(call: Call) -> Value:
     return make_named(call, made, [given.axes[one] for one in kept])
 
 
-def _places(call: Call, array: NamedArray, axis: Value) -> list[int] | None:
+def _places_of_axes(call: Call, array: NamedArray, axis: Value) -> list[int] | None:
     chosen = selected(axis)
     return None if chosen is None else places_in(call, array, chosen)
 
 
-def _unplaced(call: Call, axis: Value) -> Value:
+def _result_without_axes(call: Call, axis: Value) -> Value:
     """Return the result of a call whose axes are not known, or that raises."""
     return make_named(call, Layout(), None) if selected(axis) is None else Unknown("what raises")
 
@@ -264,7 +266,7 @@ def along(call: Call) -> Value:
         chosen = tuple((name, None) for name, _ in chosen)
     places = places_in(call, given, chosen) if given.axes is not None and chosen is not None else None
     if places is None:
-        return make_named(call, Layout(), given.axes) if chosen is None else _unplaced(call, axis)
+        return make_named(call, Layout(), given.axes) if chosen is None else _result_without_axes(call, axis)
     place = places[0] if len(places) == 1 else tuple(places)
     more = (call.get(1, "shift"),) if last == "roll" else ()
     home = "jax.nn" if call.name.startswith("haliax.nn") else "jax.numpy"
@@ -305,10 +307,10 @@ def dot(call: Call) -> Value:
         if order is None:
             return make_named(call, Layout(), None)
         left = order
-    return _contracted(call, arrays, left)
+    return _contract_axes(call, arrays, left)
 
 
-def _contracted(call: Call, arrays: Sequence[NamedArray], axes: Sequence[Axis]) -> Value:
+def _contract_axes(call: Call, arrays: Sequence[NamedArray], axes: Sequence[Axis]) -> Value:
     """The contraction of all axes but some, placed by the mapping in context."""
     names = list(dict.fromkeys(name for one in arrays for name in one.names))
     if len(names) > len(_LETTERS):
@@ -359,14 +361,16 @@ def einsum(call: Call) -> Value:
     elif not left.strip():
         names, missing = out, [name for name in out if name not in every]
     else:
-        return _positional(call, arrays, [one.split() for one in left.split(",")], out)
+        return _contract_by_position(call, arrays, [one.split() for one in left.split(",")], out)
     if missing:
         violate(call, "named.missing", axis=missing[0], array=" and ".join(map(str, arrays)))
         return Unknown("what raises")
-    return _contracted(call, arrays, [every[name] for name in names])
+    return _contract_axes(call, arrays, [every[name] for name in names])
 
 
-def _positional(call: Call, arrays: Sequence[NamedArray], given: list[list[str]], out: list[str]) -> Value:
+def _contract_by_position(
+    call: Call, arrays: Sequence[NamedArray], given: list[list[str]], out: list[str]
+) -> Value:
     """A contraction whose letters stand for axes by their places."""
     bound: dict[str, Axis] = {}
     known = len(given) == len(arrays) and all(
@@ -378,7 +382,7 @@ def _positional(call: Call, arrays: Sequence[NamedArray], given: list[list[str]]
                 known = False
     if not known or not set(out) <= set(bound):
         return Unknown("what raises, or is not followed")
-    return _contracted(call, arrays, [bound[letter] for letter in out])
+    return _contract_axes(call, arrays, [bound[letter] for letter in out])
 
 
 @function("haliax.nn one_hot")
@@ -390,7 +394,9 @@ def one_hot(call: Call) -> Value:
     size: Size = axes[0].size
     array = call_jax(call, "jax.nn.one_hot", given.array, Unknown() if size is None else size)
     dtype = call.get(2, "dtype", None)
-    return _made(call, (*given.axes, *axes), array if dtype is None else replace(array, dtype=dtype_of(dtype)))
+    return _make_named_array(
+        call, (*given.axes, *axes), array if dtype is None else replace(array, dtype=dtype_of(dtype))
+    )
 
 
 @function("haliax.nn cross_entropy_loss")

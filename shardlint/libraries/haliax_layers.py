@@ -57,7 +57,7 @@ def _gives_rows(leaf: Value, axis: tuple[str, Size]) -> bool:
     return isinstance(leaf, Layout) and leaf.rank != 0
 
 
-def _rows(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size]) -> list[Value]:
+def _rows_of_trees(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size]) -> list[Value]:
     """The arrays of trees that give a row each, those with the axis with it in front."""
     found: list[Value] = []
 
@@ -102,7 +102,7 @@ def _with_axis(call: Call, tree: Value, axis: Axis) -> Value:
     return map_named(one, tree) if not isinstance(tree, Unknown) else tree
 
 
-def _sized(axis: tuple[str, Size], rows: list[Value]) -> Axis:
+def _axis_with_size(axis: tuple[str, Size], rows: list[Value]) -> Axis:
     """The axis of a scan, whose size its arrays tell where it is given by name."""
     sizes = [one.shape[0] for one in rows if isinstance(one, Layout) and one.shape]
     return Axis(axis[0], sizes[0] if axis[1] is None and sizes else axis[1])
@@ -114,18 +114,18 @@ def scan(call: Call) -> Value:
     body, chosen = call.get(0, "f" if "f" in call.keywords else "fn"), selected(call.get(1, "axis"))
     if chosen is None or len(chosen) != 1 or call.open:
         return Unknown("a scan over an axis that is not known")
-    return Native(call.name, lambda again: _scanned(call.function_name, body, chosen[0], again))
+    return Native(call.name, lambda again: _run_scan(call.function_name, body, chosen[0], again))
 
 
-def _scanned(kind: str, body: Value, axis: tuple[str, Size], call: Call) -> Value:
+def _run_scan(kind: str, body: Value, axis: tuple[str, Size], call: Call) -> Value:
     """Return the result of a scan, fold or map. The first argument is the carry, except for a map."""
     run = call.interpreter
     init, args = (None, call.args) if kind == "map" else (call.args[0] if call.args else Unknown(), call.args[1:])
     given = (*args, *call.keywords.values())
     if call.open or any(isinstance(one, AnyTree) for one in given):
         return (_ANY, _ANY) if kind == "scan" else _ANY
-    rows = _rows(call, given, axis)
-    along = _sized(axis, rows)
+    rows = _rows_of_trees(call, given, axis)
+    along = _axis_with_size(axis, rows)
 
     def inner(again: Call) -> Value:
         carry, own = again.args
@@ -152,10 +152,10 @@ def vmap(call: Call) -> Value:
     plain = set(call.keywords) <= {"fn", "axis"} and not call.open
     if chosen is None or len(chosen) != 1 or not plain:
         return Unknown("a vmap over axes that are not followed")
-    return Native(call.name, lambda again: _mapped(body, chosen[0], again))
+    return Native(call.name, lambda again: _run_vmap(body, chosen[0], again))
 
 
-def _mapped(body: Value, axis: tuple[str, Size], call: Call) -> Value:
+def _run_vmap(body: Value, axis: tuple[str, Size], call: Call) -> Value:
     run = call.interpreter
     given = (*call.args, *call.keywords.values())
     if call.open or any(isinstance(one, AnyTree) for one in given):
@@ -163,8 +163,8 @@ def _mapped(body: Value, axis: tuple[str, Size], call: Call) -> Value:
     for one in named_leaves(given):
         if axis[0] in one.names and places_in(call, one, (axis,)) is None:
             return Unknown("what raises")
-    rows = _rows(call, given, axis)
-    along = _sized(axis, rows)
+    rows = _rows_of_trees(call, given, axis)
+    along = _axis_with_size(axis, rows)
     count = len(call.args)
 
     def inner(again: Call) -> Value:
@@ -204,11 +204,11 @@ class Layer(Instance):
         return self.fields.get(name, MISSING)
 
 
-def _layer(call: Call, kind: str, parts: dict[str, Value], **fields: Value) -> Value:
+def _make_layer(call: Call, kind: str, parts: dict[str, Value], **fields: Value) -> Value:
     return Layer(None, parts, region=call.interpreter.region, kind=kind, fields=fields)
 
 
-def _weight(call: Call, axes: Value) -> Value:
+def _make_weight(call: Call, axes: Value) -> Value:
     """A weight that is drawn, and scaled."""
     drawn = call_haliax(call, "random.truncated_normal", call.get(-1, "key"), axes, -3, 3)
     return call_haliax(call, "multiply", drawn, 1.0)
@@ -221,9 +221,9 @@ def linear(call: Call) -> Value:
     one, two = axes_of(inside), axes_of(outside)
     known = one is not None and two is not None
     joint = ((*two, *one) if call.get(-1, "out_first", True) is True else (*one, *two)) if known else Unknown()  # type: ignore[misc]
-    weight, use = _weight(call, joint), call.get(-1, "use_bias", True)
+    weight, use = _make_weight(call, joint), call.get(-1, "use_bias", True)
     bias = call_haliax(call, "zeros", outside) if use is True else None if use is False else Unknown("a bias")
-    return _layer(call, "Linear", {"weight": weight, "bias": bias}, In=inside, Out=outside)
+    return _make_layer(call, "Linear", {"weight": weight, "bias": bias}, In=inside, Out=outside)
 
 
 @function("haliax.nn.Linear.__call__")
@@ -249,7 +249,9 @@ def embedding(call: Call) -> Value:
     vocabulary, vectors = call.get(0, "Vocab"), call.get(1, "Embed")
     one, two = axes_of(vocabulary), axes_of(vectors)
     joint = (*one, *two) if one is not None and two is not None else Unknown()
-    return _layer(call, "Embedding", {"weight": _weight(call, joint)}, Vocab=vocabulary, Embed=vectors)
+    return _make_layer(
+        call, "Embedding", {"weight": _make_weight(call, joint)}, Vocab=vocabulary, Embed=vectors
+    )
 
 
 @function("haliax.nn.Embedding __call__ embed unembed")
@@ -272,7 +274,7 @@ def norm(call: Call) -> Value:
         use = call.get(-1, option, True)
         made = call_haliax(call, "ones" if name == "weight" else "zeros", axes) if use is True else None
         parts[name] = made if isinstance(use, bool) else Unknown("a weight")
-    return _layer(call, call.name.split(".")[-2], parts, axis=axes)
+    return _make_layer(call, call.name.split(".")[-2], parts, axis=axes)
 
 
 @function("haliax.nn LayerNorm.__call__ RmsNorm.__call__")
@@ -303,7 +305,7 @@ def mlp(call: Call) -> Value:
         bias = {"use_bias": call.get(-1, "use_final_bias", True)} if place == depth else {}
         layers.append(linear(replace(call, args=(one, two), keywords={**options, **bias})))
     activation = call.get(4, "activation", Library("haliax.nn.relu"))
-    return _layer(call, "MLP", {"layers": tuple(layers)}, activation=activation)
+    return _make_layer(call, "MLP", {"layers": tuple(layers)}, activation=activation)
 
 
 @function("haliax.nn MLP.__call__")
@@ -320,7 +322,7 @@ def apply_mlp(call: Call) -> Value:
 @function("haliax.nn Dropout")
 def dropout(call: Call) -> Value:
     """A layer without arrays."""
-    return _layer(call, "Dropout", {})
+    return _make_layer(call, "Dropout", {})
 
 
 @function("haliax.nn Dropout.__call__ dropout")
@@ -344,8 +346,8 @@ def stacked(call: Call) -> Value:
         return Unknown("a stack")
 
     def run(again: Call) -> Value:
-        made = _mapped(maker, (block.name, block.size), again)
-        return _layer(again, "Stacked", {"stacked": made}, Block=block)
+        made = _run_vmap(maker, (block.name, block.size), again)
+        return _make_layer(again, "Stacked", {"stacked": made}, Block=block)
 
     return Native(call.name, run)
 
@@ -365,10 +367,10 @@ def apply_stacked(call: Call) -> Value:
 
     native, axis = Native("haliax.nn.Stacked", body), (block.name, block.size)
     if kind == "vmap":
-        return _mapped(native, axis, replace(call, args=(layer.attributes["stacked"], *call.args[1:])))
+        return _run_vmap(native, axis, replace(call, args=(layer.attributes["stacked"], *call.args[1:])))
     args = (call.get(1, "init"), layer.attributes["stacked"], *call.args[2:])
     keywords.pop("init", None)
-    return _scanned(kind, native, axis, replace(call, args=args, keywords=keywords))
+    return _run_scan(kind, native, axis, replace(call, args=args, keywords=keywords))
 
 
 @function("haliax.nn.Stacked unstacked get_layer")

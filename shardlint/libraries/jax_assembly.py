@@ -56,7 +56,7 @@ def astype(call: Call) -> Value:
 def bitcast(call: Call) -> Value:
     """The same bits as another type: of another width the last dimension goes, or there is one more."""
     array, dtype = as_array(call.get(0, "operand")), dtype_of(call.get(1, "new_dtype", None))
-    one, two = _bits(array.dtype), _bits(dtype)
+    one, two = _bits_of_dtype(array.dtype), _bits_of_dtype(dtype)
     same = one is not None and one == two
     shape, spec = array.shape, array.typed_spec
     if one is None or two is None or shape is None:
@@ -70,7 +70,7 @@ def bitcast(call: Call) -> Value:
     return replace(base.shaped(shape, spec if same else None), dtype=dtype)
 
 
-def _bits(dtype: str | None) -> int | None:
+def _bits_of_dtype(dtype: str | None) -> int | None:
     digits = (dtype or "").lstrip("abcdefghijklmnopqrstuvwxyz").partition("_")[0]
     return int(digits) if digits.isdigit() else None
 
@@ -220,12 +220,12 @@ def convolve(call: Call) -> Value:
     mode = call.get(2, "mode", "valid" if call.function_name == "correlate" and "numpy" in call.name else "full")
     if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
         return of_module(call, computed(call, [left, right], None))
-    sizes = [_convolved(one, two, mode) for one, two in zip(left.shape, right.shape, strict=True)]
+    sizes = [_convolved_size(one, two, mode) for one, two in zip(left.shape, right.shape, strict=True)]
     both = len(sizes) == 1 and all(any(one.typed_spec or ()) for one in (left, right))
     return of_module(call, computed(call, [left, right], tuple(sizes), None, both))
 
 
-def _convolved(one: Size, two: Size, mode: Value) -> Size:
+def _convolved_size(one: Size, two: Size, mode: Value) -> Size:
     if not isinstance(one, int) or not isinstance(two, int):
         return None
     longer, shorter = max(one, two), min(one, two)

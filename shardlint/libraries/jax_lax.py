@@ -12,12 +12,12 @@ from shardlint.libraries.meeting import as_array, common, computed, is_recent, r
 from shardlint.libraries.registry import function
 
 
-def _arrays(call: Call, *names: str) -> list[Layout]:
+def _array_arguments(call: Call, *names: str) -> list[Layout]:
     """The arrays among the first arguments."""
     return [as_array(call.get(place, name)) for place, name in enumerate(names)]
 
 
-def _numbers(value: Value) -> tuple[int, ...] | None:
+def _integers_or_none(value: Value) -> tuple[int, ...] | None:
     items = (value,) if isinstance(value, int) else known_items(value)
     return items if items is not None and all(isinstance(one, int) for one in items) else None
 
@@ -26,9 +26,9 @@ def _numbers(value: Value) -> tuple[int, ...] | None:
 def sliced(call: Call) -> Value:
     """A block with a first and last entry and a step for each dimension."""
     array = as_array(call.get(0, "operand"))
-    parts = _numbers(call.get(1, "start_indices")), _numbers(call.get(2, "limit_indices"))
+    parts = _integers_or_none(call.get(1, "start_indices")), _integers_or_none(call.get(2, "limit_indices"))
     given = call.get(3, "strides", None)
-    steps = (1,) * len(parts[0] or ()) if given is None else _numbers(given)
+    steps = (1,) * len(parts[0] or ()) if given is None else _integers_or_none(given)
     shape: Shape | None = None
     if parts[0] is not None and parts[1] is not None and steps is not None and 0 not in steps:
         shape = tuple(len(range(*one)) for one in zip(parts[0], parts[1], steps, strict=False))
@@ -39,7 +39,7 @@ def sliced(call: Call) -> Value:
 def pad(call: Call) -> Value:
     """More entries, or fewer, at the ends of each dimension and between its entries."""
     array, edges = as_array(call.get(0, "operand")), known_items(call.get(2, "padding_config"))
-    rows = [_numbers(one) for one in edges or ()]
+    rows = [_integers_or_none(one) for one in edges or ()]
     sizes: list[Size] = []
     for size, row in zip(array.shape or (), rows, strict=False):
         if isinstance(size, int) and row is not None and len(row) == 3:
@@ -66,7 +66,7 @@ def collapse(call: Call) -> Value:
 def reduced(call: Call) -> Value:
     """Arrays without the dimensions over which they are reduced."""
     general = call.function_name == "reduce"
-    places = _numbers(call.get(3 if general else 1, "dimensions" if general else "axes"))
+    places = _integers_or_none(call.get(3 if general else 1, "dimensions" if general else "axes"))
 
     def reduce_one(leaf: Value) -> Value:
         array = as_array(leaf)
@@ -122,7 +122,7 @@ def sort_both(call: Call) -> Value:
 @function("jax.lax scatter scatter_add scatter_mul scatter_min scatter_max scatter_apply")
 def scattered(call: Call) -> Value:
     """An array with entries replaced or changed."""
-    arrays = _arrays(call, "operand", "scatter_indices", "updates")
+    arrays = _array_arguments(call, "operand", "scatter_indices", "updates")
     return computed(call, arrays, arrays[0].shape, arrays[0].dtype)
 
 
@@ -145,7 +145,7 @@ def associative_scan(call: Call) -> Value:
 @function("jax.lax ragged_dot")
 def ragged_dot(call: Call) -> Value:
     """A product of groups of rows, each with a matrix of its own."""
-    rows, matrices, groups = _arrays(call, "lhs", "rhs", "group_sizes")
+    rows, matrices, groups = _array_arguments(call, "lhs", "rhs", "group_sizes")
     wanted = call.get(4, "preferred_element_type", None)
     dtype = common([rows, matrices]).dtype if wanted is None else dtype_of(wanted)
     shape: Shape | None = None

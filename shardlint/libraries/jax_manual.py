@@ -103,7 +103,7 @@ def _shard_map(call: Call, given: Value) -> Value:
         if is_whole:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on, "shard_map")
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
-        parts = _enter(again, on, specs)
+        parts = _split_arguments(again, on, specs)
         declare_keys(parts, again, in_specs, written)
         before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
         interpreter.manual = place_of(call, 2, "in_specs")
@@ -127,7 +127,7 @@ def _shard_map(call: Call, given: Value) -> Value:
                 around.add_inner(events)
             interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
             interpreter.mapped_at, interpreter.body = entered
-        left = _leave(call, again, on, out_specs, found, declared)
+        left = _join_results(call, again, on, out_specs, found, declared)
         return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
     return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
@@ -164,13 +164,17 @@ def _unknown_map(call: Call, given: Value) -> Value:
     return Unknown("what shard_map returns")
 
 
-def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
+def _split_arguments(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     """The parts of the arguments that one device gets."""
 
     def part(path: str, leaf: Value, spec: Value) -> Value:
         where, path = argument_place(call, path)
         if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
-            return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec), pieces=_pieces(spec, None)))
+            return AnyTree(
+                Layout(
+                    varying=_axes_of(spec), differs=_split_axes(spec), pieces=_axes_by_dimension(spec, None)
+                )
+            )
         if not isinstance(leaf, Layout | int | float):
             return leaf if isinstance(leaf, Unknown) or is_function(leaf) else Layout()
         array = tracer(leaf)
@@ -178,7 +182,7 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
             unknown = (None,) * len(array.shape) if array.shape is not None else None
             return replace(
                 array, shape=unknown, mesh=None, spec=None, varying=None, differs=_split_axes(spec),
-                pieces=_pieces(spec, array.rank),
+                pieces=_axes_by_dimension(spec, array.rank),
             )  # fmt: skip
         # In jax 0.8 it reshards.
         if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
@@ -186,12 +190,14 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
         shape: Shape | None = None
         if array.shape is not None:
             own = (axes or () for axes in padded(array, spec))
-            shape = tuple(_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False))
+            shape = tuple(
+                _size_of_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False)
+            )
         # The memory of an argument is no part of its type in the body.
         along, split = _axes_of(spec), _split_axes(spec)
         return replace(
             array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None,
-            pieces=_pieces(spec, array.rank),
+            pieces=_axes_by_dimension(spec, array.rank),
         )  # fmt: skip
 
     given = call.args
@@ -206,7 +212,7 @@ def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
     return None if None in spec.axes() else _split_axes(spec)
 
 
-def _pieces(spec: Value, rank: int | None) -> Pieces:
+def _axes_by_dimension(spec: Value, rank: int | None) -> Pieces:
     """The axes that a spec surely gives each dimension."""
     return trim_pieces([one or () for one in spec.axes()[:rank]]) if isinstance(spec, PartitionSpec) else NO_PIECES
 
@@ -226,7 +232,7 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
         call.interpreter.violate("argument.sharding", where, array=path, have=have, wanted=asked, **said)
 
 
-def _part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
+def _size_of_part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
     if not axes:
         return size
     parts = mesh.size(axes)
@@ -237,7 +243,9 @@ def _part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
     return None
 
 
-def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, checked: bool) -> Value:
+def _join_results(
+    call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, checked: bool
+) -> Value:
     """The whole arrays of the parts that the devices return."""
     where = place_of(call, 3, "out_specs")
 
@@ -273,7 +281,7 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
             return known
         axes += [NO_AXES] * (len(array.shape) - len(axes))
         sizes = zip(array.shape, axes, strict=False)
-        shape = tuple(_whole(size, mesh.size(one) if one else 1) for size, one in sizes)
+        shape = tuple(_size_of_whole(size, mesh.size(one) if one else 1) for size, one in sizes)
         placed = replace(known, shape=shape, spec=tuple(axes))
         if mesh.is_mixed and again.interpreter.traced:
             on, spec = typed_sharding(placed)
@@ -287,7 +295,7 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
     )
 
 
-def _whole(size: Size, parts: Size) -> Size:
+def _size_of_whole(size: Size, parts: Size) -> Size:
     if parts == 1:
         return size
     if size == 1:
@@ -298,7 +306,7 @@ def _whole(size: Size, parts: Size) -> Size:
 function("jax.shard_map", "flax.nnx.shard_map")(decorator(_shard_map))
 
 
-def _pmap(call: Call, given: Value) -> Value:
+def _run_pmap(call: Call, given: Value) -> Value:
     name = call.get(1, "axis_name", None)
     default = Unknown("arrays alone") if call.name == "equinox.filter_pmap" else 0
     in_axes, out_axes = call.get(2, "in_axes", default), call.get(3, "out_axes", 0)
@@ -327,7 +335,7 @@ def _pmap(call: Call, given: Value) -> Value:
                 check_taken(again, array, "rows.missing", place_of(again, place, keyword), path)
             repeats = has_copies(array) or (array.figure is not None and array.figure.kind == "repeated")
             if not isinstance(at, int) or (array.shape is None and not repeats):
-                return _unknown_part(at, name, "" if array.is_key else _parameter(given, place))
+                return _unknown_part(at, name, "" if array.is_key else _parameter_name(given, place))
             if array.shape is not None and len(array.shape) - (array.dtype == RAW_KEY) <= at:
                 kind = "key" if array.is_key else "number" if array.literal else "array"
                 interpreter.violate("pmap.unmapped", place_of(again, place, keyword), array=path, of=kind)
@@ -342,7 +350,7 @@ def _pmap(call: Call, given: Value) -> Value:
                 return Layout()
             size = own if size is None else size
             along = frozenset((_axis_of(name),))
-            differs = not repeats and (array.is_key or not _COPIED.search(_parameter(given, place)))
+            differs = not repeats and (array.is_key or not _COPIED.search(_parameter_name(given, place)))
             row = without(tracer(array), at) if array.shape is not None else tracer(array)
             return replace(
                 row, mesh=None, spec=None, varying=along, reduced=frozenset(), rows=None,
@@ -355,7 +363,11 @@ def _pmap(call: Call, given: Value) -> Value:
             """The part of an argument that a device gets."""
             if not isinstance(one, Unknown):
                 return map_spread(partial(local, place, keyword), axis, one)
-            return AnyTree(_unknown_part(axis, name, _parameter(given, place))) if isinstance(axis, int | None) else one
+            return (
+                AnyTree(_unknown_part(axis, name, _parameter_name(given, place)))
+                if isinstance(axis, int | None)
+                else one
+            )
 
         parts: list[Value] = []
         for place, one in enumerate(again.args):
@@ -411,7 +423,7 @@ def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
     return Layout(varying=along or None, differs=along, pieces=(tuple(along),) if along else NO_PIECES)
 
 
-def _parameter(function: Value, place: int) -> str:
+def _parameter_name(function: Value, place: int) -> str:
     """The name of a positional parameter of the function that something runs."""
     inner = function_of(function)
     names = inner.positional if inner is not None else []
@@ -431,4 +443,4 @@ def _axis_of(name: Value) -> str:
     return name if isinstance(name, str) else ""
 
 
-function("jax.pmap", "flax.nnx.pmap", "equinox.filter_pmap")(decorator(_pmap))
+function("jax.pmap", "flax.nnx.pmap", "equinox.filter_pmap")(decorator(_run_pmap))

@@ -225,7 +225,7 @@ def reduce(call: Call) -> Value:
         base = replace(base, memory=None)  # releases differ in where the result is
     gone = _axes_given(call, 1, array.rank)
     if last in ("argmax", "argmin") and array.explicit and not call.has(1, "axis") and (array.rank or 0) > 1:
-        _reshaped(call, array, (count_entries(array.shape),))  # they flatten first
+        _spec_after_reshape(call, array, (count_entries(array.shape),))  # they flatten first
     keep = call.get(-1, "keepdims", False)
     if array.shape is None or gone is None or not isinstance(keep, bool):
         return of_module(call, base.shaped(None))
@@ -359,7 +359,7 @@ def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, s
                 other="/".join(second),
             )
             return replace(base, mesh=None).shaped(shape)
-    spec: Spec = tuple(_either(one.get(name, NO_AXES), two.get(name, NO_AXES)) for name in letters[2])
+    spec: Spec = tuple(_either_axes(one.get(name, NO_AXES), two.get(name, NO_AXES)) for name in letters[2])
     used = [axis for axes in spec if axes for axis in axes]
     if len(used) != len(set(used)):
         twice = next(axis for axis in used if used.count(axis) > 1)
@@ -370,7 +370,7 @@ def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, s
     return base.shaped(shape, spec)
 
 
-def _either(one: Axes | None, two: Axes | None) -> Axes | None:
+def _either_axes(one: Axes | None, two: Axes | None) -> Axes | None:
     return None if one is None or two is None else one or two
 
 
@@ -489,10 +489,10 @@ def reshape(call: Call) -> Value:
         return _placed_type(call, base.shaped(wanted), given)
     if not array.explicit:
         return of_module(call, base.shaped(wanted))
-    return base.shaped(wanted, _reshaped(call, array, wanted))
+    return base.shaped(wanted, _spec_after_reshape(call, array, wanted))
 
 
-def _reshaped(call: Call, array: Layout, wanted: Shape) -> Spec | None:
+def _spec_after_reshape(call: Call, array: Layout, wanted: Shape) -> Spec | None:
     """The spec after a reshape over Explicit axes, by groups of dimensions of one size; records what jax refuses.
 
     A dimension that is split up keeps its axes on the first part, which they must divide. Dimensions that are joined
@@ -517,7 +517,7 @@ def _reshaped(call: Call, array: Layout, wanted: Shape) -> Spec | None:
         elif left < len(old) and old[left] == 1 and not axes[left]:
             left += 1
         else:
-            group = _group(old[left:], new[right:])
+            group = _matching_group(old[left:], new[right:])
             if group is None:
                 return None
             first, kept = axes[left : left + group[0]], group[1]
@@ -555,7 +555,7 @@ def _spread_axes(mesh: Mesh, axes: Axes, sizes: list[int], recent: bool | None) 
     return None
 
 
-def _group(old: list[int], new: list[int]) -> tuple[int, int] | None:
+def _matching_group(old: list[int], new: list[int]) -> tuple[int, int] | None:
     """How many dimensions of each come to the same size."""
     one, two, taken, made = old[0] if old else 1, new[0], 1, 1
     while one != two:
@@ -578,7 +578,9 @@ def ravel(call: Call) -> Value:
     array = as_array(call.get(0, "a"))
     shape = (count_entries(array.shape),)
     base = meet(call, [array])
-    return of_module(call, base.shaped(shape, _reshaped(call, array, shape) if array.explicit else None))
+    return of_module(
+        call, base.shaped(shape, _spec_after_reshape(call, array, shape) if array.explicit else None)
+    )
 
 
 @function(*(f"{module} transpose permute_dims" for module in _BOTH), "jax.lax transpose")
@@ -689,7 +691,7 @@ def concatenate(call: Call) -> Value:
     parts = [one[place] for one in shapes if one is not None]
     total = add_sizes(parts)
     shape = (*first[:place], total, *first[place + 1 :])
-    return of_module(call, base.shaped(shape, _agreed(call, arrays, base)))
+    return of_module(call, base.shaped(shape, _common_spec(call, arrays, base)))
 
 
 def add_sizes(sizes: list[Size]) -> Size:
@@ -698,7 +700,7 @@ def add_sizes(sizes: list[Size]) -> Size:
     return sum(known) if len(known) == len(sizes) else None
 
 
-def _agreed(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
+def _common_spec(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
     """The one spec of operands that must have the same, over Explicit axes; those on no mesh do not count."""
     if not base.explicit:
         return None
@@ -727,7 +729,7 @@ def stack(call: Call) -> Value:
     if shape is None or not isinstance(axis, int):
         return of_module(call, base.shaped(None))
     place = axis % (len(shape) + 1)
-    spec = _agreed(call, arrays, base)
+    spec = _common_spec(call, arrays, base)
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
     base = replace(base, reduced=frozenset())
     return of_module(call, base.shaped((*shape[:place], len(arrays), *shape[place:]), kept))

@@ -30,7 +30,9 @@ from shardlint.libraries.registry import function
 _UTILITIES = "jax.experimental.multihost_utils"
 
 
-def _made(call: Call, shape: Shape | None, dtype: str | None, target: Value, position: int, path: str = "") -> Value:
+def _make_global_array(
+    call: Call, shape: Shape | None, dtype: str | None, target: Value, position: int, path: str = ""
+) -> Value:
     """An array on a sharding; what a traced function sees of it is not followed."""
     if call.interpreter.traced:
         return Layout(shape, dtype)
@@ -47,7 +49,7 @@ def from_parts(call: Call) -> Value:
             call.interpreter.call(callback, (Unknown("an index"),), {}, call.place)
     given = call.keywords.get("dtype")
     dtype = dtype_of(given) if given is not None else None
-    return _made(call, sizes_of(call.get(0, "shape")), dtype, call.get(1, "sharding"), 1)
+    return _make_global_array(call, sizes_of(call.get(0, "shape")), dtype, call.get(1, "sharding"), 1)
 
 
 def _whole_shape(array: Layout, target: Value) -> Shape | None:
@@ -64,10 +66,12 @@ def from_process(call: Call) -> Value:
     """A tree of arrays to which each process adds a part."""
     target, tree, whole = call.get(0, "sharding"), call.get(1, "local_data"), call.get(2, "global_shape", None)
     if whole is not None:
-        return _made(call, sizes_of(whole), None, target, 0)
+        return _make_global_array(call, sizes_of(whole), None, target, 0)
     if isinstance(tree, Unknown):
-        return AnyTree(_made(call, None, None, target, 0))
-    return map_tree(lambda leaf: _made(call, _whole_shape(as_array(leaf), target), None, target, 0), tree)
+        return AnyTree(_make_global_array(call, None, None, target, 0))
+    return map_tree(
+        lambda leaf: _make_global_array(call, _whole_shape(as_array(leaf), target), None, target, 0), tree
+    )
 
 
 @function(f"{_UTILITIES} host_local_array_to_global_array")
@@ -79,7 +83,7 @@ def to_global(call: Call) -> Value:
         array = as_array(leaf)
         on = mesh if isinstance(mesh, Mesh) else Unknown("a mesh")
         target = Sharding(on, spec) if isinstance(spec, PartitionSpec) else Unknown("a spec")
-        return _made(call, _whole_shape(array, spec), array.dtype, target, 2, path)
+        return _make_global_array(call, _whole_shape(array, spec), array.dtype, target, 2, path)
 
     return map_spread(make, call.get(2, "pspecs"), tree) if not isinstance(tree, Unknown) else AnyTree(Unknown())
 
@@ -134,7 +138,7 @@ def shown_by(call: Call) -> Value:
     return None
 
 
-def _described(call: Call, given: tuple[Value, ...], shapes: Value) -> Value:
+def _describe_arrays(call: Call, given: tuple[Value, ...], shapes: Value) -> Value:
     """Arrays of the shapes and types that are described, which are computed of others."""
     arrays = [leaf for one in given for _, leaf in leaves(one) if isinstance(leaf, Layout)] or [Layout()]
 
@@ -151,7 +155,7 @@ def _described(call: Call, given: tuple[Value, ...], shapes: Value) -> Value:
 def callback(call: Call) -> Value:
     """Return the result of a host callback, with the declared shapes."""
     call.interpreter.call_unknown(call.name, call.args[:1], {}, call.place)
-    return _described(call, call.args[2:], call.get(1, "result_shape_dtypes"))
+    return _describe_arrays(call, call.args[2:], call.get(1, "result_shape_dtypes"))
 
 
 @function("jax.experimental.pallas pallas_call")
@@ -160,7 +164,9 @@ def kernel(call: Call) -> Value:
     shapes = call.get(1, "out_shape", None)
 
     def run(again: Call) -> Value:
-        return _described(replace(again, name=call.name), again.args, Unknown() if shapes is None else shapes)
+        return _describe_arrays(
+            replace(again, name=call.name), again.args, Unknown() if shapes is None else shapes
+        )
 
     return Native(call.name, run)
 

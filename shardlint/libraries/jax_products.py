@@ -14,20 +14,20 @@ _BOTH = ("jax.numpy", "numpy")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _operands(call: Call) -> tuple[Layout, Layout]:
+def _product_operands(call: Call) -> tuple[Layout, Layout]:
     return as_array(call.get(0, "a")), as_array(call.get(1, "b"))
 
 
-def _unknown(call: Call, arrays: tuple[Layout, ...]) -> Layout:
+def _unknown_product(call: Call, arrays: tuple[Layout, ...]) -> Layout:
     return of_module(call, replace(meet(call, arrays), mesh=None, dtype=None).shaped(None))
 
 
-def _contracted(
+def _contract_pairs(
     call: Call, left: Layout, right: Layout, pairs: list[tuple[int, int]], batch: list[tuple[int, int]]
 ) -> Value:
     """A contraction of pairs of dimensions; those of `batch` come first in the result."""
     if left.rank is None or right.rank is None:
-        return _unknown(call, (left, right))
+        return _unknown_product(call, (left, right))
     one, two = list(_LETTERS[: left.rank]), list(_LETTERS[left.rank : left.rank + right.rank])
     for first, second in (*pairs, *batch):
         two[second] = one[first]
@@ -37,65 +37,71 @@ def _contracted(
     return of_module(call, contract(call, left, right, ("".join(one), "".join(two), "".join((*shared, *free)))))
 
 
-def _numbers(value: Value, rank: int | None) -> list[int] | None:
+def _dimension_numbers(value: Value, rank: int | None) -> list[int] | None:
     items = (value,) if isinstance(value, int) else known_items(value)
     if items is None or rank is None or not all(isinstance(one, int) and -rank <= one < rank for one in items):
         return None
     return [one % rank for one in items]
 
 
-def _pairs(value: Value, left: Layout, right: Layout) -> list[tuple[int, int]] | None:
+def _dimension_pairs(value: Value, left: Layout, right: Layout) -> list[tuple[int, int]] | None:
     """The pairs of dimensions that a pair of lists of numbers names."""
     parts = known_items(value)
     if parts is None or len(parts) != 2:
         return None
-    one, two = _numbers(parts[0], left.rank), _numbers(parts[1], right.rank)
+    one, two = _dimension_numbers(parts[0], left.rank), _dimension_numbers(parts[1], right.rank)
     return list(zip(one, two, strict=True)) if one is not None and two is not None and len(one) == len(two) else None
 
 
 @function("jax.lax dot_general")
 def dot_general(call: Call) -> Value:
     """A contraction as jax spells it: the dimensions that are summed, and those of the batch."""
-    left, right = _operands(call)
+    left, right = _product_operands(call)
     parts = known_items(call.get(2, "dimension_numbers"))
-    summed = _pairs(parts[0], left, right) if parts is not None and len(parts) == 2 else None
-    batch = _pairs(parts[1], left, right) if parts is not None and len(parts) == 2 else None
+    summed = _dimension_pairs(parts[0], left, right) if parts is not None and len(parts) == 2 else None
+    batch = _dimension_pairs(parts[1], left, right) if parts is not None and len(parts) == 2 else None
     if summed is None or batch is None:
-        return _unknown(call, (left, right))
-    return _contracted(call, left, right, summed, batch)
+        return _unknown_product(call, (left, right))
+    return _contract_pairs(call, left, right, summed, batch)
 
 
 @function(*(f"{module} tensordot" for module in _BOTH))
 def tensordot(call: Call) -> Value:
     """The last dimensions of the left meet the first of the right, or those that are named."""
-    left, right = _operands(call)
+    left, right = _product_operands(call)
     axes = call.get(2, "axes", 2)
     if left.rank is None or right.rank is None:
-        return _unknown(call, (left, right))
+        return _unknown_product(call, (left, right))
     if isinstance(axes, int) and 0 <= axes <= min(left.rank, right.rank):
         pairs: list[tuple[int, int]] | None = [(left.rank - axes + place, place) for place in range(axes)]
     else:
-        pairs = _pairs(axes, left, right)
-    return _unknown(call, (left, right)) if pairs is None else _contracted(call, left, right, pairs, [])
+        pairs = _dimension_pairs(axes, left, right)
+    return (
+        _unknown_product(call, (left, right))
+        if pairs is None
+        else _contract_pairs(call, left, right, pairs, [])
+    )
 
 
 @function(*(f"{module} inner" for module in _BOTH))
 def inner(call: Call) -> Value:
     """The last dimensions meet."""
-    left, right = _operands(call)
+    left, right = _product_operands(call)
     if not left.rank or not right.rank:
-        return _unknown(call, (left, right))
-    return _contracted(call, left, right, [(left.rank - 1, right.rank - 1)], [])
+        return _unknown_product(call, (left, right))
+    return _contract_pairs(call, left, right, [(left.rank - 1, right.rank - 1)], [])
 
 
 @function(*(f"{module} vdot" for module in _BOTH))
 def vdot(call: Call) -> Value:
     """The product of all entries, summed."""
-    left, right = (as_array(ravel(replace(call, args=(one,), keywords={}))) for one in _operands(call))
-    return _contracted(call, left, right, [(0, 0)], [])
+    left, right = (
+        as_array(ravel(replace(call, args=(one,), keywords={}))) for one in _product_operands(call)
+    )
+    return _contract_pairs(call, left, right, [(0, 0)], [])
 
 
-def _beside(array: Layout, first: bool) -> Layout:
+def _with_unit_dimensions(array: Layout, first: bool) -> Layout:
     """An array with a dimension of size 1 before or after each of its own."""
     spec = array.typed_spec
     entries = [((one, NO_AXES) if first else (NO_AXES, one)) for one in spec or ()]
@@ -107,12 +113,12 @@ def _beside(array: Layout, first: bool) -> Layout:
 @function(*(f"{module} outer kron" for module in _BOTH))
 def outer(call: Call) -> Value:
     """Each entry of the one by each of the other."""
-    left, right = _operands(call)
+    left, right = _product_operands(call)
     if call.function_name == "outer":
         left, right = (as_array(ravel(replace(call, args=(one,), keywords={}))) for one in (left, right))
     if left.rank is None or left.rank != right.rank:
-        return _unknown(call, (left, right))
-    found = broadcast(call, (_beside(left, True), _beside(right, False)))
+        return _unknown_product(call, (left, right))
+    found = broadcast(call, (_with_unit_dimensions(left, True), _with_unit_dimensions(right, False)))
     if call.function_name == "outer" or found.shape is None:
         return of_module(call, found)
     sizes = zip(left.shape or (), right.shape or (), strict=True)

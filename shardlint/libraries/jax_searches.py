@@ -30,7 +30,7 @@ def counting_dtype(call: Call) -> str:
     return "int64" if call.name.startswith("numpy.") else "int32"
 
 
-def _found(call: Call) -> Size:
+def _count_found(call: Call) -> Size:
     """How many entries are found."""
     return size_of(call.keywords.get("size"))
 
@@ -38,7 +38,9 @@ def _found(call: Call) -> Size:
 def nonzero(call: Call) -> Value:
     """A row of numbers for each dimension: where the entries are that are not zero."""
     array = as_array(call.get(0, "a"))
-    each = of_module(call, computed(call, [array], (_found(call),), counting_dtype(call), searches_whole(call)))
+    each = of_module(
+        call, computed(call, [array], (_count_found(call),), counting_dtype(call), searches_whole(call))
+    )
     return (each,) * max(array.rank, 1) if array.rank is not None else ListValue([each], True)
 
 
@@ -60,7 +62,7 @@ def argwhere(call: Call) -> Value:
     """The same as rows of one array, or as numbers in the flat array."""
     array = as_array(call.get(0, "a"))
     flat = call.function_name == "flatnonzero"
-    shape = (_found(call),) if flat else (_found(call), array.rank)
+    shape = (_count_found(call),) if flat else (_count_found(call), array.rank)
     return of_module(call, computed(call, [array], shape, counting_dtype(call), searches_whole(call)))
 
 
@@ -68,12 +70,12 @@ def argwhere(call: Call) -> Value:
 def unique(call: Call) -> Value:
     """The entries of an array without those that repeat, and what else is asked for."""
     array, axis = as_array(call.get(0, "ar")), call.get(4, "axis", None)
-    shape = (_found(call),) if axis is None else None
+    shape = (_count_found(call),) if axis is None else None
     values = of_module(call, computed(call, [array], shape, array.dtype, axis is None and searches_whole(call)))
     asked = [call.get(place, f"return_{name}", False) for place, name in enumerate(("index", "inverse", "counts"), 1)]
     if not all(isinstance(one, bool) for one in asked):
         return Unknown("entries, and maybe where they are")
-    counted = replace(values.shaped((_found(call),)), dtype=counting_dtype(call))
+    counted = replace(values.shaped((_count_found(call),)), dtype=counting_dtype(call))
     inverse = replace(counted.shaped(None), mesh=None)  # releases differ in its shape
     others = [part for part, wanted in zip((counted, inverse, counted), asked, strict=True) if wanted]
     return (values, *others) if others else values

@@ -73,7 +73,7 @@ def axis_names(value: Value) -> tuple[str, ...] | None:
     return items if items is not None and all(isinstance(one, str) for one in items) else None
 
 
-def _types(value: Value, count: int, default: AxisType | None) -> tuple[AxisType | None, ...]:
+def _axis_types(value: Value, count: int, default: AxisType | None) -> tuple[AxisType | None, ...]:
     if value is None:
         return (default,) * count
     items = (
@@ -103,7 +103,7 @@ def mesh(call: Call) -> Value:
     if len(sizes) != len(names):
         sizes = (None,) * len(names)
     written = call.get(2 if call.name != "jax.make_mesh" else -1, "axis_types", None)
-    types = _types(written, len(names), default)
+    types = _axis_types(written, len(names), default)
     return Mesh(names, sizes, types, where, call.place.line, by_default=written is None)
 
 
@@ -402,7 +402,7 @@ def constraint(call: Call) -> Value:
         for _, leaf in leaves(tree):
             if isinstance(leaf, Layout) and leaf.unplaced is not None:
                 call.interpreter.forget_unplaced(leaf.unplaced)
-        return map_spread(lambda path, leaf, one: _asked(call, leaf, one), target, tree)
+        return map_spread(lambda path, leaf, one: _constrain_traced(call, leaf, one), target, tree)
     if call.name.startswith("equinox") and isinstance(tree, bool | int | float):
         return tree  # filter_shard leaves numbers of Python alone
     result = place_tree(call, tree, target, where)
@@ -416,7 +416,7 @@ def constraint(call: Call) -> Value:
 _PLACES = (0, 7)
 
 
-def _asked(call: Call, leaf: Value, target: Value) -> Value:
+def _constrain_traced(call: Call, leaf: Value, target: Value) -> Value:
     """An array of traced code with the constraint that it was given over Auto axes."""
     if not isinstance(leaf, Layout):
         return leaf
@@ -427,7 +427,13 @@ def _asked(call: Call, leaf: Value, target: Value) -> Value:
     spec, mesh_ = spec_and_mesh(call, target)
     if isinstance(target, PartitionSpec) and run.mesh is None:
         mesh_ = run.legacy
-    if spec is None or mesh_ is None or not mesh_.automatic or run.axes or not _divides(array, spec, mesh_):
+    if (
+        spec is None
+        or mesh_ is None
+        or not mesh_.automatic
+        or run.axes
+        or not _spec_divides_array(array, spec, mesh_)
+    ):
         return array
     kept = tuple(None if axes is None else _without_single(axes, mesh_) for axes in padded(array, spec))
     return replace(array, asked=Asked(mesh_, kept, run.traced))
@@ -439,7 +445,7 @@ def _without_single(axes: Axes, mesh: Mesh) -> Axes | None:
     return None if None in sizes else tuple(one for one, size in zip(axes, sizes, strict=True) if size != 1)
 
 
-def _divides(array: Layout, spec: PartitionSpec, mesh: Mesh) -> bool:
+def _spec_divides_array(array: Layout, spec: PartitionSpec, mesh: Mesh) -> bool:
     """Return whether a spec divides an array, as far as the array's sizes are known."""
     axes = spec.axes()
     if array.shape is None or len(axes) > len(array.shape):

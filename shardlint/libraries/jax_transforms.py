@@ -135,7 +135,7 @@ def tracer(value: Value, mapped: bool = False) -> Value:
     )  # fmt: skip
 
 
-def _static(call: Call) -> tuple[set[int], set[str]]:
+def _static_arguments(call: Call) -> tuple[set[int], set[str]]:
     numbers, names = call.get(-1, "static_argnums", ()), call.get(-1, "static_argnames", ())
 
     def plain(value: Value) -> set[Value]:
@@ -144,13 +144,13 @@ def _static(call: Call) -> tuple[set[int], set[str]]:
     return plain(numbers), plain(names)
 
 
-def _jit(call: Call, given: Value) -> Value:
+def _run_jit(call: Call, given: Value) -> Value:
     if call.name == "flax.nnx.jit":
         for name in ("in_shardings", "out_shardings"):
             if isinstance(call.keywords.get(name), VariableShardings):
                 call.interpreter.violate("shardings.variables", place_of(call, -1, name), parameter=name)
     changing = call.name == "flax.nnx.jit"
-    numbers, names = _static(call)
+    numbers, names = _static_arguments(call)
     placing_in, placing_out = call.keywords.get("in_shardings"), call.keywords.get("out_shardings")
     donated = numbers_of(call.keywords.get("donate_argnums", ()))
 
@@ -165,10 +165,10 @@ def _jit(call: Call, given: Value) -> Value:
             _check_given(again, placing_in, again.args)
         given_args = again.args
         if placing_in is not None and not again.interpreter.traced:
-            given_args = map_tree(_committed, again.args)
+            given_args = map_tree(_commit_array, again.args)
         numbered: dict[int, Layout] = {}
         mapped = bool(again.interpreter.axes)
-        trace = _numbering(again, numbered, mapped, call.name.startswith("equinox"))
+        trace = _number_arguments(again, numbered, mapped, call.name.startswith("equinox"))
         given_all = (*again.args, *again.keywords.values())
         lent = Lent(again, given_all, bind(tracer, mapped=mapped)) if changing else None
         args = tuple(
@@ -184,7 +184,7 @@ def _jit(call: Call, given: Value) -> Value:
         finally:
             again.interpreter.binder = binder
             if lent is not None:
-                lent.restore(_freed(again, common(arrays) if arrays else Layout()))
+                lent.restore(_free_for_compiler(again, common(arrays) if arrays else Layout()))
         # What a library decides by the results is asked for then.
         placing = placing_out.run(replace(again, args=(found,))) if isinstance(placing_out, Native) else placing_out
         if again.interpreter.traced:
@@ -192,7 +192,7 @@ def _jit(call: Call, given: Value) -> Value:
             return found if placing_in is None and placing is None else map_tree(_of_placing_jit, found)
         if again.name in _TRACED_ALONE and again.name != "lower":
             return found
-        used = arrays if changing else _used(numbered, found)
+        used = arrays if changing else _used_arguments(numbered, found)
         check_devices(again, used, _mesh_of(placing), "out_shardings")
         if again.name in _TRACED_ALONE:
             return found
@@ -208,8 +208,8 @@ def _jit(call: Call, given: Value) -> Value:
             again.interpreter.use_arrays(arrays)
             check_built(again, arrays)
             check_alone(again, [*numbered.values()], found)
-        results = _results(again, found, placing, used, place_of(call, -1, "out_shardings"), changing)
-        maybe = [] if changing else [one for one in _used(numbered, found, -1) if one not in used]
+        results = _results_of_jit(again, found, placing, used, place_of(call, -1, "out_shardings"), changing)
+        maybe = [] if changing else [one for one in _used_arguments(numbered, found, -1) if one not in used]
         if placing is None and any(one.mesh != other.mesh for one in maybe for other in (*maybe, *used)):
             results = map_tree(_placed_anywhere, results)
         check_carried(again, results)
@@ -218,7 +218,9 @@ def _jit(call: Call, given: Value) -> Value:
     return call.interpreter.note_transformed(_Compiled("jit", run, given, call.place))
 
 
-def _numbering(call: Call, arrays: dict[int, Layout], mapped: bool, plain: bool) -> Callable[[Value], Value]:
+def _number_arguments(
+    call: Call, arrays: dict[int, Layout], mapped: bool, plain: bool
+) -> Callable[[Value], Value]:
     """Return a function that makes tracers of arguments. Each gets a number, by which `arrays` records the argument.
 
     `plain`: numbers of Python stay what they are.
@@ -235,7 +237,7 @@ def _numbering(call: Call, arrays: dict[int, Layout], mapped: bool, plain: bool)
     return trace
 
 
-def _used(arrays: dict[int, Layout], found: Value, sign: int = 1) -> list[Layout]:
+def _used_arguments(arrays: dict[int, Layout], found: Value, sign: int = 1) -> list[Layout]:
     """The arguments on which a result depends: jax drops the others. With -1 those on which it may depend."""
     used = frozenset[int]().union(*(leaf.sources for _, leaf in leaves(found) if isinstance(leaf, Layout)))
     return [one for number, one in arrays.items() if sign * number in used]
@@ -259,7 +261,7 @@ def _map_kept(change: Callable[[Value], Value], tree: Value, kept: bool) -> Valu
     return map_tree(lambda leaf: leaf if is_object(leaf) else change(leaf), tree, stop=is_object)
 
 
-def _committed(value: Value) -> Value:
+def _commit_array(value: Value) -> Value:
     return replace(value, committed=True) if isinstance(value, Layout) else value
 
 
@@ -269,16 +271,16 @@ class _Compiled(Transformed):
     @property
     def attributes(self) -> dict[str, Value]:
         """Return its attributes: methods that trace it as a call does."""
-        return {name: Native(name, self._trace) for name in _TRACED_ALONE}
+        return {name: Native(name, self._trace_function) for name in _TRACED_ALONE}
 
-    def _trace(self, call: Call) -> Value:
+    def _trace_function(self, call: Call) -> Value:
         found = self.run(call)
         if call.name == "eval_shape":
-            return map_tree(_described, found)
+            return map_tree(_describe_array, found)
         return Unknown("a traced function")
 
 
-def _described(leaf: Value) -> Value:
+def _describe_array(leaf: Value) -> Value:
     """An array as a description of it, without its sharding."""
     return Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown()
 
@@ -337,7 +339,7 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
         )
 
 
-def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
+def _free_for_compiler(call: Call, base: Layout) -> Callable[[Value], Value]:
     """Return a function that maps an array inside a jit to its result outside, placed by the compiler."""
     commits = context_commits(call)
     if commits and any(isinstance(leaf, Layout) and leaf.host for _, leaf in leaves(call.args)):
@@ -374,7 +376,7 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
     return free
 
 
-def _replicated(call: Call, free: Callable[[Value], Value]) -> Callable[[Value], Value]:
+def _replicate_constants(call: Call, free: Callable[[Value], Value]) -> Callable[[Value], Value]:
     """The same of arrays that depend on no other: a mesh in context has copies of them."""
     mesh = call.interpreter.mesh if context_commits(call) else None
 
@@ -387,7 +389,7 @@ def _replicated(call: Call, free: Callable[[Value], Value]) -> Callable[[Value],
     return place
 
 
-def _results(
+def _results_of_jit(
     call: Call, found: Value, target: Value, arrays: list[Layout], where: Place, kept: bool = False
 ) -> Value:
     """Return the results of a jit that uses some arrays, placed by `out_shardings` or by the compiler."""
@@ -395,9 +397,9 @@ def _results(
         results = [leaf for _, leaf in leaves(found)]
         # What depends on no argument lies where jax puts new arrays: arguments that nothing uses are left out.
         alone = all(isinstance(one, Layout) and one.is_new for one in results)
-        free = _freed(call, common(arrays) if arrays and not alone else Layout())
+        free = _free_for_compiler(call, common(arrays) if arrays and not alone else Layout())
         if alone:
-            free = _replicated(call, free)
+            free = _replicate_constants(call, free)
         return _map_kept(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())
     if isinstance(found, Unknown):
         return AnyTree(Layout())
@@ -413,10 +415,10 @@ def _results(
 
 
 for _name in (*JIT_WRAPPERS, "jax.named_call"):
-    function(_name)(decorator(_jit))
+    function(_name)(decorator(_run_jit))
 
 
-def _transparent(call: Call, given: Value) -> Value:
+def _call_unchanged(call: Call, given: Value) -> Value:
     return given
 
 
@@ -428,7 +430,7 @@ function(
     "flax.nnx remat", "contextlib.contextmanager", "jaxtyping.jaxtyped", "dataclasses.dataclass",
     "flax.struct.dataclass", "chex.dataclass",
     "jax.tree_util register_pytree_node_class register_dataclass",
-)(decorator(_transparent))  # fmt: skip
+)(decorator(_call_unchanged))  # fmt: skip
 
 
 @function("jax.named_scope")
@@ -451,7 +453,7 @@ def partial(call: Call) -> Value:
     return Partial(call.args[0], call.args[1:], call.keywords)
 
 
-def _gradient(call: Call, given: Value) -> Value:
+def _run_gradient(call: Call, given: Value) -> Value:
     with_value = "value_and_grad" in call.name
     has_aux = call.keywords.get("has_aux", False)
     numbers = call.get(1, "argnums", 0)
@@ -529,7 +531,7 @@ def _along_devices(call: Call, gradient: Layout, loss: Layout) -> Layout:
 
 function(
     "jax grad value_and_grad", "equinox filter_grad filter_value_and_grad", "flax.nnx grad value_and_grad",
-)(decorator(_gradient))  # fmt: skip
+)(decorator(_run_gradient))  # fmt: skip
 
 
 @function("jax jvp vjp linearize", "equinox filter_jvp filter_vjp")
@@ -555,7 +557,7 @@ def derivative(call: Call) -> Value:
     return (call.interpreter.call(given, call.args[1:], {}, call.place), Unknown("a pullback"))
 
 
-def _axis(spec: Value, place: int) -> Value:
+def _mapped_dimension(spec: Value, place: int) -> Value:
     """The mapped dimension of an argument: a number, None, or not known."""
     if isinstance(spec, tuple | ListValue):
         items = spec if isinstance(spec, tuple) else spec.items
@@ -563,7 +565,7 @@ def _axis(spec: Value, place: int) -> Value:
     return spec
 
 
-def _vmap(call: Call, given: Value) -> Value:
+def _run_vmap(call: Call, given: Value) -> Value:
     in_axes, out_axes = call.get(1, "in_axes", 0), call.get(2, "out_axes", 0)
     name = call.keywords.get("axis_name")
 
@@ -591,7 +593,7 @@ def _vmap(call: Call, given: Value) -> Value:
             return without(leaf, at)
 
         inner = [
-            one if isinstance(one, Unknown) else map_spread(mapped, _axis(in_axes, place), one)
+            one if isinstance(one, Unknown) else map_spread(mapped, _mapped_dimension(in_axes, place), one)
             for place, one in enumerate(again.args)
         ]
         before = dict(again.interpreter.axes)
@@ -640,7 +642,7 @@ def without(array: Layout, place: int) -> Layout:
     return replace(found, pieces=trim_pieces((*pieces[:place], *pieces[place + 1 :]))) if pieces else found
 
 
-function("jax vmap", "equinox filter_vmap", "flax.nnx vmap")(decorator(_vmap))
+function("jax vmap", "equinox filter_vmap", "flax.nnx vmap")(decorator(_run_vmap))
 
 
 @function("jax eval_shape", "equinox filter_eval_shape")
@@ -651,7 +653,7 @@ def eval_shape(call: Call) -> Value:
     found = traced(
         call, call.args[0], tuple(map_tree(tracer, one) for one in call.args[1:]), call.keywords, call.open
     )
-    return map_tree(_described, found)
+    return map_tree(_describe_array, found)
 
 
 @function("jax.flatten_util.ravel_pytree")
@@ -668,7 +670,7 @@ def ravel_pytree(call: Call) -> Value:
 # lax
 
 
-def _carry(call: Call, value: Value) -> Value:
+def _carry_in_body(call: Call, value: Value) -> Value:
     """A carry as the body of a loop sees it."""
     mapped = bool(call.interpreter.axes)
     return map_tree(lambda leaf: tracer(leaf, mapped) if isinstance(leaf, Layout | int | float) else leaf, value)
@@ -737,7 +739,7 @@ def _check_rows(call: Call, rows: Value) -> None:
             return
 
 
-def _row(call: Call, rows: Value) -> tuple[Value, Size]:
+def _row_of_tree(call: Call, rows: Value) -> tuple[Value, Size]:
     """One row of a tree of arrays, as the traced body sees it, and how many rows there are."""
     _check_rows(call, rows)
     arrays = [leaf for _, leaf in leaves(rows) if isinstance(leaf, Layout) and leaf.shape]
@@ -754,7 +756,7 @@ def _row_of_any(leaf: Value) -> Layout:
     return leaf.shaped(None) if isinstance(leaf, Layout) else Layout()
 
 
-def _stacked(tree: Value, count: Size) -> Value:
+def _stack_results(tree: Value, count: Size) -> Value:
     """Return the results of the iterations of a loop, stacked along a new first dimension."""
 
     def one(leaf: Value) -> Value:
@@ -765,61 +767,67 @@ def _stacked(tree: Value, count: Size) -> Value:
     return map_tree(one, tree)
 
 
-def _compiled(call: Call, found: Value, given: Value) -> Value:
+def _compile_result(call: Call, found: Value, given: Value) -> Value:
     """Return the result of an operation that is compiled as a whole, placed according to its arguments."""
     if call.interpreter.traced or isinstance(found, Unknown):
         return found
     arrays = [leaf for _, leaf in leaves(given) if isinstance(leaf, Layout)]
     check_devices(call, arrays)
-    return _results(call, map_tree(as_computed, found), None, arrays, call.place)
+    return _results_of_jit(call, map_tree(as_computed, found), None, arrays, call.place)
 
 
 @function("jax.lax.scan")
 def scan(call: Call) -> Value:
     """The body runs for each row of `xs`; the carry keeps its type."""
     body, init, rows = call.get(0, "f"), call.get(1, "init"), call.get(2, "xs", None)
-    carry = _carry(call, init)
-    row, count = _row(call, rows)
+    carry = _carry_in_body(call, init)
+    row, count = _row_of_tree(call, rows)
     length = call.get(3, "length", None)
     found = traced(call, body, (carry, row), {})
     if not isinstance(found, tuple) or len(found) != 2:
         return (Unknown("a carry"), Unknown("stacked results"))
     after = _check_carry(call, carry, found[0])
-    rest = _stacked(found[1], count if count is not None else length if isinstance(length, int) else None)
-    if isinstance(carry, AnyTree) and children(after) is not None:  # it has the structure of what comes after it
-        return _compiled(call, (map_tree(lambda leaf: join(carry.leaf, leaf), after), rest), (init, rows))
-    return _compiled(call, (_join_varying(call, carry, after), rest), (init, rows))
+    rest = _stack_results(
+        found[1], count if count is not None else length if isinstance(length, int) else None
+    )
+    if (
+        isinstance(carry, AnyTree) and children(after) is not None
+    ):  # it has the structure of what comes after it
+        return _compile_result(
+            call, (map_tree(lambda leaf: join(carry.leaf, leaf), after), rest), (init, rows)
+        )
+    return _compile_result(call, (_join_varying(call, carry, after), rest), (init, rows))
 
 
 @function("jax.lax.map")
 def lax_map(call: Call) -> Value:
     """The function runs for each row."""
     rows = call.get(1, "xs")
-    row, count = _row(call, rows)
-    return _compiled(call, _stacked(traced(call, call.get(0, "f"), (row,), {}), count), rows)
+    row, count = _row_of_tree(call, rows)
+    return _compile_result(call, _stack_results(traced(call, call.get(0, "f"), (row,), {}), count), rows)
 
 
 @function("jax.lax.fori_loop")
 def fori_loop(call: Call) -> Value:
     """The body runs with a counter and the carry."""
     init = call.get(3, "init_val")
-    carry = _carry(call, init)
+    carry = _carry_in_body(call, init)
     counter = Layout((), "int32", committed=False, host=False, memory="device", varying=frozenset())
     found = traced(call, call.get(2, "body_fun"), (counter, carry), {})
-    return _compiled(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
+    return _compile_result(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
 
 
 @function("jax.lax.while_loop")
 def while_loop(call: Call) -> Value:
     """Condition and body run with the carry."""
     init = call.get(2, "init_val")
-    carry = _carry(call, init)
+    carry = _carry_in_body(call, init)
     predicate = traced(call, call.get(0, "cond_fun"), (carry,), {})
     with deciding(call, predicate):
         if call.interpreter.decided:
             traced(call, call.get(0, "cond_fun"), (carry,), {})
         found = traced(call, call.get(1, "body_fun"), (carry,), {})
-    return _compiled(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
+    return _compile_result(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
 
 
 @function("jax.lax.cond", "jax.lax.switch")
@@ -837,7 +845,7 @@ def cond(call: Call) -> Value:
     found: list[Value] = []
     for one in branches:
         with call.interpreter.uncertain(), deciding(call, call.get(0, "pred")):
-            found.append(traced(call, one, tuple(_carry(call, each) for each in operands), {}))
+            found.append(traced(call, one, tuple(_carry_in_body(call, each) for each in operands), {}))
     if not found:
         return Unknown("a branch")
     _check_branches(call, found)

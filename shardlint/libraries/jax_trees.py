@@ -57,7 +57,7 @@ def map_with_path(call: Call) -> Value:
     def walk(tree: Value, path: tuple[Value, ...]) -> Value:
         parts = children(tree)
         if parts is not None:
-            return rebuilt(tree, [walk(part, (*path, _step(tree, key))) for key, part in parts])
+            return rebuilt(tree, [walk(part, (*path, _path_step(tree, key))) for key, part in parts])
         return None if tree is None else call.interpreter.call(call.args[0], (path, tree), {}, call.place)
 
     return walk(call.args[1], ())
@@ -75,7 +75,7 @@ def _has_known_leaves(call: Call) -> bool:
     return bool(call.args) and not call.has(1, "is_leaf") and _is_known(call.args[0])
 
 
-def _sorted(tree: Value) -> list[tuple[Value, Value]] | None:
+def _sorted_parts(tree: Value) -> list[tuple[Value, Value]] | None:
     """The parts of a tree in the order of jax, which sorts the keys of dicts; None of a leaf."""
     parts = children(tree)
     if parts is not None and isinstance(tree, DictValue) and all(isinstance(key, str) for key, _ in parts):
@@ -83,28 +83,28 @@ def _sorted(tree: Value) -> list[tuple[Value, Value]] | None:
     return parts
 
 
-def _ordered(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
+def _ordered_leaves(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
     """The leaves of a tree with their paths, in the order of jax."""
-    parts = _sorted(tree)
+    parts = _sorted_parts(tree)
     if parts is None:
         if tree is not None:
             yield path, tree
         return
     for key, part in parts:
-        yield from _ordered(part, (*path, _step(tree, key)))
+        yield from _ordered_leaves(part, (*path, _path_step(tree, key)))
 
 
 def ordered_leaves(tree: Value) -> list[Value]:
     """The leaves of a tree in the order of jax."""
-    return [leaf for _, leaf in _ordered(tree, ())]
+    return [leaf for _, leaf in _ordered_leaves(tree, ())]
 
 
-def _filled(tree: Value, values: Iterator[Value]) -> Value:
+def _fill_leaves(tree: Value, values: Iterator[Value]) -> Value:
     """A tree with other leaves, given in the order of jax."""
-    parts = _sorted(tree)
+    parts = _sorted_parts(tree)
     if parts is None:
         return None if tree is None else next(values)
-    found = {key: _filled(part, values) for key, part in parts}
+    found = {key: _fill_leaves(part, values) for key, part in parts}
     return rebuilt(tree, [found[key] for key, _ in children(tree) or ()])
 
 
@@ -134,7 +134,7 @@ def tree_unflatten(call: Call) -> Value:
         return AnyTree(Unknown())
     if len(given) != len(ordered_leaves(structure.tree)):
         return Unknown("a call that raises")
-    return _filled(structure.tree, iter(given))
+    return _fill_leaves(structure.tree, iter(given))
 
 
 @function(
@@ -143,7 +143,9 @@ def tree_unflatten(call: Call) -> Value:
 )
 def with_paths(call: Call) -> Value:
     """The leaves of a tree, each with its path."""
-    found = ListValue(list(_ordered(call.args[0], ()))) if _has_known_leaves(call) else AnyTree(Unknown())
+    found = (
+        ListValue(list(_ordered_leaves(call.args[0], ()))) if _has_known_leaves(call) else AnyTree(Unknown())
+    )
     return (found, tree_structure(call)) if "flatten" in call.function_name else found
 
 
@@ -177,7 +179,7 @@ def flatten_dict(call: Call) -> Value:
     tree, separator = call.get(0, "xs"), call.get(-1, "sep", None)
     if not isinstance(tree, DictValue) or not _is_known(tree) or call.keywords.keys() - {"sep"}:
         return Unknown("a flat dict")
-    flat = dict(_entries(tree, ()))
+    flat = dict(_dict_entries(tree, ()))
     if separator is None:
         return DictValue(flat)
     if not isinstance(separator, str) or not all(isinstance(one, str) for path in flat for one in path):
@@ -185,12 +187,12 @@ def flatten_dict(call: Call) -> Value:
     return DictValue({separator.join(path): value for path, value in flat.items()})
 
 
-def _entries(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
+def _dict_entries(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
     if not isinstance(tree, DictValue):
         yield path, tree
         return
     for key, part in tree.entries.items():
-        yield from _entries(part, (*path, key))
+        yield from _dict_entries(part, (*path, key))
 
 
 @function("flax.traverse_util.unflatten_dict", "flax.nnx.traversals.unflatten_mapping")
@@ -213,7 +215,7 @@ def unflatten_dict(call: Call) -> Value:
     return found
 
 
-def _step(tree: Value, key: Value) -> Value:
+def _path_step(tree: Value, key: Value) -> Value:
     """One step of a path, as an object."""
     kind = "name" if isinstance(tree, Instance) else "key" if isinstance(tree, DictValue) else "idx"
     return Instance(None, {kind: key})
@@ -225,10 +227,10 @@ def keystr(call: Call) -> Value:
     parts = call.get(0, "keys")
     if not isinstance(parts, tuple) or call.keywords:
         return Unknown("a path")
-    return "".join(_shown(one) for one in parts)
+    return "".join(_format_step(one) for one in parts)
 
 
-def _shown(part: Value) -> str:
+def _format_step(part: Value) -> str:
     values = part.attributes if isinstance(part, Instance) else {}
     if "name" in values:
         return f".{values['name']}"

@@ -91,7 +91,7 @@ Letters = tuple[str, str, str]
 """The letters of the dimensions of an array, a kernel and the result: N, C, O, I, and one for each other."""
 
 
-def _layouts(value: Value, rank: int, channels_last: bool) -> Letters | None:
+def _dimension_letters(value: Value, rank: int, channels_last: bool) -> Letters | None:
     """The letters that `dimension_numbers` give; of None those of jax, or with the channels last."""
     spatial = _LETTERS[: rank - 2]
     if isinstance(value, Instance) and "layouts" in value.attributes:
@@ -111,15 +111,17 @@ def dimension_numbers(call: Call) -> Value:
     """The letters of the dimensions, as an object."""
     rank = as_array(call.get(0, "lhs_shape")).shape
     count = rank[0] if rank is not None and len(rank) == 1 and isinstance(rank[0], int) else 0
-    found = _layouts(call.get(2, "dimension_numbers"), count, False) if count > 1 else None
+    found = _dimension_letters(call.get(2, "dimension_numbers"), count, False) if count > 1 else None
     return Instance(None, {"layouts": found} if found is not None else {}, open=True)
 
 
-def _spatial(letters: Letters) -> list[str]:
+def _spatial_letters(letters: Letters) -> list[str]:
     return [one for one in letters[0] if one not in "NC"]
 
 
-def _sizes(letters: Letters | None, array: Layout, kernel: Layout) -> tuple[dict[str, Size], dict[str, Size]] | None:
+def _sizes_by_letter(
+    letters: Letters | None, array: Layout, kernel: Layout
+) -> tuple[dict[str, Size], dict[str, Size]] | None:
     """The sizes of an array and a kernel by the letters of their dimensions; None where a rank is another one."""
     if letters is None or array.shape is None or kernel.shape is None:
         return None
@@ -128,23 +130,23 @@ def _sizes(letters: Letters | None, array: Layout, kernel: Layout) -> tuple[dict
     return dict(zip(letters[0], array.shape, strict=True)), dict(zip(letters[1], kernel.shape, strict=True))
 
 
-def _operands(call: Call) -> tuple[Layout, Layout, str | None]:
+def _convolution_operands(call: Call) -> tuple[Layout, Layout, str | None]:
     """The array and the kernel of a convolution, and the type of its result."""
     array, kernel = as_array(call.get(0, "lhs")), as_array(call.get(1, "rhs"))
     wanted = call.keywords.get("preferred_element_type")
     return array, kernel, common([array, kernel]).dtype if wanted is None else dtype_of(wanted)
 
 
-def _convolved(
+def _convolve(
     call: Call, letters: Letters | None, gaps: Value = None, spread: Value = None, batches: Value = 1
 ) -> Value:
     """The result of a convolution; without its shape where one of its sizes is not known."""
-    array, kernel, dtype = _operands(call)
-    known = _sizes(letters, array, kernel)
+    array, kernel, dtype = _convolution_operands(call)
+    known = _sizes_by_letter(letters, array, kernel)
     if known is None or letters is None:
         return computed(call, [array, kernel], None, dtype)
     sizes, windows = known
-    spatial = _spatial(letters)
+    spatial = _spatial_letters(letters)
     inside, over = [sizes[name] for name in spatial], [windows.get(name) for name in spatial]
     swept = sweep_all(inside, over, call.get(2, "window_strides"), call.get(3, "padding"), spread, gaps)
     found = dict(zip(spatial, swept, strict=True))
@@ -154,25 +156,25 @@ def _convolved(
     return computed(call, [array, kernel], tuple(found.get(one) for one in letters[2]), dtype)
 
 
-def _rank(call: Call) -> int:
+def _convolution_rank(call: Call) -> int:
     return max(as_array(call.get(0, "lhs")).rank or 0, 2)
 
 
 @function("jax.lax conv_general_dilated")
 def conv_general(call: Call) -> Value:
     """A convolution with all that can be said of it."""
-    letters = _layouts(call.get(6, "dimension_numbers", None), _rank(call), False)
+    letters = _dimension_letters(call.get(6, "dimension_numbers", None), _convolution_rank(call), False)
     dilations = call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None)
-    return _convolved(call, letters, *dilations, call.get(8, "batch_group_count", 1))
+    return _convolve(call, letters, *dilations, call.get(8, "batch_group_count", 1))
 
 
 @function("jax.lax conv conv_with_general_padding")
 def conv(call: Call) -> Value:
     """A convolution of arrays whose dimensions are in the order of jax."""
-    letters = _layouts(None, _rank(call), False)
+    letters = _dimension_letters(None, _convolution_rank(call), False)
     if call.function_name == "conv":
-        return _convolved(call, letters)
-    return _convolved(call, letters, call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None))
+        return _convolve(call, letters)
+    return _convolve(call, letters, call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None))
 
 
 def transposed_size(size: Size, window: Size, step: Size, padding: Padding, spread: Size = 1) -> Size:
@@ -191,13 +193,13 @@ def transposed_size(size: Size, window: Size, step: Size, padding: Padding, spre
 @function("jax.lax conv_transpose")
 def conv_transpose(call: Call) -> Value:
     """A convolution whose result is larger: the strides are those of the array."""
-    array, kernel, dtype = _operands(call)
-    letters = _layouts(call.get(5, "dimension_numbers", None), _rank(call), True)
-    known = _sizes(letters, array, kernel)
+    array, kernel, dtype = _convolution_operands(call)
+    letters = _dimension_letters(call.get(5, "dimension_numbers", None), _convolution_rank(call), True)
+    known = _sizes_by_letter(letters, array, kernel)
     if known is None or letters is None:
         return computed(call, [array, kernel], None, dtype)
     sizes, windows = known
-    spatial = _spatial(letters)
+    spatial = _spatial_letters(letters)
     count = len(spatial)
     rows = zip(
         spatial, numbers_of(call.get(2, "strides"), count), paddings_of(call.get(3, "padding"), count),
@@ -214,10 +216,10 @@ def conv_transpose(call: Call) -> Value:
 def patches(call: Call) -> Value:
     """The windows themselves, as channels."""
     array, window = as_array(call.get(0, "lhs")), sizes_of(call.get(1, "filter_shape"))
-    letters = _layouts(call.get(6, "dimension_numbers", None), _rank(call), False)
+    letters = _dimension_letters(call.get(6, "dimension_numbers", None), _convolution_rank(call), False)
     if letters is None or array.shape is None or window is None or len(letters[0]) != len(array.shape):
         return computed(call, [array], None, array.dtype)
-    sizes, spatial = dict(zip(letters[0], array.shape, strict=True)), _spatial(letters)
+    sizes, spatial = dict(zip(letters[0], array.shape, strict=True)), _spatial_letters(letters)
     dilations = call.get(5, "rhs_dilation", None), call.get(4, "lhs_dilation", None)
     inside = [sizes[name] for name in spatial]
     swept = sweep_all(inside, window, call.get(2, "window_strides"), call.get(3, "padding"), *dilations)

@@ -116,7 +116,7 @@ def common(operands: Sequence[Layout]) -> Layout:
     exchanged = frozenset[str]().union(*(one.exchanged for one in arrays))
     marks = [one.statistic for one in arrays if one.statistic is not None]
     return Layout(
-        dtype=_promoted(operands),
+        dtype=_promoted_dtype(operands),
         mesh=mesh,
         device=device,
         committed=committed,
@@ -136,7 +136,7 @@ def common(operands: Sequence[Layout]) -> Layout:
     )
 
 
-def _promoted(operands: Sequence[Layout]) -> str | None:
+def _promoted_dtype(operands: Sequence[Layout]) -> str | None:
     """The dtype of an operation on arrays and numbers; None where it is not known."""
     counts = [one.literal or one.weak is True for one in operands]
     if all(counts):
@@ -372,7 +372,7 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     for place in range(rank):
         entry: Axes | None = NO_AXES
         for one in operands:
-            own = _entry(one, place - rank)
+            own = _axes_of_dimension(one, place - rank)
             if own is None:
                 entry = None
                 break
@@ -411,7 +411,7 @@ def _figure_of_operation(call: Call, operands: Sequence[Layout], figure: Figure 
     return figure
 
 
-def _entry(array: Layout, place: int) -> Axes | None:
+def _axes_of_dimension(array: Layout, place: int) -> Axes | None:
     """The axes of a dimension, counted from the last one, in an operand that may have fewer dimensions."""
     if array.shape is not None and len(array.shape) < -place:
         return NO_AXES

@@ -13,7 +13,7 @@ _POSITIONAL = "num_heads in_features qkv_features out_features num_kv_heads in_k
 _SHARED = ("dtype", "param_dtype", "kernel_init", "bias_init", "use_bias", "kernel_metadata", "bias_metadata", "rngs")
 
 
-def _attend(call: Call, layer: Object) -> Value:
+def _attend_with_layer(call: Call, layer: Object) -> Value:
     """The result of the last projection: like the queries, with the features that go out."""
     inputs = as_array(call.get(0, "inputs_q"))
     size = layer.setting("out_features", None)
@@ -35,7 +35,11 @@ def attention(call: Call) -> Value:
     known = isinstance(heads, int) and isinstance(inner, int) and heads > 0
     size: Value = inner // heads if known and isinstance(inner, int) and isinstance(heads, int) else Unknown("a size")
     made = Object(
-        None, {**given, "out_features": out}, region=call.interpreter.region, kind="MultiHeadAttention", apply=_attend
+        None,
+        {**given, "out_features": out},
+        region=call.interpreter.region,
+        kind="MultiHeadAttention",
+        apply=_attend_with_layer,
     )
     made.attributes.pop("rngs", None)
     shared: dict[str, Value] = {name: given[name] for name in _SHARED if name in given}

@@ -24,7 +24,7 @@ class Lent:
             return
         for one in list(objects(self.run, trees)):
             own = self.run.thaw(one)
-            for name in _slots(own):
+            for name in _array_attributes(own):
                 before = own.attributes[name]
                 own.attributes[name] = shown = map_tree(tracer, before)
                 self.held[id(own), name] = own, before, shown
@@ -53,7 +53,7 @@ class Lent:
         """The same for what the function made."""
         for one in list(objects(self.run, (found, self.trees))) if self.active else ():
             own = self.run.thaw(one)
-            for name in _slots(own):
+            for name in _array_attributes(own):
                 if (id(own), name) not in self.held:
                     own.attributes[name] = map_tree(self.free, own.attributes[name])
             for name, value in own.attributes.items():
@@ -61,7 +61,7 @@ class Lent:
                     own.attributes[name] = Unknown("what a jit may have changed")
 
 
-def _slots(holder: Instance) -> list[str]:
+def _array_attributes(holder: Instance) -> list[str]:
     """The attributes of an object that are arrays themselves."""
     if isinstance(holder, Variable):
         return ["value"]

@@ -85,14 +85,14 @@ def set_mode(call: Call) -> Value:
             for name in ("deterministic", "use_running_average"):
                 if name in value.attributes:
                     run.write_attribute(value, name, quiet)
-        for one in _parts(value):
+        for one in _child_values(value):
             visit(one)
 
     visit(held)
     return None
 
 
-def _parts(value: Value) -> list[Value]:
+def _child_values(value: Value) -> list[Value]:
     match value:
         case Object(attributes=entries) | DictValue(entries=entries):
             return list(entries.values())
@@ -196,12 +196,12 @@ def clone(call: Call) -> Value:
 @function(f"{HOME} to_pure_dict as_pure pure to_arrays", f"{HOME}.State to_pure_dict")
 def to_pure_dict(call: Call) -> Value:
     """A state with arrays in place of Variables."""
-    return _pure(call.get(0, "state") if call.args else Unknown("a state"))
+    return _pure_tree(call.get(0, "state") if call.args else Unknown("a state"))
 
 
-def _pure(tree: Value) -> Value:
+def _pure_tree(tree: Value) -> Value:
     if isinstance(tree, DictValue):
-        return DictValue({key: _pure(one) for key, one in tree.entries.items()}, tree.open)
+        return DictValue({key: _pure_tree(one) for key, one in tree.entries.items()}, tree.open)
     return operand(tree)
 
 
@@ -214,25 +214,25 @@ def shown(call: Call) -> Value:
 # specs and shardings
 
 
-def _specs(call: Call, tree: Value) -> Value:
+def _specs_of_tree(call: Call, tree: Value) -> Value:
     """A tree with specs in place of the arrays of Variables."""
     if isinstance(tree, Variable):
-        found = tree.with_parts({"value": _spec(call, tree)})
+        found = tree.with_parts({"value": _spec_of_variable(call, tree)})
         found.region = call.interpreter.region
         return found
     if isinstance(tree, DictValue):
         kind = State if isinstance(tree, State) else DictValue
-        return kind({key: _specs(call, one) for key, one in tree.entries.items()}, tree.open)
+        return kind({key: _specs_of_tree(call, one) for key, one in tree.entries.items()}, tree.open)
     if isinstance(tree, ListValue):
-        return ListValue([_specs(call, one) for one in tree.items], tree.open)
+        return ListValue([_specs_of_tree(call, one) for one in tree.items], tree.open)
     if isinstance(tree, Object):
-        return tree.with_tree({name: _specs(call, one) for name, one in tree.parts().items()})
+        return tree.with_tree({name: _specs_of_tree(call, one) for name, one in tree.parts().items()})
     if isinstance(tree, tuple):
-        return tuple(_specs(call, one) for one in tree)
+        return tuple(_specs_of_tree(call, one) for one in tree)
     return PartitionSpec(()) if isinstance(tree, Layout) else Unknown("a spec")
 
 
-def _spec(call: Call, variable: Variable) -> PartitionSpec:
+def _spec_of_variable(call: Call, variable: Variable) -> PartitionSpec:
     """The names of a Variable as a spec; one without names is replicated."""
     metadata = variable.metadata
     if metadata is None or metadata.open:
@@ -247,23 +247,25 @@ def _spec(call: Call, variable: Variable) -> PartitionSpec:
 def get_partition_spec(call: Call) -> Value:
     """The specs of a state, each in its Variable."""
     tree = call.get(0, "tree")
-    return _ANY if isinstance(tree, Unknown | AnyTree) else _specs(call, tree)
+    return _ANY if isinstance(tree, Unknown | AnyTree) else _specs_of_tree(call, tree)
 
 
 @function(f"{HOME} get_named_sharding")
 def get_named_sharding(call: Call) -> Value:
     """The shardings of a state, each in its Variable."""
     tree, mesh = call.get(0, "tree"), call.get(1, "mesh")
-    specs = _specs(call, tree) if not isinstance(tree, Unknown | AnyTree) else None
+    specs = _specs_of_tree(call, tree) if not isinstance(tree, Unknown | AnyTree) else None
     if not isinstance(specs, DictValue):
         return VariableShardings({}, True)
-    found = _shardings(call, specs, mesh if isinstance(mesh, Mesh) else Unknown("a mesh"))
+    found = _shardings_of_tree(call, specs, mesh if isinstance(mesh, Mesh) else Unknown("a mesh"))
     return VariableShardings(found.entries, found.open) if isinstance(found, DictValue) else Unknown("shardings")
 
 
-def _shardings(call: Call, tree: Value, mesh: Mesh | Unknown) -> Value:
+def _shardings_of_tree(call: Call, tree: Value, mesh: Mesh | Unknown) -> Value:
     if isinstance(tree, DictValue):
-        return State({key: _shardings(call, one, mesh) for key, one in tree.entries.items()}, tree.open)
+        return State(
+            {key: _shardings_of_tree(call, one, mesh) for key, one in tree.entries.items()}, tree.open
+        )
     if not isinstance(tree, Variable):
         return Unknown("a sharding")
     spec = tree.operand

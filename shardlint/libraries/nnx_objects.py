@@ -325,9 +325,9 @@ def put(run: RunState, target: Value, state: Value, place: Place) -> None:
 def merged(run: RunState, template: Value, states: tuple[Value, ...]) -> Value:
     """A new graph like a template, with the Variables of states."""
     given: dict[tuple[Value, ...], Value] = {}
-    known = all(isinstance(one, DictValue) and _enter(given, (), one) for one in states)
+    known = all(isinstance(one, DictValue) and _add_entries(given, (), one) for one in states)
     paths: dict[int, tuple[Value, ...]] = {}
-    _paths(run, template, (), paths)
+    _record_paths(run, template, (), paths)
 
     def change(variable: Variable | Layout) -> Value:
         if isinstance(variable, Layout):
@@ -343,24 +343,26 @@ def merged(run: RunState, template: Value, states: tuple[Value, ...]) -> Value:
     return copied(run, template, change)
 
 
-def _enter(given: dict[tuple[Value, ...], Value], path: tuple[Value, ...], state: DictValue) -> bool:
+def _add_entries(given: dict[tuple[Value, ...], Value], path: tuple[Value, ...], state: DictValue) -> bool:
     for key, one in state.entries.items():
         if isinstance(one, DictValue):
-            if not _enter(given, (*path, key), one):
+            if not _add_entries(given, (*path, key), one):
                 return False
         else:
             given.setdefault((*path, key), one)
     return not state.open
 
 
-def _paths(run: RunState, tree: Value, path: tuple[Value, ...], found: dict[int, tuple[Value, ...]]) -> None:
+def _record_paths(
+    run: RunState, tree: Value, path: tuple[Value, ...], found: dict[int, tuple[Value, ...]]
+) -> None:
     if isinstance(tree, Instance):
         tree = run.current_copy(tree)
     if id(tree) in found:
         return
     found[id(tree)] = path
     for key, one in inner(tree) or ():
-        _paths(run, one, (*path, key), found)
+        _record_paths(run, one, (*path, key), found)
 
 
 class VariableShardings(State):

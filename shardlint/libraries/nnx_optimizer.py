@@ -40,7 +40,7 @@ def optimizer(call: Call) -> Value:
     held: Value = Unknown("the state of an optimizer")
     if isinstance(tx, Instance) and "init" in tx.attributes:
         found = run.call(tx.attributes["init"], (taken(call, model, (chosen,)),), {}, call.place)
-        if find_mesh_of_flax(call) is None and any(one.placed for one in _variables(found)):
+        if find_mesh_of_flax(call) is None and any(one.placed for one in _variables_in_tree(found)):
             report_no_mesh(call)
         held = copied(run, found, partial(_as_opt_state, call))
     plain = replace(call, args=(), keywords={})
@@ -61,12 +61,12 @@ def _as_opt_state(call: Call, leaf: Variable | Layout) -> Value:
     return made
 
 
-def _variables(tree: Value) -> Iterator[Variable]:
+def _variables_in_tree(tree: Value) -> Iterator[Variable]:
     if isinstance(tree, Variable):
         yield tree
     else:
         for _, part in children(tree) or ():
-            yield from _variables(part)
+            yield from _variables_in_tree(part)
 
 
 @function(f"{HOME}.Optimizer update")
@@ -80,33 +80,33 @@ def step(call: Call) -> Value:
     model = call.args[1] if len(call.args) > 2 else held.attributes.get("model", Unknown("a Module"))
     chosen = taken(call, model, (held.attributes.get("wrt", _PARAM),))
     if isinstance(chosen, State):
-        _advance(call, chosen, grads)
+        _update_params(call, chosen, grads)
     else:
         run.forget_changed((model,))
     run.forget_changed((held.attributes.get("step"),))
     if "opt_state" in held.attributes:
-        run.write_attribute(held, "opt_state", map_tree(_later, held.attributes["opt_state"]))
+        run.write_attribute(held, "opt_state", map_tree(_leaf_after_step, held.attributes["opt_state"]))
     return Unknown("updates")
 
 
-def _advance(call: Call, params: State, grads: Value) -> None:
+def _update_params(call: Call, params: State, grads: Value) -> None:
     """New arrays in the Variables of a state. Arrays of other devices raise."""
     run = call.interpreter
     for key, one in params.entries.items():
         grad = item_of(grads, key) if not isinstance(grads, AnyTree | Unknown) else Unknown("a gradient")
         if isinstance(one, State):
-            _advance(call, one, grad)
+            _update_params(call, one, grad)
         elif isinstance(one, Variable):
             own = run.current_copy(one)
             given = grad.operand if isinstance(grad, Instance) else grad
             if isinstance(own.operand, Layout) and isinstance(given, Layout):
                 run.call(Library("jax.numpy.add"), (own.operand, given), {}, call.place)
-            run.write_attribute(own, "value", _later(own.operand))
+            run.write_attribute(own, "value", _leaf_after_step(own.operand))
         else:
             run.forget_changed((one,))
 
 
-def _later(leaf: Value) -> Value:
+def _leaf_after_step(leaf: Value) -> Value:
     """An array after a step: its shape and type, its devices if it is committed to them, and an Explicit spec."""
     if not isinstance(leaf, Layout):
         return Unknown("the state of an optimizer")
@@ -131,12 +131,12 @@ def eval_shape(call: Call) -> Value:
     def describe(leaf: Variable | Layout) -> Value:
         if isinstance(leaf, Layout):
             return Layout(leaf.shape, leaf.dtype)
-        made = leaf.with_parts({"value": map_tree(_described, leaf.operand)})
+        made = leaf.with_parts({"value": map_tree(_describe_leaf, leaf.operand)})
         made.region = run.region
         return made
 
     return copied(run, found, describe)
 
 
-def _described(leaf: Value) -> Value:
+def _describe_leaf(leaf: Value) -> Value:
     return Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown("a description")

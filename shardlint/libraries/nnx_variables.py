@@ -60,7 +60,7 @@ def make_variable(
     if hooked or own or call.open:
         value = Unknown("what a hook makes of it")
     else:
-        value = _placed(call, value, names, metadata)
+        value = _place_in_variable(call, value, names, metadata)
     # Its own attribute `sharding` is that of the array.
     known = {**metadata, **dict.fromkeys(("out_sharding", "sharding_names"), names)}
     held = DictValue(known if names is not None else metadata, call.open)
@@ -81,7 +81,7 @@ def _is_placed(call: Call, names: Value, metadata: Mapping[str, Value]) -> bool:
     )
 
 
-def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value]) -> Value:
+def _place_in_variable(call: Call, value: Value, names: Value, metadata: Mapping[str, Value]) -> Value:
     """An array as a Variable with these names holds it."""
     run = call.interpreter
     if names is None or names == ():
@@ -152,7 +152,7 @@ def spec_of(call: Call, names: Value, metadata: Mapping[str, Value]) -> Partitio
     return None if None in found.axes() else found
 
 
-def _variable(call: Call) -> Value:
+def _make_variable(call: Call) -> Value:
     """A Variable as a program makes it: directly, or one of a class of the project."""
     of = call.args[0] if call.args and isinstance(call.args[0], ClassValue) and call.name.endswith("__new__") else None
     args = call.args[1:] if of is not None else call.args
@@ -167,7 +167,7 @@ def _variable(call: Call) -> Value:
 
 
 for _kind in VARIABLES:
-    function(f"{HOME}.{_kind}", f"{HOME}.{_kind}.__new__")(_variable)
+    function(f"{HOME}.{_kind}", f"{HOME}.{_kind}.__new__")(_make_variable)
 
 
 @function(f"{HOME} with_partitioning with_metadata")
@@ -233,7 +233,9 @@ def write(call: Call) -> Value:
         whole = call.get(-1, "index", ...) is ...
         if whole:
             check_kept(call.interpreter, held, value, call.place)
-        call.interpreter.write_attribute(held, "value", operand(value) if whole else _updated(held))
+        call.interpreter.write_attribute(
+            held, "value", operand(value) if whole else _array_after_update(held)
+        )
     return None
 
 
@@ -254,11 +256,13 @@ def write_item(call: Call) -> Value:
     if index is ... and call.interpreter.releases.get("flax", (99,)) < _WRITES_INTO:
         check_kept(call.interpreter, held, given, call.place)
         alike = True
-    call.interpreter.write_attribute(held, "value", given if index is ... and alike else _updated(held))
+    call.interpreter.write_attribute(
+        held, "value", given if index is ... and alike else _array_after_update(held)
+    )
     return None
 
 
-def _updated(held: Instance) -> Value:
+def _array_after_update(held: Instance) -> Value:
     """An array after some of it was replaced."""
     before = held.operand
     if not isinstance(before, Layout):

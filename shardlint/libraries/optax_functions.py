@@ -24,30 +24,30 @@ _LOSSES = ("optax", "optax.losses")
 _TREES = ("optax.tree_utils tree_", "optax.tree ")
 
 
-def _trees(*names: str) -> list[str]:
+def _tree_functions(*names: str) -> list[str]:
     """Functions of trees, which older releases have under another name."""
     return [f"{home}{name}" for name in names for home in _TREES] + [f"optax.{name}" for name in names]
 
 
-def _map(change: Callable[[Value], Value], tree: Value) -> Value:
+def _map_tree_or_unknown(change: Callable[[Value], Value], tree: Value) -> Value:
     return AnyTree(Unknown()) if isinstance(tree, Unknown) else map_tree(change, tree)
 
 
-@function(*_trees("l2_norm", "norm", "l1_norm", "sum", "vdot", "max"), "optax global_norm",
+@function(*_tree_functions("l2_norm", "norm", "l1_norm", "sum", "vdot", "max"), "optax global_norm",
           "jax.example_libraries.optimizers l2_norm")  # fmt: skip
 def norm(call: Call) -> Value:
     """One number of a tree."""
     return Layout((), "float32")
 
 
-@function(*_trees("zeros_like", "ones_like", "full_like"))
+@function(*_tree_functions("zeros_like", "ones_like", "full_like"))
 def tree_like(call: Call) -> Value:
     """A tree that is made like another one."""
     tree = call.get(0, "tree")
     return AnyTree(Unknown()) if isinstance(tree, Unknown) else zeros_like_tree(call, tree)
 
 
-@function(*_trees("cast"))
+@function(*_tree_functions("cast"))
 def cast(call: Call) -> Value:
     """A tree of another type."""
     dtype = call.get(1, "dtype", None)
@@ -56,10 +56,10 @@ def cast(call: Call) -> Value:
         array = as_array(leaf)
         return array if dtype is None else replace(array, dtype=dtype_of(dtype), literal=False)
 
-    return _map(convert, call.get(0, "tree"))
+    return _map_tree_or_unknown(convert, call.get(0, "tree"))
 
 
-@function(*_trees("bias_correction", "update_moment", "update_moment_per_elem_norm", "scale", "add_scale"),
+@function(*_tree_functions("bias_correction", "update_moment", "update_moment_per_elem_norm", "scale", "add_scale"),
           "jax.example_libraries.optimizers clip_grads")  # fmt: skip
 def moments(call: Call) -> Value:
     """A tree of moments like before, or of gradients that are scaled."""
@@ -70,7 +70,7 @@ def moments(call: Call) -> Value:
         array = as_array(leaf)
         return replace(array, dtype=array.dtype, committed=array.committed or None, literal=False)
 
-    return _map(scaled, call.get(position, name))
+    return _map_tree_or_unknown(scaled, call.get(position, name))
 
 
 @function("optax incremental_update periodic_update")

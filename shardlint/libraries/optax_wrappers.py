@@ -85,7 +85,7 @@ def _masked_state(call: Call, inits: list[Value], mask: Value, params: Value) ->
     return Instance(None, {"inner_state": begin_states(call, inits, chosen)[0]})
 
 
-def _applied(call: Call, given: Value, params: Value) -> Value:
+def _apply_mask(call: Call, given: Value, params: Value) -> Value:
     """A mask or labels, which may be a function of the parameters."""
     return call.interpreter.call(given, (params,), {}, call.place) if isinstance(given, _FUNCTIONS) else given
 
@@ -96,7 +96,7 @@ def masked(call: Call) -> Value:
     inits, mask = find_inits((call.get(0, "inner"),)), call.get(1, "mask")
 
     def init(again: Call, params: Value) -> Value:
-        wanted = _applied(again, mask, params)
+        wanted = _apply_mask(again, mask, params)
         if inits is None or isinstance(wanted, Unknown | AnyTree):
             return AnyTree(Unknown())
         return _masked_state(again, inits, wanted, params)
@@ -114,7 +114,7 @@ def partition(call: Call) -> Value:
     transforms, labels = call.get(0, "transforms"), call.get(1, "param_labels")
 
     def init(again: Call, params: Value) -> Value:
-        found = _applied(again, labels, params)
+        found = _apply_mask(again, labels, params)
         if not isinstance(transforms, DictValue) or transforms.open or isinstance(found, Unknown | AnyTree):
             return AnyTree(Unknown())
         states: dict[object, Value] = {}
@@ -163,7 +163,7 @@ def _is_schedule(value: Value) -> bool:
 # adafactor
 
 
-def _factored(call: Call, least: Value, factored: Value, params: Value) -> Value:
+def _factored_state(call: Call, least: Value, factored: Value, params: Value) -> Value:
     """The state of the root mean squares: of a large matrix those of its rows and columns alone."""
 
     def part(leaf: Value, name: str) -> Value:
@@ -192,7 +192,7 @@ def _one_entry(call: Call, leaf: Layout) -> Layout:
 def scale_by_factored_rms(call: Call) -> Value:
     """Updates by their root mean squares."""
     factored, least = call.get(0, "factored", True), call.get(3, "min_dim_size_to_factor", 128)
-    return make_transformation(lambda again, params: _factored(again, least, factored, params))
+    return make_transformation(lambda again, params: _factored_state(again, least, factored, params))
 
 
 @function("optax adafactor")
@@ -206,7 +206,7 @@ def adafactor(call: Call) -> Value:
         return make_transformation(lambda again, params: AnyTree(Unknown()))
 
     def init(again: Call, params: Value) -> Value:
-        parts = [_factored(again, least, factored, params)]
+        parts = [_factored_state(again, least, factored, params)]
         parts += [STATES["clip"](again, params)] if clips is not None else []
         parts += [state_of_rate(rate)(again, params)] if rate is not None else []
         parts += [STATES["scale"](again, params)] if scales else []

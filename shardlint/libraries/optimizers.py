@@ -79,7 +79,7 @@ def make_counter(call: Call) -> Layout:
     return replace(fresh(call, (), "int32"), committed=None if call.interpreter.mesh is not None else False)
 
 
-def _fields(names: str, call: Call, params: Value) -> Value:
+def _state_fields(names: str, call: Call, params: Value) -> Value:
     made = {
         name: make_counter(call) if name in _SCALARS else zeros_like_tree(call, params) for name in names.split()
     }
@@ -87,7 +87,7 @@ def _fields(names: str, call: Call, params: Value) -> Value:
 
 
 STATES: dict[str, Init] = {
-    name: partial(_fields, fields) for names, fields in _FIELDS.items() for name in names.split()
+    name: partial(_state_fields, fields) for names, fields in _FIELDS.items() for name in names.split()
 }
 
 
@@ -100,7 +100,7 @@ def state_of_rate(rate: Value) -> Init:
     return lambda call, params: Unknown("the state of a learning rate")
 
 
-def _chain(names: str, call: Call) -> Value:
+def _chain_transforms(names: str, call: Call) -> Value:
     """An optimizer by the transforms that it is made of."""
     pieces = dict(STATES)
     momentum = call.get(1, "momentum", None)
@@ -119,14 +119,14 @@ def make_transformation(init: Init) -> Value:
 
     def update(call: Call) -> Value:
         updates, state = call.get(0, "updates"), call.get(1, "state")
-        for moments in _moments(state):
-            updates = map_tree(partial(_combined, call), updates, moments)
+        for moments in _moments_of_state(state):
+            updates = map_tree(partial(_combine_with_moment, call), updates, moments)
         return (map_tree(lambda leaf: _maybe_committed(apply_at(call, leaf)), updates), map_tree(as_computed, state))
 
     return Instance(None, {"init": Native("init", begin), "update": Native("update", update)})
 
 
-def _combined(call: Call, update: Value, moment: Value) -> Value:
+def _combine_with_moment(call: Call, update: Value, moment: Value) -> Value:
     """An update after arithmetic with a moment, which may be split in another way."""
     found = broadcast(call, (moment, update))
     same = not isinstance(update, Layout) or not isinstance(moment, Layout) or update.spec == moment.spec
@@ -138,18 +138,18 @@ def _maybe_committed(leaf: Value) -> Value:
     return replace(leaf, committed=leaf.committed or None, asked=None) if isinstance(leaf, Layout) else leaf
 
 
-def _moments(state: Value) -> Iterator[Value]:
+def _moments_of_state(state: Value) -> Iterator[Value]:
     """The parts of a state that `update` combines with the updates."""
     if isinstance(state, Instance):
         yield from (one for name, one in state.attributes.items() if name in ("mu", "nu", "trace", "ema"))
     if isinstance(state, tuple | Instance):
         for _, part in children(state) or ():
             if isinstance(part, tuple | Instance):
-                yield from _moments(part)
+                yield from _moments_of_state(part)
 
 
 for _names, _pieces in _CHAINS.items():
-    function(f"optax {_names}")(partial(_chain, _pieces))
+    function(f"optax {_names}")(partial(_chain_transforms, _pieces))
 for _name, _piece in STATES.items():
     function(f"optax.{_name}")(lambda call, piece=_piece: make_transformation(piece))  # type: ignore[misc]
 

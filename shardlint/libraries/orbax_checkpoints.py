@@ -119,30 +119,30 @@ def checkpointer(call: Call) -> Value:
     return Checkpointer(None, exact=call.function_name == "StandardCheckpointer")
 
 
-def _restore(owner: Checkpointer, call: Call) -> Value:
+def _restore_checkpoint(owner: Checkpointer, call: Call) -> Value:
     given = call.get(-1, "args", None)
     if isinstance(given, Request):
-        return _restored(given.target, given.exact, call.place.line)
+        return _restore_tree(given.target, given.exact, call.place.line)
     if isinstance(given, State) and not given.open:
         asked = {name: one for name, one in given.entries.items() if isinstance(one, Request)}
         line = call.place.line
-        return State({name: _restored(one.target, one.exact, line) for name, one in asked.items()}, True)
+        return State({name: _restore_tree(one.target, one.exact, line) for name, one in asked.items()}, True)
     if given is not None or call.open:
         return AnyTree(Unknown())
     target = call.get(1, "target", call.get(-1, "item", call.get(-1, "items", None)))
     placements = call.keywords.get("restore_args")
     if placements is not None:
-        return _restored(_with_shapes(placements, target), True, call.place.line)
-    return _restored(target, owner.exact, call.place.line)
+        return _restore_tree(_with_shapes(placements, target), True, call.place.line)
+    return _restore_tree(target, owner.exact, call.place.line)
 
 
-def _restored(target: Value, exact: bool, line: int) -> Value:
+def _restore_tree(target: Value, exact: bool, line: int) -> Value:
     if target is None or isinstance(target, Unknown):
         return AnyTree(Layout(committed=True, host=False, memory="device", varying=frozenset()))
-    return map_tree(lambda leaf: _placed(leaf, exact, line), target)
+    return map_tree(lambda leaf: _restore_leaf(leaf, exact, line), target)
 
 
-def _placed(leaf: Value, exact: bool, line: int) -> Value:
+def _restore_leaf(leaf: Value, exact: bool, line: int) -> Value:
     """A restored array, by what it is restored to."""
     if not isinstance(leaf, Layout):
         return Unknown("what was saved")
@@ -161,6 +161,6 @@ def _placed(leaf: Value, exact: bool, line: int) -> Value:
 
 
 _METHODS: dict[str, Callable[[Checkpointer, Call], Value]] = {
-    "restore": _restore,
+    "restore": _restore_checkpoint,
     **dict.fromkeys(("save", "wait_until_finished", "close"), lambda owner, call: None),
 }

@@ -77,7 +77,9 @@ def check_met_again(call: Call, operands: Sequence[Layout]) -> None:
 
 def check_product_paired(call: Call, left: Layout, right: Layout) -> None:
     """Record a product whose operands are split over different axes along a dimension that pairs their entries."""
-    letters = _letters(call, left, right) if call.function_name in ("matmul", "dot", "einsum") else None
+    letters = (
+        _operand_letters(call, left, right) if call.function_name in ("matmul", "dot", "einsum") else None
+    )
     if letters is None or len(set(letters[0])) < len(letters[0]) or len(set(letters[1])) < len(letters[1]):
         return
     others = dict(zip(letters[1], right.pieces, strict=False))
@@ -244,7 +246,7 @@ def _with_pieces(found: Value, pieces: Pieces) -> Value:
 # products
 
 
-def _letters(call: Call, left: Layout, right: Layout) -> tuple[str, str, str] | None:
+def _operand_letters(call: Call, left: Layout, right: Layout) -> tuple[str, str, str] | None:
     """A letter for each dimension of two operands and of their product; None where a rank is not known."""
     if call.function_name == "einsum":
         text = call.get(0, "subscripts")
@@ -260,7 +262,7 @@ def _letters(call: Call, left: Layout, right: Layout) -> tuple[str, str, str] | 
 def contracted_axes(call: Call, left: Layout, right: Layout) -> frozenset[str]:
     """The axes over which a product may be one term of a sum: both operands differ, along what is summed."""
     both = left.differs & right.differs
-    letters = _letters(call, left, right)
+    letters = _operand_letters(call, left, right)
     if letters is None or not both:
         return both
     kept = frozenset(
@@ -275,7 +277,7 @@ def contracted_axes(call: Call, left: Layout, right: Layout) -> frozenset[str]:
 
 def product_pieces(call: Call, left: Layout, right: Layout) -> Pieces:
     """The pieces of a product."""
-    letters = _letters(call, left, right)
+    letters = _operand_letters(call, left, right)
     if letters is None:
         shared = all_axes(left.pieces) & right.differs
         if shared or left.rank == 1 or call.function_name == "einsum":
