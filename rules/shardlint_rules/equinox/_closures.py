@@ -50,7 +50,7 @@ def carried(site: Site, function: Value) -> Carried | None:
     file = site.file
     top = file.scope(function.node)
     inside = list(file.inner_scopes(top))
-    for node in _body(function.node):
+    for node in _body_nodes(function.node):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
         bindings, owner = lookup(file, node, node.id)
@@ -62,7 +62,7 @@ def carried(site: Site, function: Value) -> Carried | None:
     return None
 
 
-def _body(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
+def _body_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
     """The nodes of a body, in text order. Defaults and decorators are evaluated outside."""
     parts = [function.body] if isinstance(function, ast.Lambda) else function.body
     nodes = [node for part in parts for node in walk(part)]

@@ -126,7 +126,7 @@ def _of_call(site: Site, function: ast.expr, first: int | None, inside: Sequence
     refuse_lowered_target(site, statement)
     name = named(site, function)
     taken = "function" if first is not None else "function, numbers"
-    body = _body(site, _find_settings(site, inside, held), first, held.as_set)
+    body = _write_split_function(site, _find_settings(site, inside, held), first, held.as_set)
     lines = [f"def {name}({taken}):", *(f"{UNIT}{line}" if line else "" for line in body)]
     lines = [*held.lines, *([""] if held.lines else []), *lines]
     given = site.text(function) if first is not None else f"{site.text(function)}, {held.numbers}"
@@ -159,7 +159,9 @@ def _of_name(
         raise NotRewritten(f"`{numbers}` does not show which arguments are donated")
     test = " or ".join(f"i == {one}" for one in sorted(places))
     wraps, imports = site.spell("functools.wraps")
-    body = _body(site, _find_settings(site, inside, None), first, "", f"@{wraps}(function)", test)
+    body = _write_split_function(
+        site, _find_settings(site, inside, None), first, "", f"@{wraps}(function)", test
+    )
     lines = [f"def {target.id}(function):", *(f"{UNIT}{line}" if line else "" for line in body)]
     text = "\n".join(f"{indent}{line}" if line and number else line for number, line in enumerate(lines))
     text = text.replace("\n", site.file.source.newline)
@@ -180,7 +182,7 @@ def _as_set(site: Site, numbers: str) -> str:
     return _SEVERAL if several else _PERHAPS_ONE
 
 
-def _body(
+def _write_split_function(
     site: Site,
     settings: Sequence[str],
     first: int | None,

@@ -73,7 +73,7 @@ class FilterJitJitKeyword(Rule):
         certainty = self._find_certainty(site, places)
         where = next(iter(sometimes.values())).place if sometimes and len(sometimes) == len(places) else None
         why = (
-            f"{_line(site, where)} puts {next(iter(sometimes))} into the dict"
+            f"{_describe_line(site, where)} puts {next(iter(sometimes))} into the dict"
             if where is not None
             else besides(site)
         )
@@ -118,7 +118,7 @@ class FilterJitJitKeyword(Rule):
             return None, str(reason)
 
 
-def _line(site: Site, place: Place) -> str:
+def _describe_line(site: Site, place: Place) -> str:
     return f"line {place.line}" if place.file is site.file else f"line {place.line} of {place.file.path.name}"
 
 

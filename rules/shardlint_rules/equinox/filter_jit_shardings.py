@@ -83,7 +83,7 @@ class FilterJitShardings(Rule):
     @detector("call", "partial")
     def report_keyword(self, site: Site) -> Finding | None:
         """A filter_jit with shardings, however many it has."""
-        given = _given(site)
+        given = _given_shardings(site)
         if given is None or has_another_way(site):
             return None
         where = given.where(site)
@@ -157,7 +157,7 @@ class _Given:
         return f"line {place.line}" if same else f"line {place.line} of {place.file.path.name}"
 
 
-def _given(site: Site) -> _Given | None:
+def _given_shardings(site: Site) -> _Given | None:
     places = {
         name: site.arguments.keywords[name] for name in SHARDING_SETTINGS if name in site.arguments.keywords
     }

@@ -55,7 +55,7 @@ class JitOfFilteredTransform(Rule):
         found = jitted(site)
         if found is None:
             return None
-        names = [_transform(option) for option in options(found.fun)]
+        names = [_transform_name(option) for option in options(found.fun)]
         if not all(name in _UNHASHABLE for name in names) or expected(site, found):
             return None
         maker = names[0].replace("equinox.", "eqx.")
@@ -68,5 +68,5 @@ class JitOfFilteredTransform(Rule):
         )
 
 
-def _transform(value: Value) -> str:
+def _transform_name(value: Value) -> str:
     return value.api.name if isinstance(value, Transformed) else ""

@@ -42,7 +42,7 @@ def jitted(site: Site) -> Jitted | None:
     if site.form == "name":
         if not isinstance(site.syntax, ast.expr) or site.decorated is None:
             return None
-        return Jitted(_below(site, site.decorated), site.decorated, site.syntax, (), False)
+        return Jitted(_value_below_decorator(site, site.decorated), site.decorated, site.syntax, (), False)
     call = site.call
     name = site.callee
     keywords = tuple(key for key in site.arguments.keywords if key != "fun")
@@ -51,14 +51,14 @@ def jitted(site: Site) -> Jitted | None:
     if site.form == "call" and fun is not None:
         return Jitted(site.value(fun), fun, name, keywords, hidden, call)
     if site.decorated is not None and not hidden:
-        return Jitted(_below(site, site.decorated), site.decorated, name, keywords, hidden)
+        return Jitted(_value_below_decorator(site, site.decorated), site.decorated, name, keywords, hidden)
     parent = site.file.parent(call)
     if isinstance(parent, ast.Call) and parent.func is call and len(parent.args) == 1 and not parent.keywords:
         return Jitted(site.value(parent.args[0]), parent.args[0], name, keywords, hidden, parent)
     return None
 
 
-def _below(site: Site, definition: Definition) -> Value:
+def _value_below_decorator(site: Site, definition: Definition) -> Value:
     """A definition through the decorators under the site's."""
     evaluator = site.program.evaluator
     place = next(index for index, one in enumerate(definition.decorator_list) if one is site.syntax)

@@ -30,7 +30,7 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
             where = f"`{site.text(part)}` at line {part.lineno}"
             return f"{where} would be called at every trace: assign its result to a variable first"
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-            problem = _name(site, part, expression, function)
+            problem = _value_in_body(site, part, expression, function)
             if problem is not None:
                 return problem
     change = changed_later(site, expression)
@@ -62,7 +62,9 @@ def _only_fields(one: ClassValue) -> bool:
     return bool(kinds & _FIELDS) and not own & {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 
 
-def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:
+def _value_in_body(
+    site: Site, name: ast.Name, expression: ast.expr, function: Definition | ast.Lambda
+) -> str | None:
     file = site.file
     bindings, scope = lookup(file, name, name.id)
     if scope is not None and any(scope.node is part for part in walk(expression)):

@@ -69,12 +69,12 @@ def given_annotations(site: Site) -> Iterator[Annotation]:
             continue
         if site.api in LAYERS:
             if keyword.arg.endswith("_metadata") and isinstance(keyword.value, ast.Dict):
-                yield from _entries(keyword.value)
+                yield from _dict_annotations(keyword.value)
         else:
             yield Annotation(keyword.arg, keyword, keyword.value)
 
 
-def _entries(display: ast.Dict) -> Iterator[Annotation]:
+def _dict_annotations(display: ast.Dict) -> Iterator[Annotation]:
     for key, value in zip(display.keys, display.values, strict=True):
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             yield Annotation(key.value, key, value)

@@ -91,14 +91,16 @@ def _makes_arrays(site: Site) -> bool:
     if any(isinstance(one, ast.Raise | ast.Assert) for one in walk(function.node)):
         return False  # it may be called for what it checks
     found = [
-        one for place in _returned(site, function) for one in options(site.program.evaluator.value(place))
+        one
+        for place in _returned_places(site, function)
+        for one in options(site.program.evaluator.value(place))
     ]
     made = [one for one in found if isinstance(one, CallResult) and one.api.startswith(_ARRAYS)]
     # The others are the array as it came.
     return bool(made) and all(one in made or isinstance(one, Parameter) for one in found)
 
 
-def _returned(site: Site, function: Function) -> list[Place]:
+def _returned_places(site: Site, function: Function) -> list[Place]:
     file = function.place.file
     found = file.walked(file.scope(function.node)).returns
     return [Place(file, one.value) for one in found if one.value is not None]

@@ -45,7 +45,7 @@ def kept(site: Site, cls: ClassValue) -> list[str]:
             if _is_property(file, method) and called_mesh(method.name):
                 found[method.name] = None
                 hidden |= _given_back(file, method)
-            for name in _set(site, file, method):
+            for name in _mesh_attributes_set_by(site, file, method):
                 found[name] = None
     return [name for name in found if name not in hidden]
 
@@ -63,7 +63,7 @@ def _is_property(file: FileFacts, method: Scope) -> bool:
     return any(file.text(one).endswith("property") for one in decorators)
 
 
-def _set(site: Site, file: FileFacts, method: Scope) -> list[str]:
+def _mesh_attributes_set_by(site: Site, file: FileFacts, method: Scope) -> list[str]:
     """The attributes of self that a method makes a mesh."""
     found = []
     for statement in file.walked(method).statements:

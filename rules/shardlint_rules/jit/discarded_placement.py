@@ -121,7 +121,7 @@ class DiscardedPlacement(Rule):
     def report_reduced(self, site: Site) -> Finding | None:
         """A call whose result is bound to the name of its argument, which nothing reads afterwards."""
         call = lost(site)
-        if call is None or is_test(site.file, call) or caught(site.file, call) or _shown(site):
+        if call is None or is_test(site.file, call) or caught(site.file, call) or _is_shown_by_notebook(site):
             return None
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
         return site.finding(
@@ -168,7 +168,12 @@ class DiscardedPlacement(Rule):
     def report_given(self, site: Site) -> Finding | None:
         """A call without side effects whose result is dropped."""
         said = dropped(site, _find_subject(site))
-        if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
+        if (
+            said is None
+            or is_test(site.file, site.call)
+            or caught(site.file, site.syntax)
+            or _is_shown_by_notebook(site)
+        ):
             return None
         message, advice = said
         return site.finding(site.call.func, message, label="result dropped", help=advice, kept=_ITSELF)
@@ -195,7 +200,13 @@ class DiscardedPlacement(Rule):
         if site.result_use[0] != "used" or not asks_for_a_place(site):
             return None
         name = lost_later(site)
-        if name is None or _only_runs(site) or caught(site.file, site.syntax) or _shown(site) or _of_a_model(site):
+        if (
+            name is None
+            or _only_runs(site)
+            or caught(site.file, site.syntax)
+            or _is_shown_by_notebook(site)
+            or _of_a_model(site)
+        ):
             return None
         return site.finding(
             name,
@@ -262,7 +273,7 @@ class DiscardedPlacement(Rule):
 
     def _report_computed(self, site: Site, call: ast.Call) -> Finding | None:
         """A statement that only makes new arrays."""
-        if is_test(site.file, call) or caught(site.file, call) or _shown(site):
+        if is_test(site.file, call) or caught(site.file, call) or _is_shown_by_notebook(site):
             return None
         at = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)
         given = site.text(call).partition(".at[")[0] if at else site.text(call.args[1])
@@ -314,7 +325,7 @@ def _is_used(site: Site) -> bool:
     """Return whether a result is used, or is intended to be displayed or dropped."""
     if site.result_use[0] == "used" or caught(site.file, site.syntax):
         return True
-    return _shown(site) or _only_runs(site)
+    return _is_shown_by_notebook(site) or _only_runs(site)
 
 
 def _placed_by(site: Site) -> list[CallResult]:
@@ -368,7 +379,7 @@ def _only_runs(site: Site) -> bool:
     return smoke and not site.region.proven
 
 
-def _shown(site: Site) -> bool:
+def _is_shown_by_notebook(site: Site) -> bool:
     """An expression at the top of a notebook's cell is there to be looked at."""
     if site.scope.kind != "module":
         return False

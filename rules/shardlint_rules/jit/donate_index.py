@@ -75,7 +75,7 @@ class DonateIndex(Rule):
             keyword = site.keyword(name)
             if keyword is None or not functions:
                 continue
-            found = {_wrong(site, function, name) for function in functions}
+            found = {_find_wrong_donation(site, function, name) for function in functions}
             if found == {None}:
                 yield from _from_behind(site, keyword, functions)
                 yield from _by_keyword(site, functions)
@@ -113,7 +113,7 @@ class DonateIndex(Rule):
 _Wrong = tuple[str, str, frozenset[int | str]]
 
 
-def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
+def _find_wrong_donation(site: Site, function: Jitted, name: str) -> _Wrong | None:
     """Return the mistake in a keyword of a function: a label, the advice, and the static entries."""
     parameters = function.parameters
     entries = given(function, name, site.program.evaluator)
@@ -126,7 +126,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     static = _find_static(site, function)
     if static is None:
         return None
-    both = frozenset(one for one in entries if _position(parameters, one) in static or one in static)
+    both = frozenset(one for one in entries if _donated_position(parameters, one) in static or one in static)
     if site.allows("jax", "<0.12"):
         # Before, a number from behind was not known for the same argument as one from the front.
         both = frozenset(one for one in both if not (isinstance(one, int) and one < 0))
@@ -147,7 +147,7 @@ def _find_static(site: Site, function: Jitted) -> frozenset[int | str | None] | 
     return None if by_position is None or by_name is None else frozenset((*by_position, *by_name))
 
 
-def _position(parameters: Parameters | None, one: int | str) -> int | None:
+def _donated_position(parameters: Parameters | None, one: int | str) -> int | None:
     if isinstance(one, str):
         known = parameters is not None and one in parameters.positional
         return parameters.positional.index(one) if known and parameters is not None else None
@@ -167,10 +167,10 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
     shown = ", ".join(str(number) for number in negative)
     yield site.finding(
         keyword,
-        f"Nothing is donated for {shown}: {_api(function)} does not count positions from the end.",
+        f"Nothing is donated for {shown}: {_wrapper_name(function)} does not count positions from the end.",
         why=f"on {site.release('jax')} a negative position matches no argument",
         help="count the position from the first argument",
-        fix=_counted(site, keyword, functions),
+        fix=_fix_negative_positions(site, keyword, functions),
         harm=Harm.COST,
     )
 
@@ -181,7 +181,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
     if functions[0].api != PMAP or not donated:
         return
     for seen in calls(site, (PMAP,), DONATE_SETTINGS):
-        given = _undonated(seen, donated)
+        given = _undonated_keywords(seen, donated)
         if not given:
             continue
         here = seen.file is site.file
@@ -199,7 +199,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         )
 
 
-def _undonated(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
+def _undonated_keywords(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
     """The keyword arguments of a call that stand at donated positions."""
     count, parameters, given = seen.count, seen.function.parameters, seen.call.keywords
     if count is None or seen.arguments.open_keywords:
@@ -247,15 +247,15 @@ def _given_by_position(site: Site, seen: SeenCall) -> Fix | None:
     return by_position(site, seen, seen.call.keywords, why)
 
 
-def _api(function: Jitted) -> str:
+def _wrapper_name(function: Jitted) -> str:
     return "pjit" if function.api.endswith("pjit") else function.api
 
 
-def _counted(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix | None:
+def _fix_negative_positions(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix | None:
     """The same positions counted from the front."""
     value, parameters, static = keyword.value, functions[0].parameters, _find_static(site, functions[0])
     elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
-    found = [_constant(element) for element in elements]
+    found = [_literal_or_none(element) for element in elements]
     if len(functions) != 1 or parameters is None or parameters.star or static is None:
         return None
     edits = []
@@ -280,7 +280,7 @@ def _write_fix(site: Site, keyword: ast.keyword, function: Jitted, static: froze
     elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
     if any(not isinstance(element, ast.Constant | ast.UnaryOp) for element in elements):
         return None
-    kept = [element for element in elements if _constant(element) not in static]
+    kept = [element for element in elements if _literal_or_none(element) not in static]
     assert keyword.arg is not None
     if kept:
         texts = [site.text(element) for element in kept]
@@ -292,7 +292,7 @@ def _write_fix(site: Site, keyword: ast.keyword, function: Jitted, static: froze
     return site.fix(Safety.SAFE, f"drop {keyword.arg}", [site.replace(site.call, text)])
 
 
-def _constant(node: ast.expr) -> object:
+def _literal_or_none(node: ast.expr) -> object:
     try:
         return ast.literal_eval(node)
     except ValueError:

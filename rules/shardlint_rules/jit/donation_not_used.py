@@ -83,12 +83,12 @@ class DonationNotUsed(Rule):
         keyword, function = _find_donation(site)
         if keyword is None or function is None:
             return None
-        donated = _donated(site, function)
+        donated = _donated_parameters(site, function)
         lost = [(name, why) for name in donated if (why := why_none(site, function, name))]
         if not lost:
             return None
         shown = ", ".join(f"`{name}`" for name, _ in lost)
-        proven = all(_proven(site, function, name) for name, _ in lost)
+        proven = all(_is_proven_slice(site, function, name) for name, _ in lost)
         weights = next((name for name, _ in lost if WEIGHTS.search(name)), None)
         return site.finding(
             keyword,
@@ -105,7 +105,7 @@ class DonationNotUsed(Rule):
         keyword, function = _find_donation(site)
         if keyword is None or function is None or not isinstance(function.inner, Function):
             return None
-        donated = _donated(site, function)
+        donated = _donated_parameters(site, function)
         if len(donated) < 2 or "self" in donated:
             return None
         file, node = function.inner.place.file, function.inner.node
@@ -118,7 +118,7 @@ class DonationNotUsed(Rule):
         results = [others] if others else []
         results += [f"{returned.arrays} array{'s' if returned.arrays > 1 else ''}"] if returned.arrays else []
         return site.finding(
-            donation_of(keyword, rest[-1], _place(function, rest[-1])),
+            donation_of(keyword, rest[-1], _position_of_parameter(function, rest[-1])),
             f"More buffers are donated than the results can reuse: {shown}.",
             help="donate at most one argument for each result of the same shape",
             why=f"{len(donated)} arguments are donated, and the function returns {' and '.join(results) or 'no array'}",
@@ -133,7 +133,9 @@ class DonationNotUsed(Rule):
             return None
         if not isinstance(inner.node, ast.FunctionDef):
             return None
-        return _report_named(site, keyword, named(inner.place.file, inner.node, _donated(site, function)))
+        return _report_named(
+            site, keyword, named(inner.place.file, inner.node, _donated_parameters(site, function))
+        )
 
 
 def _find_donation(site: Site) -> tuple[ast.keyword | None, Jitted | None]:
@@ -158,7 +160,7 @@ def _report_named(site: Site, keyword: ast.keyword, arguments: list[Named]) -> F
     )
 
 
-def _proven(site: Site, function: Jitted, name: str) -> bool:
+def _is_proven_slice(site: Site, function: Jitted, name: str) -> bool:
     """True if a call passes an array of known shape and every result is a proper slice of it."""
     parameters = function.parameters
     if not isinstance(function.inner, Function) or parameters is None or site.form != "call":
@@ -180,12 +182,12 @@ def _proven(site: Site, function: Jitted, name: str) -> bool:
     return False
 
 
-def _place(function: Jitted, name: str) -> int | None:
+def _position_of_parameter(function: Jitted, name: str) -> int | None:
     positional = function.parameters.positional if function.parameters is not None else ()
     return positional.index(name) if name in positional else None
 
 
-def _donated(site: Site, function: Jitted) -> list[str]:
+def _donated_parameters(site: Site, function: Jitted) -> list[str]:
     parameters, evaluator = function.parameters, site.program.evaluator
     by_position = positions(function, "donate", evaluator)
     by_name = names(function.setting("donate_argnames"), function.settings, evaluator)

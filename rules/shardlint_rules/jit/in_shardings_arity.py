@@ -87,10 +87,10 @@ class InShardingsArity(Rule):
         """The keywords, or calls that they do not fit."""
         functions = site.find_wrapped()
         if functions and self._written_here(site, "in_shardings"):
-            yield from self._inputs(site, functions)
-            yield from self._container(site, functions)
+            yield from self._check_in_shardings(site, functions)
+            yield from self._check_container(site, functions)
         if functions and self._written_here(site, "out_shardings"):
-            yield from self._outputs(site, functions)
+            yield from self._check_out_shardings(site, functions)
 
     def _written_here(self, site: Site, setting: str) -> bool:
         """True if the shardings are written here: if callers pass them, the finding is at the call."""
@@ -120,7 +120,7 @@ class InShardingsArity(Rule):
             counted = counts(site, function)
             if given is None or counted is None or counted.fits(given) or counted.with_static(given):
                 return None
-            takes, has = f"takes {_takes(counted)}", several(given, "entry")
+            takes, has = f"takes {_describe_accepted_count(counted)}", several(given, "entry")
         else:
             returned = returned_by(site, function.inner)
             if not is_tree(value) or not returned or not all(trees_differ(value, each) for each in returned):
@@ -133,7 +133,7 @@ class InShardingsArity(Rule):
             help=_INPUTS if one.setting == "in_shardings" else _OUTPUTS,
         )
 
-    def _inputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+    def _check_in_shardings(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         keyword = site.keyword("in_shardings")
         given = count_of(site, functions[0], "in_shardings")
         if keyword is None or given is None:
@@ -146,7 +146,7 @@ class InShardingsArity(Rule):
             yield site.finding(
                 keyword,
                 f"Every call raises ValueError: {several(given, 'entry')}, and {named(functions[0])} takes "
-                f"{_takes(wrong[0])}.",
+                f"{_describe_accepted_count(wrong[0])}.",
                 why="in_shardings has one entry per positional argument",
                 help=f"{_INPUTS}; if the only argument is a tuple, write `in_shardings=((...),)`",
             )
@@ -171,7 +171,7 @@ class InShardingsArity(Rule):
                     help=_INPUTS,
                 )
 
-    def _container(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+    def _check_container(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         """A container that is not a tuple of arguments."""
         keyword = site.keyword("in_shardings")
         given = value_of(site, functions[0], "in_shardings")
@@ -207,7 +207,7 @@ class InShardingsArity(Rule):
             "" if surely else "a tuple that already has one entry would no longer fit",
         )
 
-    def _outputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+    def _check_out_shardings(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         keyword = site.keyword("out_shardings")
         given = tree_of(site, functions[0], "out_shardings")
         if keyword is None or not is_tree(given):
@@ -225,7 +225,7 @@ class InShardingsArity(Rule):
         )
 
 
-def _takes(found: Counts) -> str:
+def _describe_accepted_count(found: Counts) -> str:
     if found.most is None:
         return f"at least {several(found.least, 'argument')}"
     count = several(found.most, "argument")

@@ -80,7 +80,7 @@ def _write_fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted
         return None, ""
     if any(isinstance(element, ast.Starred) for element in value.elts):
         return None, ""
-    text = _without(site, value, dropped)
+    text = _tuple_without_elements(site, value, dropped)
     if text is None:
         return None, ""
     names = function.parameters.positional if function.parameters is not None else ()
@@ -99,13 +99,13 @@ def _write_fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted
         why = "the removed entry is a sharding, perhaps intended for another argument"
         return site.fix(Safety.UNSAFE, message, edits, why), ""
     same = len({site.text(element) for _, element in kept}) <= 1
-    if same or all(_words(name) & _words(site.text(element)) for name, element in kept):
+    if same or all(_split_words(name) & _split_words(site.text(element)) for name, element in kept):
         return site.fix(Safety.SAFE, message, edits), ""
     why = "only the position of a sharding tells which argument it is for"
     return site.fix(Safety.UNSAFE, message, edits, why), ""
 
 
-def _without(site: Site, value: ast.expr, dropped: list[int]) -> str | None:
+def _tuple_without_elements(site: Site, value: ast.expr, dropped: list[int]) -> str | None:
     """The tuple or list without some of its elements."""
     import libcst as cst
 
@@ -126,12 +126,15 @@ def _without(site: Site, value: ast.expr, dropped: list[int]) -> str | None:
 
 def _named_for(site: Site, entry: ast.expr, name: str, names: tuple[str, ...]) -> str:
     """Another parameter than its own that the text of an entry names."""
-    words = _words(site.text(entry))
-    if words & _words(name):
+    words = _split_words(site.text(entry))
+    if words & _split_words(name):
         return ""
-    return next((other for other in names if other != name and _words(other) and _words(other) <= words), "")
+    return next(
+        (other for other in names if other != name and _split_words(other) and _split_words(other) <= words),
+        "",
+    )
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     """The words of a text; single letters say nothing."""
     return {word for word in re.findall(r"[a-z]+", text.lower()) if len(word) > 1}

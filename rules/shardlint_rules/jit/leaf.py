@@ -23,7 +23,7 @@ def leaves_of(site: Site, node: ast.expr) -> Iterator[tuple[Place, ast.Call]]:
             names = [one.arg for one in (*outer.args.posonlyargs, *outer.args.args)]
             if node.id in names:
                 for place in _find_uses(site, outer):
-                    yield from _tree(site, place, names.index(node.id))
+                    yield from _tree_before_mapping(site, place, names.index(node.id))
                 return
 
 
@@ -39,13 +39,13 @@ def _find_uses(site: Site, function: ast.Lambda | ast.FunctionDef) -> Iterator[P
                 yield Place(site.file, use)
 
 
-def _tree(site: Site, use: Place, index: int) -> Iterator[tuple[Place, ast.Call]]:
+def _tree_before_mapping(site: Site, use: Place, index: int) -> Iterator[tuple[Place, ast.Call]]:
     call = use.file.parent(use.node)
     if not isinstance(call, ast.Call) or not call.args or call.args[0] is not use.node:
         return
     if last_name(call.func) == "partial" and len(call.args) == 1:
         use = Place(use.file, call)
-        yield from _tree(site, use, index)
+        yield from _tree_before_mapping(site, use, index)
         return
     if last_name(call.func) not in _MAPPING:
         return

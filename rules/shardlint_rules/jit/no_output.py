@@ -79,7 +79,7 @@ def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth
         case ast.BinOp():
             return sliced(node, name) or (differs(node.left) and differs(node.right))
         case ast.Call():
-            return _reduces(site, file, name, node) or _reduces_leaves(site, file, node, depth)
+            return _reduces_rank(site, file, name, node) or _reduces_leaves(site, file, node, depth)
         case ast.Name() if depth < _DEPTH:
             bindings, _ = lookup(file, node, node.id)
             only = bindings[0] if len(bindings) == 1 and bindings[0].kind == "assign" else None
@@ -93,7 +93,7 @@ def sliced(node: ast.expr, name: str) -> bool:
     """Return whether a part of the parameter is used in it elementwise."""
     match node:
         case ast.Subscript():
-            return _is(node.value, name) and _cuts(node.slice)
+            return _is_name(node.value, name) and _drops_elements(node.slice)
         case ast.BinOp():
             return sliced(node.left, name) or sliced(node.right, name)
         case ast.UnaryOp():
@@ -101,14 +101,14 @@ def sliced(node: ast.expr, name: str) -> bool:
     return False
 
 
-def _is(node: ast.expr, name: str) -> bool:
+def _is_name(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _cuts(index: ast.expr) -> bool:
+def _drops_elements(index: ast.expr) -> bool:
     """Return whether an index or slice surely leaves out some elements."""
     if isinstance(index, ast.Tuple):
-        return any(_cuts(element) for element in index.elts)
+        return any(_drops_elements(element) for element in index.elts)
     if isinstance(index, ast.Slice):
         start = index.lower is not None and not (
             isinstance(index.lower, ast.Constant) and index.lower.value == 0
@@ -128,7 +128,7 @@ def _reduces_leaves(site: Site, file: FileFacts, call: ast.Call, depth: int) -> 
     return _another_shape(site, file, function.args.args[0].arg, function.body, depth + 1)
 
 
-def _reduces(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
+def _reduces_rank(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
     """Return whether a call gives a scalar, or the parameter with fewer dimensions."""
     func = call.func
     if not isinstance(func, ast.Attribute) or any(one.arg == "keepdims" for one in call.keywords):
@@ -141,7 +141,7 @@ def _reduces(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
             return False
         if len(call.args) == 1 and not call.keywords:
             return True
-        return bool(call.args) and _is(call.args[0], name)
+        return bool(call.args) and _is_name(call.args[0], name)
     if any(isinstance(option, Api) for option in found) or func.attr not in _REDUCING:
         return False
-    return (not call.args and not call.keywords) or _is(func.value, name)
+    return (not call.args and not call.keywords) or _is_name(func.value, name)

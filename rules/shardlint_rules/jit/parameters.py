@@ -21,7 +21,7 @@ def given(function: Jitted, setting: str, evaluator: Evaluator) -> list[int | st
 
 def lost(function: Jitted, parameters: Parameters, entries: Sequence[int | str]) -> tuple[str, str] | None:
     """Return the mistake in entries that name no argument, and the advice; None if all name one."""
-    wrong = [one for one in entries if not _has(parameters, one)]
+    wrong = [one for one in entries if not _has_parameter(parameters, one)]
     if not wrong:
         return None
     shown = ", ".join(repr(one) for one in wrong)
@@ -37,7 +37,7 @@ def lost(function: Jitted, parameters: Parameters, entries: Sequence[int | str])
     return f"no position {shown}: {named(function)} takes {takes}", advice
 
 
-def _has(parameters: Parameters, one: int | str) -> bool:
+def _has_parameter(parameters: Parameters, one: int | str) -> bool:
     if isinstance(one, int):
         return parameters.star or parameters.index(one) is not None
     return parameters.double_star or one in parameters.positional or one in parameters.keyword_only

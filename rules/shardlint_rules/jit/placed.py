@@ -78,7 +78,7 @@ def placed_around(site: Site, node: ast.AST) -> bool:
         if isinstance(outer, ast.Compare):
             return True
         if isinstance(outer, ast.Call) and (
-            places(site, outer) or _puts_in_a_map(site, outer) or _looks(site, outer)
+            places(site, outer) or _puts_in_a_map(site, outer) or _is_inspection(site, outer)
         ):
             return True
     return False
@@ -132,7 +132,7 @@ def _is_placing(site: Site, node: ast.AST) -> bool:
     return any(isinstance(option, Api) and option.name in PLACING for option in options(site.value(node)))
 
 
-def _looks(site: Site, call: ast.Call) -> bool:
+def _is_inspection(site: Site, call: ast.Call) -> bool:
     name = last_name(call.func)
     return any(word in name.lower() for word in ("assert", "allclose", "equal", "print"))
 

@@ -85,15 +85,15 @@ class UseAfterDonate(Rule):
             for use, certainty in _most_certain(site, file, uses):
                 form = _find_form(file, use, certainty)
                 if form is not None and file is site.file:
-                    yield self._here(site, use, certainty, form)
+                    yield self._report_read_here(site, use, certainty, form)
                 elif form is not None:
-                    yield self._elsewhere(site, file, use, certainty, form)
+                    yield self._report_read_elsewhere(site, file, use, certainty, form)
 
         if site.scope.kind == "class" or site.scope.function() is not None:
             for one in donated_aliases(site):
-                yield self._alias(site, one)
+                yield self._report_alias_read(site, one)
 
-    def _alias(self, site: Site, one: Alias) -> Finding:
+    def _report_alias_read(self, site: Site, one: Alias) -> Finding:
         text, line = site.text(one.node), one.call.call.lineno
         return site.finding(
             one.node,
@@ -103,7 +103,7 @@ class UseAfterDonate(Rule):
             certainty=Certainty.PROVEN,
         )
 
-    def _here(self, site: Site, use: Use, certainty: Certainty, form: str) -> Finding:
+    def _report_read_here(self, site: Site, use: Use, certainty: Certainty, form: str) -> Finding:
         name, donated = written(site.file, read_object(use.node)), written(site.file, use.death.argument.node)
         node: ast.AST = use.node
         help, why = _write_advice(name, use), _explain_why(form, name)
@@ -121,7 +121,9 @@ class UseAfterDonate(Rule):
             form=form,
         )
 
-    def _elsewhere(self, site: Site, file: FileFacts, use: Use, certainty: Certainty, form: str) -> Finding:
+    def _report_read_elsewhere(
+        self, site: Site, file: FileFacts, use: Use, certainty: Certainty, form: str
+    ) -> Finding:
         name = written(file, read_object(use.node))
         read = place(site, file, use.node)
         return site.finding(
@@ -138,7 +140,7 @@ def _most_certain(site: Site, file: FileFacts, uses: list[Use]) -> Iterator[tupl
     found: dict[ast.expr, tuple[Use, Certainty]] = {}
     for use in uses:
         certainty = certainty_of(site, file, use)
-        if certainty is None or (use.again and _refilled(file, use)):
+        if certainty is None or (use.again and _is_refilled_in_loop(file, use)):
             continue
         known = found.get(use.node)
         if known is None or (certainty is Certainty.PROVEN and known[1] is not Certainty.PROVEN):
@@ -155,7 +157,7 @@ def _others_are_rebound(file: FileFacts, use: Use) -> bool:
     return any(looks_alike(file, call, one) for one in others)
 
 
-def _refilled(file: FileFacts, use: Use) -> bool:
+def _is_refilled_in_loop(file: FileFacts, use: Use) -> bool:
     """Return whether a dictionary that is passed again gets new arrays in the loop: `cache.update(outputs)`."""
     loop = next((one for one in file.ancestors(use.node) if isinstance(one, ast.For | ast.While)), None)
     given = written(file, read_object(use.node))
@@ -211,13 +213,13 @@ def _kept_in_loop(file: FileFacts, use: Use) -> bool:
         return False
     loops = {one for one in file.ancestors(use.death.call.call) if isinstance(one, ast.For | ast.While)}
     for binding in file.bindings(file.home(use.node), name[0]):
-        given = _part(binding) if loops.intersection(file.ancestors(binding.node)) else None
+        given = _value_of_target(binding) if loops.intersection(file.ancestors(binding.node)) else None
         if given is not None and path_of(given) == donated:
             return True
     return False
 
 
-def _part(binding: Binding) -> ast.expr | None:
+def _value_of_target(binding: Binding) -> ast.expr | None:
     """The expression that an assignment gives a name, also one of several: `best, bad = state, 0`."""
     if binding.kind == "unpack" and isinstance(binding.value, ast.Tuple) and binding.index is not None:
         return binding.value.elts[binding.index] if binding.index < len(binding.value.elts) else None

@@ -34,7 +34,7 @@ def find_too_many_names(site: Site) -> TooMany | None:
     names = _count_names(site, site.program.value(place.file, place.node)) if place is not None else None
     if place is None or names is None:
         return None
-    for shape in _shapes(site):
+    for shape in _initializer_shapes(site):
         made = settled(site.program.value(shape.file, shape.node))
         if isinstance(made, Items) and not made.open and len(made.items) < names:
             node = place.node if place.file is site.file else site.call
@@ -42,9 +42,9 @@ def find_too_many_names(site: Site) -> TooMany | None:
     return None
 
 
-def _shapes(site: Site) -> Iterator[Place]:
+def _initializer_shapes(site: Site) -> Iterator[Place]:
     """The shapes that the initializer made here is called with, or that are given with it to linen's `self.param`."""
-    for given in (site.call, *_read(site, site.call)):
+    for given in (site.call, *_reads_of_result(site, site.call)):
         parent = site.file.parent(given)
         match parent:
             case ast.Call(func=ast.Attribute(attr="param"), args=[_, second, shape, *_]) if second is given:
@@ -55,7 +55,7 @@ def _shapes(site: Site) -> Iterator[Place]:
                 yield from (Place(site.file, one.value) for one in keywords if one.arg == "shape")
 
 
-def _read(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+def _reads_of_result(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Where a name is read that surely is what a call gives."""
     match site.file.parent(call):
         case ast.Assign(targets=[ast.Name() as target]):

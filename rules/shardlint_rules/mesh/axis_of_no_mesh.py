@@ -107,7 +107,7 @@ def _axes_of_meshes(site: Site) -> frozenset[str]:
     return frozenset(axes)
 
 
-def _table(site: Site) -> ast.AST | None:
+def _outermost_table(site: Site) -> ast.AST | None:
     """The dictionary or list of pairs around a spec, the outermost one."""
     found: ast.AST | None = None
     for outer in site.file.ancestors(site.call):
@@ -120,7 +120,7 @@ def _table(site: Site) -> ast.AST | None:
 
 def _table_names(site: Site, made: frozenset[str]) -> bool:
     """Return whether other specs of the table name axes of the meshes."""
-    table = _table(site)
+    table = _outermost_table(site)
     text = site.file.text(table) if table is not None else ""
     own = site.text(site.call)
     quoted = regex(r"""["'](\w+)["']""")

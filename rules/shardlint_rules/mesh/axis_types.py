@@ -178,11 +178,13 @@ def behind(program: Program, value: Value, depth: int = _DEPTH) -> list[Value]:
     calls.
     """
     if isinstance(value, Parameter) and depth > 0:
-        return [one for given in _given(program, value) for one in behind(program, given, depth - 1)]
+        return [
+            one for given in _values_from_callers(program, value) for one in behind(program, given, depth - 1)
+        ]
     return [value]
 
 
-def _given(program: Program, parameter: Parameter) -> Iterator[Value]:
+def _values_from_callers(program: Program, parameter: Parameter) -> Iterator[Value]:
     file = parameter.place.file
     scope = file.home(parameter.place.node)
     node = scope.node

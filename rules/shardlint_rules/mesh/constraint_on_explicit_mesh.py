@@ -116,7 +116,7 @@ class ConstraintOnExplicitMesh(Rule):
         if not made:
             return None
         first = made[0]
-        where = _where(site, first.path.name, first.line)
+        where = _describe_place(site, first.path.name, first.line)
         every = "the mesh of the program" if len(made) == 1 else "every mesh that the program passes to other code"
         return site.finding(
             site.call.func,
@@ -162,7 +162,7 @@ class ConstraintOnExplicitMesh(Rule):
         if site.api != _CONSTRAINT:
             return None
         name, imports = site.spell(_RESHARD if site.allows("jax", ">=0.8.2") else _OLD_RESHARD)
-        renamed = _renamed(site, {"x": "xs", "shardings": "out_shardings"})
+        renamed = _rename_keywords(site, {"x": "xs", "shardings": "out_shardings"})
         edits = [site.replace(site.call.func, name), *imports, *renamed]
         why = "in a jit the array must already be on the mesh"
         return site.fix(Safety.UNSAFE, f"write {name}", edits, why)
@@ -176,7 +176,7 @@ class ConstraintOnExplicitMesh(Rule):
         else:
             return None
         name, imports = site.spell(api)
-        edits = [site.replace(site.call.func, name), *imports, *_renamed(site, renamed)]
+        edits = [site.replace(site.call.func, name), *imports, *_rename_keywords(site, renamed)]
         return site.fix(
             Safety.UNSAFE, f"write {name}", edits, "you may have wanted a mesh with Explicit axes"
         )
@@ -202,12 +202,12 @@ def _types_in_context(site: Site) -> set[str]:
 
 
 def _describe_made(site: Site, mesh: Mesh) -> str:
-    return f"the mesh made at {_where(site, mesh.place.file.path.name, mesh.place.line)}"
+    return f"the mesh made at {_describe_place(site, mesh.place.file.path.name, mesh.place.line)}"
 
 
 def _describe_set(site: Site) -> str:
     place = site.context.contexts[0].place
-    return f"the mesh set at {_where(site, place.file.path.name, place.line)}"
+    return f"the mesh set at {_describe_place(site, place.file.path.name, place.line)}"
 
 
 def _may_be_set(site: Site) -> bool:
@@ -218,7 +218,7 @@ def _may_be_set(site: Site) -> bool:
     return not around.complete and any(site.anywhere(word) for word in ("set_mesh", "use_mesh"))
 
 
-def _renamed(site: Site, names: dict[str, str]) -> list[Edit]:
+def _rename_keywords(site: Site, names: dict[str, str]) -> list[Edit]:
     """Edits that rename the keywords of the call."""
     edits = []
     for keyword in site.call.keywords:
@@ -246,5 +246,5 @@ def _own_axes(site: Site) -> bool:
     return False
 
 
-def _where(site: Site, name: str, line: int) -> str:
+def _describe_place(site: Site, name: str, line: int) -> str:
     return f"line {line}" if name == site.file.path.name else f"{name}:{line}"

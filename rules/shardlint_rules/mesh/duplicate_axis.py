@@ -52,7 +52,7 @@ class DuplicateAxis(Rule):
     def find_repeated_axis(self, site: Site) -> Iterator[Finding]:
         """Each axis that a spec names again."""
         for one in given(site):
-            for axis in _repeated(one.spec):
+            for axis in _repeated_axes(one.spec):
                 yield self._report_repeated(site, one, axis)
 
     @detector("violation")
@@ -79,7 +79,7 @@ class DuplicateAxis(Rule):
             and not isinstance(before, ast.Constant | ast.Tuple)
         ]
         # What two of them are in one variant, the text does not tell.
-        if not found or len(several) > 1 or not _attributes(site, found[0][:2]):
+        if not found or len(several) > 1 or not _are_attributes(site, found[0][:2]):
             return None
         one, before, axis = found[0]
         meshes = named_meshes(site.program, site.file)
@@ -101,7 +101,7 @@ class DuplicateAxis(Rule):
         if "logical" in site.text(site.file.statement(site.call)):
             return None
         spec = spec_of(site.value(site.call), site.program.evaluator)
-        again = _repeated(spec) if spec is not None else []
+        again = _repeated_axes(spec) if spec is not None else []
         if spec is None or not again or not _handed_on(site) or site.program.project.is_test(site.file.path):
             return None
         return site.finding(
@@ -158,7 +158,7 @@ def _is_pattern(node: ast.expr) -> bool:
     return all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in parts)
 
 
-def _repeated(spec: Spec) -> list[str]:
+def _repeated_axes(spec: Spec) -> list[str]:
     counted = Counter(axis for _, axis in named(spec))
     return [axis for axis, times in counted.items() if times > 1 and axis]
 
@@ -169,7 +169,7 @@ def _list_axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
     return [one.axes for one in entries] if all(one.known for one in entries) else []
 
 
-def _attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
+def _are_attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
     """Return whether both are fields or constants of a class or module, themselves or by a name for one."""
     return all(isinstance(_find_source(site, one), ast.Attribute) for one in pair) and len(
         {site.text(_find_source(site, one)) for one in pair}

@@ -52,22 +52,22 @@ def given(site: Site) -> Iterator[Given]:
     for name in TAKERS[site.api]:
         argument = site.argument(name)
         if argument is not None:
-            yield from _leaves(site, argument)
+            yield from _specs_in_tree(site, argument)
 
 
-def _leaves(site: Site, node: ast.expr) -> Iterator[Given]:
+def _specs_in_tree(site: Site, node: ast.expr) -> Iterator[Given]:
     """The specs in a literal pytree, each with its own part of the text."""
     if isinstance(node, ast.Tuple | ast.List):
         for element in node.elts:
-            yield from _leaves(site, element)
+            yield from _specs_in_tree(site, element)
     elif isinstance(node, ast.Dict):
         for value in node.values:
-            yield from _leaves(site, value)
+            yield from _specs_in_tree(site, value)
     elif not isinstance(node, ast.Starred):
-        yield from _specs(site, site.value(node), node, True)
+        yield from _specs_of_value(site, site.value(node), node, True)
 
 
-def _specs(site: Site, value: Value, node: ast.expr, certain: bool) -> Iterator[Given]:
+def _specs_of_value(site: Site, value: Value, node: ast.expr, certain: bool) -> Iterator[Given]:
     found = options(value)
     for option in found:
         spec = spec_of(option, site.program.evaluator)
@@ -76,7 +76,7 @@ def _specs(site: Site, value: Value, node: ast.expr, certain: bool) -> Iterator[
         elif isinstance(option, Items | Table):
             parts = option.items if isinstance(option, Items) else tuple(part for _, part in option.entries)
             for part in parts:
-                yield from _specs(site, part, node, certain and len(found) == 1)
+                yield from _specs_of_value(site, part, node, certain and len(found) == 1)
 
 
 def named(spec: Spec) -> Iterator[tuple[SpecEntry, str]]:

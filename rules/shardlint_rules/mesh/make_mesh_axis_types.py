@@ -180,7 +180,7 @@ def _makes_explicit(site: Site) -> bool:
 
 def _find_constraint(site: Site) -> Place | None:
     """A constraint of the project over the mesh that the site makes."""
-    for file, call in _constraints(site.program, site.file):
+    for file, call in _constraint_calls(site.program, site.file):
         argument = _find_shardings(site.program, file, call)
         if argument is None:
             continue
@@ -191,7 +191,7 @@ def _find_constraint(site: Site) -> Place | None:
     return None
 
 
-def _constraints(program: Program, home: FileFacts) -> Iterator[tuple[FileFacts, ast.Call]]:
+def _constraint_calls(program: Program, home: FileFacts) -> Iterator[tuple[FileFacts, ast.Call]]:
     seen: set[ast.Call] = set()
     for name in CONSTRAINTS:
         word = name.rpartition(".")[2]

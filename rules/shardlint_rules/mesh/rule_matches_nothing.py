@@ -64,12 +64,12 @@ class RuleMatchesNothing(Rule):
         """A pair that matches all that a later one does."""
         pair = site.file.parent(site.call)
         table = site.file.parent(pair) if isinstance(pair, ast.Tuple) else None
-        pattern = _pattern(pair) if isinstance(pair, ast.Tuple) else None
+        pattern = _pattern_of_pair(pair) if isinstance(pair, ast.Tuple) else None
         if not isinstance(pair, ast.Tuple) or pattern is None or not isinstance(table, ast.Tuple | ast.List):
             return None
         spec = site.text(site.call)
         later = [one for one in table.elts[table.elts.index(pair) + 1 :] if isinstance(one, ast.Tuple)]
-        others = [text for one in later if (text := _pattern(one)) and site.text(one.elts[1]) != spec]
+        others = [text for one in later if (text := _pattern_of_pair(one)) and site.text(one.elts[1]) != spec]
         if not others:
             return None
         lookups = site.program.once(site.file, "lookups in tables", lambda: ways(site))
@@ -120,7 +120,7 @@ class RuleMatchesNothing(Rule):
         return None
 
 
-def _pattern(node: ast.expr) -> str | None:
+def _pattern_of_pair(node: ast.expr) -> str | None:
     """The expression of a pair that has a call for its spec."""
     if isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.elts[0], ast.Constant):
         value = node.elts[0].value

@@ -24,7 +24,7 @@ def fix(site: Site, name: str) -> Fix | str:
             return f"line {node.lineno} passes it on without calling it"
         if site.program.region(site.file, call).traced in ("always", "sometimes"):
             return f"line {call.lineno} is traced, where device_put places nothing"
-        new = _call(site, call, name)
+        new = _rewrite_device_put_call(site, call, name)
         if isinstance(new, str):
             return new
         edits += new
@@ -44,14 +44,14 @@ def fix(site: Site, name: str) -> Fix | str:
     )
 
 
-def _call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:
+def _rewrite_device_put_call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:
     first = "shards" if name == NAMES[0] else "x"
     given = dict(zip((first, "devices"), call.args, strict=False))
     given |= {one.arg or "": one.value for one in call.keywords}
     if set(given) != {first, "devices"} or any(isinstance(one, ast.Starred) for one in call.args):
         return f"line {call.lineno} hides its arguments"
     value, devices = site.text(given[first]), site.text(given["devices"])
-    if not _repeatable(given["devices"]):
+    if not _is_repeatable(given["devices"]):
         return f"line {call.lineno} computes the devices in the call"
     edits: list[Edit] = []
 
@@ -75,10 +75,10 @@ def _call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:
     return [site.replace(call, f"{spell('jax.device_put')}({tree}, {sharding})"), *edits]
 
 
-def _repeatable(node: ast.expr) -> bool:
+def _is_repeatable(node: ast.expr) -> bool:
     """A name, or a call without arguments to spare (`jax.local_devices()`)."""
     if isinstance(node, ast.Call):
-        return not node.args and _repeatable(node.func)
+        return not node.args and _is_repeatable(node.func)
     if isinstance(node, ast.Subscript):
-        return _repeatable(node.value)
-    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _repeatable(node.value))
+        return _is_repeatable(node.value)
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_repeatable(node.value))

@@ -57,14 +57,14 @@ class ApiDeprecated(Rule):
             kept = why_kept(site, use)
         return site.finding(
             use.node,
-            f"`{name}` {_future(use.entry, show(use.entry.deprecated))}.",
+            f"`{name}` {_describe_removal(use.entry, show(use.entry.deprecated))}.",
             help=use.entry.advice,
             fix=fix,
             kept=kept,
         )
 
 
-def _future(entry: Name, since: str) -> str:
+def _describe_removal(entry: Name, since: str) -> str:
     if entry.removed is not None:
         return f"raises from jax {show(entry.removed)} on, and is deprecated since jax {since}"
     warns = not entry.silent and entry.kind != "namespace"

@@ -33,7 +33,7 @@ def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute
     return references(program, file, NAME)
 
 
-def _call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:
+def _pjit_call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:
     """The call that gives pjit its arguments, and how many of them stand before its keywords' parameters."""
     parent = site.file.parent(node)
     if not isinstance(parent, ast.Call):
@@ -65,7 +65,7 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
     edits = [site.replace(node, name), *imports]
     if decorates(site, node):
         return edits
-    found = _call(site, node)
+    found = _pjit_call(site, node)
     if found is None:
         return "it is passed on as a value, and some of its calls are not known"
     call, before = found
@@ -76,7 +76,7 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
     if len(given) > len(_POSITIONS):
         return "it has more positional arguments than pjit takes"
     for parameter, argument in zip(_POSITIONS, given, strict=False):
-        start = _opening(site.file, argument)
+        start = _opening_parenthesis(site.file, argument)
         if start is None:
             return "an argument has parentheses of its own"
         edits.append(Edit(start, start, f"{parameter}="))
@@ -89,14 +89,14 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
         if keyword.arg in ("out_shardings", "out_axis_resources") and under_a_mesh:
             outputs.append(keyword.value)
     for node in outputs:
-        replicated = _replicated(site, node)
+        replicated = _write_replicated_none(site, node)
         if isinstance(replicated, str):
             return replicated
         edits += replicated
     return edits
 
 
-def _replicated(site: Site, node: ast.expr) -> list[Edit] | str:
+def _write_replicated_none(site: Site, node: ast.expr) -> list[Edit] | str:
     """`None` as the `P()` that it means; or why that can't be written."""
     edits: list[Edit] = []
     todo: list[ast.expr] = [node]
@@ -115,14 +115,14 @@ def _replicated(site: Site, node: ast.expr) -> list[Edit] | str:
                 text = site.text(part)
                 edits += [site.replace(part, f"{name}() if {text} is None else {text}"), *imports]
             case ast.Name() | ast.Attribute() | ast.Call() if _holds_none(site, part):
-                edits += _mapped(site, part)
+                edits += _replace_none_in_tree(site, part)
             case _ if _may_be_none(site, part) or _holds_none(site, part):
                 text = site.shown(part)
                 return f"`{text}` may hold None, which pjit replicates and jax.jit leaves open"
     return edits
 
 
-def _mapped(site: Site, node: ast.expr) -> list[Edit]:
+def _replace_none_in_tree(site: Site, node: ast.expr) -> list[Edit]:
     """A tree with `P()` for each None in it."""
     spec, imports = site.spell("jax.sharding.PartitionSpec")
     tree_map, more = site.spell("jax.tree.map" if site.allows("jax", ">=0.4.25") else "jax.tree_util.tree_map")
@@ -156,14 +156,14 @@ def _holds_none(site: Site, node: ast.expr) -> bool:
     return any(leaf == _NONE for leaf in leaves(value))
 
 
-def _opening(file: FileFacts, argument: ast.expr) -> int | None:
+def _opening_parenthesis(file: FileFacts, argument: ast.expr) -> int | None:
     start = file.span(argument)[0]
     return start if file.source.text[:start].rstrip().endswith((",", "(")) else None
 
 
 def shardings(site: Site, node: ast.expr) -> list[ast.expr]:
     """The shardings given to a use of pjit."""
-    found = _call(site, node)
+    found = _pjit_call(site, node)
     if found is None:
         return []
     call, before = found
@@ -173,7 +173,7 @@ def shardings(site: Site, node: ast.expr) -> list[ast.expr]:
 
 def needs_no_context(site: Site, node: ast.expr) -> bool:
     """Return whether all shardings that are given name their mesh."""
-    found = _call(site, node)
+    found = _pjit_call(site, node)
     if found is None:
         return decorates(site, node)
     call, _ = found

@@ -136,21 +136,23 @@ class Table:
 def table() -> Table:
     """The table, read once."""
     data = json.loads(PATH.read_text("utf-8"))
-    names = {entry["name"]: _name(entry) for entry in data["names"]}
-    keywords = {(entry["function"], entry["keyword"]): _keyword(entry) for entry in data["keywords"]}
+    names = {entry["name"]: _read_name_entry(entry) for entry in data["names"]}
+    keywords = {
+        (entry["function"], entry["keyword"]): _read_keyword_entry(entry) for entry in data["keywords"]
+    }
     return Table(names, keywords)
 
 
-def _release(text: str | None) -> Release | None:
+def _parse_release(text: str | None) -> Release | None:
     return parse(text) if text is not None else None
 
 
-def _name(entry: Mapping[str, Any]) -> Name:
+def _read_name_entry(entry: Mapping[str, Any]) -> Name:
     return Name(
         entry["name"],
-        _release(entry["introduced"]),
-        _release(entry["deprecated"]),
-        _release(entry["removed"]),
+        _parse_release(entry["introduced"]),
+        _parse_release(entry["deprecated"]),
+        _parse_release(entry["removed"]),
         entry["replacement"],
         entry["rename_is_enough"],
         entry.get("instead", ""),
@@ -163,16 +165,16 @@ def _name(entry: Mapping[str, Any]) -> Name:
     )
 
 
-def _keyword(entry: Mapping[str, Any]) -> Keyword:
+def _read_keyword_entry(entry: Mapping[str, Any]) -> Keyword:
     never = entry["accepted_from"] == "never"
     return Keyword(
         entry["function"],
         entry["keyword"],
         never,
-        None if never else _release(entry["accepted_from"]),
-        None if never else _release(entry["accepted_until"]),
+        None if never else _parse_release(entry["accepted_from"]),
+        None if never else _parse_release(entry["accepted_until"]),
         entry["rename"],
-        _release(entry.get("rename_from")),
+        _parse_release(entry.get("rename_from")),
         entry["positional"],
         entry["instead"],
         entry["observed"],
@@ -227,13 +229,13 @@ def trigger_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
 def disagreements(entry: Name | Keyword) -> Iterator[str]:
     """Where a release was seen to do something else than the table claims, in words."""
     for version, seen in entry.observed.items():
-        expected = _expected(entry, parse(version))
+        expected = _expected_observations(entry, parse(version))
         if seen not in expected:
             what = entry.name if isinstance(entry, Name) else f"{entry.function}({entry.keyword}=)"
             yield f"{what} on jax {version}: the table says {' or '.join(expected)}, the release says {seen}"
 
 
-def _expected(entry: Name | Keyword, release: Release) -> tuple[Seen, ...]:
+def _expected_observations(entry: Name | Keyword, release: Release) -> tuple[Seen, ...]:
     if isinstance(entry, Keyword):
         return ("there",) if entry.accepted(release) else ("absent",)
     match entry.state(release):

@@ -63,13 +63,13 @@ def taken_out(site: Site) -> TakenOut:
         unknown = Entry(Unknown(), False, Place(site.file, keyword))
         entries = {name: entries.get(name, unknown) for name in SHARDING_SETTINGS}
     for name, entry in entries.items():
-        _check(site, name, entry)
+        _check_dict_entry(site, name, entry)
     own = own_dict(site, keyword.value)
     found = free_names(site, [*entries, "options"])
     variable = text if own else found[-1]
     names = dict(zip(entries, found, strict=False))
     quote = "'" if single_quotes(site) else '"'
-    lines, asked = _beside(site, direct)
+    lines, asked = _statements_beside_dict(site, direct)
     lines += [] if own else [f"{variable} = {copied(site, keyword.value)}"]
     for name, entry in entries.items():
         sure = entry.surely and not is_none(entry)
@@ -86,7 +86,7 @@ def taken_out(site: Site) -> TakenOut:
     )
 
 
-def _beside(site: Site, direct: dict[str, ast.keyword]) -> tuple[list[str], dict[str, Given]]:
+def _statements_beside_dict(site: Site, direct: dict[str, ast.keyword]) -> tuple[list[str], dict[str, Given]]:
     """Statements for the shardings that are given beside the dict, and what they ask for."""
     asked = {name: given(site, one.value, inputs=name == "in_shardings") for name, one in direct.items()}
     inputs, outputs = (asked.get(name) for name in SHARDING_SETTINGS)
@@ -126,7 +126,7 @@ def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, 
     return lines, found[0], found[1]
 
 
-def _check(site: Site, name: str, entry: Entry) -> None:
+def _check_dict_entry(site: Site, name: str, entry: Entry) -> None:
     """Raise `NotRewritten` if an entry of the dict is a value that filter_shard does not take."""
     for option in options(entry.value):
         if isinstance(option, Items) and option.kind != "tuple":
