@@ -146,7 +146,9 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
             return parameters.without_first() if function.bound and parameters.positional else parameters
         case Transformed(api=Api(name=name), inner=inner, call=CallArguments() as call) if name in PARTIALS:
             parameters_of_inner = parameters_of(inner, evaluator)
-            return _partial(parameters_of_inner, call) if parameters_of_inner is not None else None
+            return (
+                _parameters_of_partial(parameters_of_inner, call) if parameters_of_inner is not None else None
+            )
         case CallResult(by=ClassValue()) as instance:
             call_method = evaluator.attribute(instance, "__call__")
             return parameters_of(call_method, evaluator) if not isinstance(call_method, Unknown) else None
@@ -164,7 +166,7 @@ def _left_open(node: Definition) -> bool:
     return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
 
 
-def _partial(parameters: Parameters, call: CallArguments) -> Parameters | None:
+def _parameters_of_partial(parameters: Parameters, call: CallArguments) -> Parameters | None:
     """Return the remaining parameters of a partial, as `inspect.signature` gives them, which jax calls."""
     if call.open_positional or call.open_keywords:
         return None
@@ -258,7 +260,7 @@ def _bound_later(function: Function, call: CallArguments, evaluator: Evaluator) 
 
 def numbers(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[int, ...] | None:
     """The positions given to `donate_argnums` and the like: none where there is no argument, None where not told."""
-    found = _constants(place, settings, evaluator)
+    found = _constants_of_setting(place, settings, evaluator)
     if found is None or any(not isinstance(one, int) or isinstance(one, bool) for one in found):
         return None
     return tuple(one for one in found if isinstance(one, int))
@@ -266,13 +268,13 @@ def numbers(place: Place | None, settings: CallArguments, evaluator: Evaluator) 
 
 def names(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[str, ...] | None:
     """The names given to `donate_argnames` and the like: none where there is no argument, None where not told."""
-    found = _constants(place, settings, evaluator)
+    found = _constants_of_setting(place, settings, evaluator)
     if found is None or any(not isinstance(one, str) for one in found):
         return None
     return tuple(one for one in found if isinstance(one, str))
 
 
-def _constants(
+def _constants_of_setting(
     place: Place | None, settings: CallArguments, evaluator: Evaluator
 ) -> tuple[object, ...] | None:
     if place is None:
@@ -326,11 +328,11 @@ def wrappings(
     evaluator = program.evaluator
     parent = file.parent(call)
     if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and call in parent.decorator_list:
-        yield from _decorated(program, file, parent, call, apis)
+        yield from _jits_by_decorator(program, file, parent, call, apis)
         return
     owners: list[ast.expr] = [] if form == "partial" else [call]
     if form == "partial" and isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-        yield from _applied(program, file, parent.targets[0], apis)
+        yield from _jits_by_partial(program, file, parent.targets[0], apis)
     if isinstance(parent, ast.Call) and parent.func is call:
         owners.append(parent)  # `jax.jit(donate_argnums=0)(f)`
     for owner in owners:
@@ -340,7 +342,9 @@ def wrappings(
             return
 
 
-def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]) -> Iterator[Jitted]:
+def _jits_by_partial(
+    program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]
+) -> Iterator[Jitted]:
     """Yield the jits made by the name of a partial in this file: `jit = partial(jax.jit, ...)`, `@jit`, `jit(f)`."""
     if not isinstance(name, ast.Name):
         return
@@ -359,7 +363,7 @@ def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str,
                 yield found
 
 
-def _decorated(
+def _jits_by_decorator(
     program: Program,
     file: FileFacts,
     node: ast.FunctionDef | ast.AsyncFunctionDef,

@@ -95,12 +95,12 @@ class Assuming(Evaluator):
         if seen and all(one == seen[0] for one in seen):
             why = f"every call in sight gives it as `{value.name}`"
             return self.settled(Assumed(seen[0], why), depth + 1)
-        default = self._default(value)
+        default = self._default_value(value)
         if default is None or seen:
             return value
         return self.settled(Assumed(default, f"`{value.name}` has this default"), depth + 1)
 
-    def _default(self, value: Parameter) -> Value | None:
+    def _default_value(self, value: Parameter) -> Value | None:
         file = value.place.file
         for binding in file.bindings(file.home(value.place.node), value.name):
             if binding.node is value.place.node and binding.value is not None:

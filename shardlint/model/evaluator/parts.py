@@ -28,7 +28,7 @@ SPEC = "jax.sharding.PartitionSpec"
 
 def entries(evaluator: Evaluator, value: Value) -> Items | None:
     """The entries of a spec as a tuple, open where not all are known; None for what is not known to be a spec."""
-    written = _written(evaluator, value)
+    written = _written_spec(evaluator, value)
     if written is not None:
         return written
     if isinstance(value, Parameter) and isinstance(value.place.node, ast.arg):
@@ -40,7 +40,7 @@ def entries(evaluator: Evaluator, value: Value) -> Items | None:
     return None
 
 
-def _written(evaluator: Values, value: Value) -> Items | None:
+def _written_spec(evaluator: Values, value: Value) -> Items | None:
     if isinstance(value, CallResult) and value.api == SPEC and value.call is not None:
         call = value.call
         found = tuple(evaluator.value(place, call.environment) for place in call.positional)
@@ -63,7 +63,7 @@ def spread(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | N
             found.append(evaluator.value(Place(arguments.place.file, argument), arguments.environment))
             continue
         whole = evaluator.value(Place(arguments.place.file, argument.value), arguments.environment)
-        known = _written(evaluator, whole) or whole
+        known = _written_spec(evaluator, whole) or whole
         if not isinstance(known, Items) or known.open or known.kind == "set":
             return None
         found.extend(known.items)

@@ -128,11 +128,15 @@ class Written:
         """An element or a slice."""
         whole = self.evaluator.value(Place(file, node.value), env)
         if isinstance(node.slice, ast.Slice):
-            return self._slice(file, node.slice, whole, env)
+            return self._evaluate_slice(file, node.slice, whole, env)
         index = self.evaluator.value(Place(file, node.slice), env)
-        return assumed(self._element(self.evaluator.trees.expanded(settled(whole)), settled(index)), whole, index)
+        return assumed(
+            self._element_at_key(self.evaluator.trees.expanded(settled(whole)), settled(index)), whole, index
+        )
 
-    def _slice(self, file: FileFacts, node: ast.Slice, whole: Value, env: Environment | None) -> Value:
+    def _evaluate_slice(
+        self, file: FileFacts, node: ast.Slice, whole: Value, env: Environment | None
+    ) -> Value:
         given = [
             settled(self.evaluator.value(Place(file, one), env)) if one is not None else None
             for one in (node.lower, node.upper, node.step)
@@ -146,7 +150,7 @@ class Written:
                 found.append(Unknown("a part of something unknown"))
         return assumed(choice(found), whole)
 
-    def _element(self, whole: Value, key: Value) -> Value:
+    def _element_at_key(self, whole: Value, key: Value) -> Value:
         found = [self._element_of(option, key) for option in options(whole)]
         if any(isinstance(option, Leaves) for option in options(whole)):
             found = [

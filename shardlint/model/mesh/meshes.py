@@ -96,7 +96,7 @@ def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
             and not shape_value.open
             and len(shape_value.items) == len(names or ())
         ):
-            sizes = tuple(_integer(item) for item in shape_value.items)
+            sizes = tuple(_integer_value(item) for item in shape_value.items)
     else:
         devices = call.get("devices", signature)
         shape = shape_of(evaluator, devices, call.environment) if devices else None
@@ -105,7 +105,7 @@ def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
     return Mesh(value.api, names, sizes, _axis_types(call, signature, evaluator), call.place)
 
 
-def _integer(value: Value) -> int | None:
+def _integer_value(value: Value) -> int | None:
     if isinstance(value, Constant) and isinstance(value.value, int) and not isinstance(value.value, bool):
         return value.value
     return None
