@@ -56,16 +56,16 @@ def greeting(python: str, process: subprocess.Popen[bytes], errors: IO[bytes]) -
             told = json.loads(line)
     finally:
         alarm.cancel()
-        if not _greets(told):
+        if not _is_greeting(told):
             kill(process)
             process.wait()
-    if not _greets(told):
+    if not _is_greeting(told):
         wrote = f" but wrote {line[:200].decode('utf-8', 'replace')!r} first" if line else ""
         raise CannotRun(f"{python} did not start the verifier{wrote}{last(errors)}")
     return dict(told)
 
 
-def _greets(greeting: Any) -> TypeGuard[dict[str, Any]]:
+def _is_greeting(greeting: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(greeting, dict) and isinstance(greeting.get("releases"), dict) and "python" in greeting
 
 

@@ -65,12 +65,14 @@ def stopped(outcome: Outcome) -> tuple[Failure, list[str]]:
     if outcome.stack and not where and of:
         where = of
         message += "; fn was not running Python: its compiled program or a library was running"
-        loops = dict.fromkeys(line for result in outcome.all("result") for line in _endless(result))
+        loops = dict.fromkeys(
+            line for result in outcome.all("result") for line in _endless_collectives(result)
+        )
         message += f"; loops whose length depends on data are at {', '.join(loops)}" if loops else ""
     return Failure("stopped", message, where), output
 
 
-def _endless(data: Any) -> list[str]:
+def _endless_collectives(data: Any) -> list[str]:
     """The lines of collectives in loops whose trips are not known, of a result as it was told."""
     result = read(data)
     if result is None or result.program is None:

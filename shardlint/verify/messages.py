@@ -46,7 +46,7 @@ def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> 
                 frame = frame.f_back  # type: ignore[assignment]
         text = dumps(message).encode()
         data = memoryview(mark.encode() + text + b"\n")
-        mark = _next(mark, text)
+        mark = _next_mark(mark, text)
         while data:
             data = data[write(descriptor, data) :]
 
@@ -101,7 +101,7 @@ class Incoming:
         first, *others = data.split(b"\n")
         self._line += first
         for other in others:
-            self._check()
+            self._check_mark()
             if self.spoilt:
                 break
             text = bytes(self._line[len(self.mark) :])
@@ -113,17 +113,17 @@ class Incoming:
                 self.spoilt = True
                 break
             found.append(message)
-            self.mark = _next(self.mark, text)
+            self.mark = _next_mark(self.mark, text)
             self._line = bytearray(other)
         # Not only of whole lines: what is no message need not end.
-        self._check()
+        self._check_mark()
         return found
 
-    def _check(self) -> None:
+    def _check_mark(self) -> None:
         mark = self.mark.encode()
         if mark[: len(self._line)] != self._line[: len(mark)]:
             self.spoilt = True
 
 
-def _next(mark: str, text: bytes) -> str:
+def _next_mark(mark: str, text: bytes) -> str:
     return hashlib.blake2b(mark.encode() + text, digest_size=16).hexdigest()

@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 def path_text(keys: Iterable[Any]) -> str:
     """The path of a leaf from jax's key objects (of a dict, sequence, attribute or flattened index)."""
-    return "/".join(str(_key(key)) for key in keys)
+    return "/".join(str(_key_value(key)) for key in keys)
 
 
-def _key(key: Any) -> Any:
+def _key_value(key: Any) -> Any:
     for attribute in ("key", "name", "idx"):
         if hasattr(key, attribute):
             return getattr(key, attribute)
@@ -29,15 +29,15 @@ def matches(glob: str, path: str) -> bool:
     """
     wanted = glob.split("/") if glob else []
     found = path.split("/") if path else []
-    return _match(wanted, found) or (found[-1:] == ["value"] and _match(wanted, found[:-1]))
+    return _match_path(wanted, found) or (found[-1:] == ["value"] and _match_path(wanted, found[:-1]))
 
 
-def _match(wanted: Sequence[str], found: Sequence[str]) -> bool:
+def _match_path(wanted: Sequence[str], found: Sequence[str]) -> bool:
     if not wanted:
         return not found
     if wanted[0] == "**":
-        return any(_match(wanted[1:], found[skip:]) for skip in range(len(found) + 1))
-    return bool(found) and fnmatchcase(found[0], wanted[0]) and _match(wanted[1:], found[1:])
+        return any(_match_path(wanted[1:], found[skip:]) for skip in range(len(found) + 1))
+    return bool(found) and fnmatchcase(found[0], wanted[0]) and _match_path(wanted[1:], found[1:])
 
 
 def select(globs: Mapping[str, T], path: str) -> tuple[str, T] | None:

@@ -146,14 +146,16 @@ class Runner:
         ]
         left = dict(enumerate(numbered))
         self.progress(0, len(numbered), numbered[: self.at_once])
-        for outcome in self._forked(numbered) if self._zygote else self._fresh(numbered):
+        for outcome in (
+            self._run_in_zygote(numbered) if self._zygote else self._run_in_fresh_processes(numbered)
+        ):
             del left[outcome.job["id"]]
             self.progress(len(numbered) - len(left), len(numbered), list(left.values())[: self.at_once])
             for missing in outcome.all("limits"):
                 self.limits += [limit for limit in missing if limit not in self.limits]
             yield outcome
 
-    def _forked(self, jobs: list[Job]) -> Iterator[Outcome]:
+    def _run_in_zygote(self, jobs: list[Job]) -> Iterator[Outcome]:
         outcomes = {job["id"]: Outcome(job) for job in jobs}
         while outcomes:
             zygote = self._zygote
@@ -174,9 +176,11 @@ class Runner:
                         outcome.finish(answer["end"])
                         yield outcome
             if outcomes and self._zygote is zygote:
-                yield from self._lose(zygote, outcomes)
+                yield from self._restart_zygote(zygote, outcomes)
 
-    def _lose(self, zygote: subprocess.Popen[bytes], outcomes: dict[int, Outcome]) -> Iterator[Outcome]:
+    def _restart_zygote(
+        self, zygote: subprocess.Popen[bytes], outcomes: dict[int, Outcome]
+    ) -> Iterator[Outcome]:
         """The outcomes of jobs that were running when the zygote ended; takes them out, and starts another one."""
         from shardlint.verify.inside.exits import describe_exit
 
@@ -196,12 +200,12 @@ class Runner:
             outcome.finish({"stopped": why, "output": output, "seconds": 0.0})
             yield outcome
 
-    def _fresh(self, jobs: list[Job]) -> Iterator[Outcome]:
+    def _run_in_fresh_processes(self, jobs: list[Job]) -> Iterator[Outcome]:
         with ThreadPoolExecutor(self.at_once) as pool:
-            for future in as_completed([pool.submit(self._alone, job) for job in jobs]):
+            for future in as_completed([pool.submit(self._run_in_fresh_process, job) for job in jobs]):
                 yield future.result()
 
-    def _alone(self, job: Job) -> Outcome:
+    def _run_in_fresh_process(self, job: Job) -> Outcome:
         """One job in one fresh process."""
         from shardlint.verify.inside import stacks
         from shardlint.verify.inside.captured_stderr import leftover

@@ -290,7 +290,7 @@ def test_arrays_of_one_device_that_are_not_those_told_of_are_refused(tmp_path: P
     files = [compare.to_bytes(names), compare.to_bytes({})]
     for name, data in zip(("arguments", "numbers"), files, strict=True):
         (tmp_path / name).write_bytes(data)
-    said = {"digest": alone._digest(files)}
+    said = {"digest": alone._digest_files(files)}
     assert alone.Alone.read(said, tmp_path).arguments["x"][1].shape == ()
     (tmp_path / "numbers").write_bytes(compare.to_bytes(names))
     with pytest.raises(LookupError, match="were changed"):
@@ -502,7 +502,7 @@ class Process:
     def tell(self, message: dict[str, Any]) -> list[dict[str, Any]]:
         text = json.dumps(message).encode()
         line = self._mark.encode() + text + b"\n"
-        self._mark = messages._next(self._mark, text)
+        self._mark = messages._next_mark(self._mark, text)
         return self.attendant.take(line)
 
 

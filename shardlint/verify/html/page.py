@@ -62,23 +62,23 @@ def element(tag: str, *children: Child, **attributes: Any) -> Html:
         pieces.append(f" {shown}" if value is True else f' {shown}="{escape(str(value))}"')
     pieces.append(">")
     if tag not in _VOID:
-        pieces += [*_flat(children), f"</{tag}>"]
+        pieces += [*_flatten_children(children), f"</{tag}>"]
     return Html("".join(pieces))
 
 
 def join(children: Iterable[Child], between: str = "") -> Html:
     """Several children in a row."""
-    return Html(escape(between).join(_flat(children)))
+    return Html(escape(between).join(_flatten_children(children)))
 
 
-def _flat(children: Iterable[Child]) -> Iterable[str]:
+def _flatten_children(children: Iterable[Child]) -> Iterable[str]:
     for child in children:
         if isinstance(child, Html):
             yield child
         elif isinstance(child, str):
             yield escape(child)
         elif child is not None:
-            yield from _flat(child)
+            yield from _flatten_children(child)
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,9 @@ def share(part: float, whole: float) -> Html:
 
 def document(title: str, body: Iterable[Child], *, verdict: Child = None, footer: Child = None) -> str:
     """The whole page. `verdict` stands beside the title, `body` are sections, `footer` the small print."""
-    css, script = _asset("page.css"), _asset("page.js")
+    css, script = _read_asset("page.css"), _read_asset("page.js")
     policy = (
-        f"default-src 'none'; style-src {_digest(css)}; script-src {_digest(script)}; "
+        f"default-src 'none'; style-src {_hash_source(css)}; script-src {_hash_source(script)}; "
         "base-uri 'none'; form-action 'none'"
     )
     head = join(
@@ -224,9 +224,9 @@ def document(title: str, body: Iterable[Child], *, verdict: Child = None, footer
     )
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _digest(text: str) -> str:
+def _hash_source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

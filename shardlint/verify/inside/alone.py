@@ -49,8 +49,8 @@ class Alone:
         found = cls(**said)
         if found.ended or found.raised or found.unmade:
             return found
-        files = _read(folder)
-        if _digest(files) != found.digest:
+        files = _read_files(folder)
+        if _digest_files(files) != found.digest:
             raise LookupError("the files of the single-device run were changed")
         found.arguments, found.numbers = compare.from_bytes(files[0]), compare.from_bytes(files[1])
         return found
@@ -82,7 +82,7 @@ def run_alone(fixture: Fixture, sizes: Mapping[str, int], folder: Path) -> dict[
     for name, data in zip(_FILES, files, strict=True):
         (folder / name).write_bytes(data)
     arrays = bool(tree.array_leaves(output, ""))
-    return {"digest": _digest(files), "lowest": lowest, "notes": notes, "returns_arrays": arrays}
+    return {"digest": _digest_files(files), "lowest": lowest, "notes": notes, "returns_arrays": arrays}
 
 
 def given_to_one(hosts: list[Any], made: list[place.HostArgument], one: Any) -> list[Any]:
@@ -131,13 +131,14 @@ def with_numbers_of(hosts: list[Any], arguments: Arrays) -> tuple[list[Any], lis
         leaves, treedef = jax.tree_util.tree_flatten(host)
         paths = [path for path, _, _ in tree.flatten(host)]
         put = [
-            _like(leaf, arguments.get(f"{index}/{path}")) for path, leaf in zip(paths, leaves, strict=True)
+            _leaf_like(leaf, arguments.get(f"{index}/{path}"))
+            for path, leaf in zip(paths, leaves, strict=True)
         ]
         given.append(jax.tree_util.tree_unflatten(treedef, put))
     return given, other, ""
 
 
-def _like(leaf: Any, given: tuple[str, Any] | None) -> Any:
+def _leaf_like(leaf: Any, given: tuple[str, Any] | None) -> Any:
     if given is None:
         return leaf
     return tree.HostKey(given[1], leaf.impl) if isinstance(leaf, tree.HostKey) else given[1]
@@ -172,9 +173,9 @@ def as_if_alone() -> Iterator[None]:
 _FILES = ("arguments", "numbers")
 
 
-def _read(folder: Path) -> list[bytes]:
+def _read_files(folder: Path) -> list[bytes]:
     return [(folder / name).read_bytes() for name in _FILES]
 
 
-def _digest(files: list[bytes]) -> str:
+def _digest_files(files: list[bytes]) -> str:
     return hashlib.sha256(b"".join(hashlib.sha256(data).digest() for data in files)).hexdigest()

@@ -22,7 +22,7 @@ _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)
 _leader: tuple[int, Path] | None = None
 
 
-def _file(pid: int) -> Path:
+def _stderr_path(pid: int) -> Path:
     return Path(tempfile.gettempdir()) / f"shardlint-heard-{pid}.txt"
 
 
@@ -31,15 +31,15 @@ def lead() -> None:
     may change where temporary files go.
     """
     global _leader
-    _leader = os.getpid(), _file(os.getpid())
+    _leader = os.getpid(), _stderr_path(os.getpid())
 
 
 def folder_prefix() -> str:
     """How the names of temporary folders begin that `leftover` removes where their process could not."""
-    return _folders(os.getpgrp() if hasattr(os, "getpgrp") else os.getpid())
+    return _dump_folder_prefix(os.getpgrp() if hasattr(os, "getpgrp") else os.getpid())
 
 
-def _folders(pid: int) -> str:
+def _dump_folder_prefix(pid: int) -> str:
     return f"shardlint-hlo-{pid}-"
 
 
@@ -47,8 +47,8 @@ def leftover(pid: int) -> bytes:
     """The end of what a dead process, the leader of its group, had written and not passed on; removes that and
     the folders of the group.
     """
-    path = _file(pid)
-    for folder in path.parent.glob(f"{_folders(pid)}*"):
+    path = _stderr_path(pid)
+    for folder in path.parent.glob(f"{_dump_folder_prefix(pid)}*"):
         shutil.rmtree(folder, ignore_errors=True)
     try:
         descriptor = os.open(path, os.O_RDONLY | _NOT_THROUGH_LINKS | _WITHOUT_WAITING)
@@ -60,7 +60,7 @@ def leftover(pid: int) -> bytes:
         theirs = hasattr(os, "getuid") and status.st_uid != os.getuid()
         if theirs or not stat.S_ISREG(status.st_mode):
             return b""
-        found = _end(descriptor)
+        found = _read_end(descriptor)
     finally:
         os.close(descriptor)
     with contextlib.suppress(OSError):
@@ -68,7 +68,7 @@ def leftover(pid: int) -> bytes:
     return found
 
 
-def _end(descriptor: int) -> bytes:
+def _read_end(descriptor: int) -> bytes:
     size = os.fstat(descriptor).st_size
     os.lseek(descriptor, max(0, size - _MOST), os.SEEK_SET)
     parts = []
@@ -89,7 +89,7 @@ def listening() -> Iterator[list[str]]:
     descriptor = None
     if _leader is not None and _leader[0] == os.getpid():
         with contextlib.suppress(OSError):
-            descriptor = _create(_leader[1])
+            descriptor = _create_file(_leader[1])
     if descriptor is not None and _leader is not None:
         with _in_file(descriptor, _leader[1]) as heard:
             yield heard
@@ -105,7 +105,7 @@ def _open_missing() -> None:
     os.close(descriptor)
 
 
-def _create(path: Path) -> int:
+def _create_file(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _NOT_THROUGH_LINKS
     try:
         return os.open(path, flags, 0o600)
@@ -124,7 +124,7 @@ def _in_file(descriptor: int, path: Path) -> Iterator[list[str]]:
     finally:
         flush()
         os.dup2(kept, 2)
-        found = _end(descriptor)
+        found = _read_end(descriptor)
         os.close(descriptor)
         with contextlib.suppress(OSError):
             path.unlink()

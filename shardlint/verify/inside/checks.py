@@ -102,14 +102,14 @@ def check_placement(
             continue
         if misfit:
             raise Indivisible(f"{leaf.where}: {misfit}")
-        found_wrong = _compare(leaf, mesh, spec)
+        found_wrong = _compare_sharding(leaf, mesh, spec)
         checked.failures += found_wrong
         checked += weigh(item(field, glob), spec, sizes, bool(found_wrong))
     if replicated_max is not None and not leaves:
         nothing = Failure("empty", "checks nothing: no output leaf was compared")
         checked += Checked([nothing], 0, Looked({REPLICATED}))
     elif replicated_max is not None:
-        checked += _limited(others, mesh, replicated_max)
+        checked += _check_replicated_sizes(others, mesh, replicated_max)
     return checked
 
 
@@ -127,7 +127,7 @@ def weigh(text: str, spec: P, sizes: Mapping[str, int], wrong: bool = False) -> 
     return Checked([], 1, Looked({text}, said=said))
 
 
-def _limited(leaves: Sequence[tree.Leaf], mesh: Any, most: int) -> Checked:
+def _check_replicated_sizes(leaves: Sequence[tree.Leaf], mesh: Any, most: int) -> Checked:
     """Limit the size of leaves that no glob names, where they are replicated; the largest failure first."""
     if mesh.devices.size == 1:
         return Checked([], 0, Looked(idle={REPLICATED: "the mesh has one device"}))
@@ -140,7 +140,7 @@ def _limited(leaves: Sequence[tree.Leaf], mesh: Any, most: int) -> Checked:
     return Checked(failures, len(leaves), Looked({REPLICATED}))
 
 
-def _compare(leaf: tree.Leaf, mesh: Any, spec: P) -> list[Failure]:
+def _compare_sharding(leaf: tree.Leaf, mesh: Any, spec: P) -> list[Failure]:
     if leaf.sharding is not None and same_sharding(leaf.sharding, mesh, spec, len(leaf.shape)):
         return []
     failure = Failure(
@@ -178,7 +178,7 @@ def check_donation(compiled: Compiled) -> Checked:
                 if one.given
                 else "not donated by fn" + ("" if compiled.is_jit else ", nor by a jit that it calls")
             )
-            failures.append(_kept(one.leaf, message))
+            failures.append(_kept_buffer_failure(one.leaf, message))
     if not failures and any(one.aliased is None for one in donated):
         wanted = sum(one.leaf.local_bytes for one in donated)
         if compiled.alias_bytes < wanted:
@@ -208,14 +208,16 @@ def check_deleted(args: Sequence[Any], donate: Sequence[int]) -> Checked:
                         path, f"args[{index}]{where}", tuple(leaf.shape), leaf.dtype, leaf.sharding
                     )
                     checked.failures.append(
-                        _kept(held, "its buffer was not reused: it is still alive after the call")
+                        _kept_buffer_failure(
+                            held, "its buffer was not reused: it is still alive after the call"
+                        )
                     )
         if item("donate", index) not in checked.looked.proved:
             checked.looked.missed[item("donate", index)] = _NO_ARRAY
     return checked
 
 
-def _kept(leaf: tree.Leaf, message: str) -> Failure:
+def _kept_buffer_failure(leaf: tree.Leaf, message: str) -> Failure:
     return Failure(
         "donation",
         message,

@@ -83,8 +83,8 @@ def differences(
         where, actual = got[path]
         expected = np.asarray(want[path][1])
         other = None if shaken is None or path not in shaken else np.asarray(shaken[path][1])
-        size, reason = _difference(np.asarray(actual), expected, nan_is_nan, other)
-        idle = "" if size else _idle(expected)
+        size, reason = _largest_difference(np.asarray(actual), expected, nan_is_nan, other)
+        idle = "" if size else _explain_idle(expected)
         text = array_text(str(actual.dtype), actual.shape)
         found.append(Difference(size, where, path, text, reason, idle))
     odd = [
@@ -93,13 +93,13 @@ def differences(
     return sorted(found, key=lambda one: (-one.size, one.path)), odd
 
 
-def _idle(expected: Any) -> str:
+def _explain_idle(expected: Any) -> str:
     if expected.size == 0:
         return "empty"
     return "" if np.any(expected != 0) else "0 on both sides"
 
 
-def _difference(actual: Any, expected: Any, nan_is_nan: bool, shaken: Any) -> tuple[float, str]:
+def _largest_difference(actual: Any, expected: Any, nan_is_nan: bool, shaken: Any) -> tuple[float, str]:
     if actual.shape != expected.shape:
         return float("inf"), f"shape {actual.shape} instead of {expected.shape}"
     if actual.size == 0:

@@ -85,10 +85,12 @@ class Coverage:
             if self.left_out & set(one.levels):
                 omitted.append(text)
                 continue
-            failures.append(Failure("unchecked", f"{text} was not checked: {self._why(one)}", path=text))
+            failures.append(
+                Failure("unchecked", f"{text} was not checked: {self._explain_uncovered(one)}", path=text)
+            )
         return failures, [f"not checked at this level: {', '.join(omitted)}"] if omitted else []
 
-    def _why(self, one: Declaration) -> str:
+    def _explain_uncovered(self, one: Declaration) -> str:
         reasons = list(dict.fromkeys(self.reasons[one.text]))
         if reasons:
             return "; ".join(reasons)

@@ -157,15 +157,15 @@ def judge(coverage: Coverage, level: str, checked: checks.Checked | None, reason
     return {"status": FAIL, **told_of, "failures": [nothing]}
 
 
-def _compile(case: _Case) -> _Outcome:
+def _run_compile_level(case: _Case) -> _Outcome:
     fixture, mesh = case.fixture, case.mesh
     shown = case.placed or bool(fixture.donate) or fixture.limits_compiled()
     if not (shown or fixture.gradients):
-        return _Outcome(None, _NOTHING, program=_undeclared(case) if case.sketch else None)
-    args, keywords = _given(case)
+        return _Outcome(None, _NOTHING, program=_undeclared_program(case) if case.sketch else None)
+    args, keywords = _arguments_to_compile(case)
     outcome, described = _Outcome(checks.Checked([], 0), ""), None
     if shown:
-        found = _compiled(case, args, keywords)
+        found = _compile_case(case, args, keywords)
         if isinstance(found, str):
             return _Outcome(None, found)
         outcome.how = found.how
@@ -174,7 +174,7 @@ def _compile(case: _Case) -> _Outcome:
     if fixture.gradients:
         entered, _ = devices.context(fixture.context, mesh)
         with entered:
-            compared, of_gradients = _gradients(case, args, keywords)
+            compared, of_gradients = _check_gradients(case, args, keywords)
         assert outcome.checked is not None
         outcome.checked += compared
         if described is None:
@@ -188,7 +188,7 @@ def _compile(case: _Case) -> _Outcome:
     return outcome
 
 
-def _given(case: _Case) -> tuple[list[Any], Mapping[str, Any]]:
+def _arguments_to_compile(case: _Case) -> tuple[list[Any], Mapping[str, Any]]:
     """The arguments to compile with, and those that are given by name."""
     if compiled.takes_abstract(case.function, [one.tree for one in case.made]):
         args = place.describe(case.made, case.mesh)
@@ -197,13 +197,13 @@ def _given(case: _Case) -> tuple[list[Any], Mapping[str, Any]]:
     return args, invoke.keywords(case.function, args, case.mesh)
 
 
-def _undeclared(case: _Case) -> Program | None:
+def _undeclared_program(case: _Case) -> Program | None:
     """The program of a function of which nothing is declared that compiling could check; None where there is none.
 
     Of a plain function, which the compiler was given in a jit around it, not where its outputs lie.
     """
     try:
-        found = _compiled(case, *_given(case), tolerant=True)
+        found = _compile_case(case, *_arguments_to_compile(case), tolerant=True)
         if isinstance(found, str):
             return None
         told = program.describe(found, case.mesh, case.made, {}).program
@@ -212,7 +212,7 @@ def _undeclared(case: _Case) -> Program | None:
     return told if found.is_jit else replace(told, arrays=())
 
 
-def _compiled(
+def _compile_case(
     case: _Case, args: list[Any], keywords: Mapping[str, Any], tolerant: bool = False
 ) -> compiled.Compiled | str:
     """The compiled function, or why there is none."""
@@ -270,7 +270,7 @@ def _put_off(checked: checks.Checked, out: Mapping[str, P]) -> list[str]:
     return [f"in a jit around it: {wrong[0].text()}{more}; level execute calls fn as it is and decides"]
 
 
-def _gradients(
+def _check_gradients(
     case: _Case, args: list[Any], keywords: Mapping[str, Any]
 ) -> tuple[checks.Checked, program.Described | None]:
     """Where the gradients of a function that returns a scalar lie, and the program that computes them."""
@@ -297,7 +297,7 @@ def _gradients(
     return checked, described
 
 
-def _execute(case: _Case) -> _Outcome:
+def _run_execute_level(case: _Case) -> _Outcome:
     fixture, function, made, mesh = case.fixture, case.function, case.made, case.mesh
     declares = case.placed or fixture.donate or fixture.reference is not None
     if not (declares or case.sketch):
@@ -319,13 +319,13 @@ def _execute(case: _Case) -> _Outcome:
     checked.failures += opaque.check_opaque(output)
     notes = opaque.left_where_they_are(given)
     if fixture.reference is not None:
-        compared, said = _numbers(case, hosts)
+        compared, said = _compare_numbers(case, hosts)
         checked += compared
         notes += said
     return _Outcome(checked, how, notes, **seen)
 
 
-def _numbers(case: _Case, hosts: list[Any]) -> tuple[checks.Checked, list[str]]:
+def _compare_numbers(case: _Case, hosts: list[Any]) -> tuple[checks.Checked, list[str]]:
     """The numbers beside those of the reference."""
     fixture = case.fixture
     if fixture.reference == SINGLE_DEVICE and case.mesh.devices.size == 1:
@@ -340,4 +340,7 @@ def _numbers(case: _Case, hosts: list[Any]) -> tuple[checks.Checked, list[str]]:
 
 _WARNINGS = {"rematerialised": "involuntary rematerialisation", "indivisible": "indivisible constraint"}
 _NOTHING = "the fixture declares nothing this level can check"
-_LEVELS: Mapping[str, Callable[[_Case], _Outcome]] = {"compile": _compile, "execute": _execute}
+_LEVELS: Mapping[str, Callable[[_Case], _Outcome]] = {
+    "compile": _run_compile_level,
+    "execute": _run_execute_level,
+}

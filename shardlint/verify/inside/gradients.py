@@ -34,7 +34,7 @@ def compile_gradients(
     wanted = [at for at in floats if paths[at].split("/")[0] in reached]
     others = [at for at, (_, leaf) in enumerate(leaves) if at not in set(wanted) and _is_array(leaf)]
     if not wanted:
-        return None, [_leaf(paths[at], leaves[at], None) for at in floats]
+        return None, [_gradient_leaf(paths[at], leaves[at], None) for at in floats]
 
     def scalar(moving: list[Any], still: list[Any]) -> Any:
         values = [leaf for _, leaf in leaves]
@@ -50,7 +50,8 @@ def compile_gradients(
     given = [[leaves[at][1] for at in part] for part in (wanted, others)]
     found = compile_function(jitted, given, {}, ())
     outputs = [
-        _leaf(paths[at], leaves[at], out.sharding) for at, out in zip(wanted, found.outputs, strict=True)
+        _gradient_leaf(paths[at], leaves[at], out.sharding)
+        for at, out in zip(wanted, found.outputs, strict=True)
     ]
     # Arguments keep the names the fixture knows them by.
     taken = []
@@ -62,7 +63,7 @@ def compile_gradients(
     return replace(found, taken=taken, outputs=outputs), outputs
 
 
-def _leaf(path: str, found: tuple[Any, Any], sharding: Any) -> tree.Leaf:
+def _gradient_leaf(path: str, found: tuple[Any, Any], sharding: Any) -> tree.Leaf:
     keys, leaf = found
     where = f"gradient of args{jax.tree_util.keystr(keys)}"
     return tree.Leaf(path, where, tuple(leaf.shape), leaf.dtype, sharding)

@@ -101,28 +101,31 @@ def fixture_named(file: Path, name: str, digest: str | None = None) -> Fixture:
             f"{shown_path(str(file))} did not make the fixture {name!r} again, which was there when it was "
             "listed"
         )
-    return _copied(found)
+    return _copy_fixture(found)
 
 
-def _copied(fixture: Fixture) -> Fixture:
+def _copy_fixture(fixture: Fixture) -> Fixture:
     """A fixture of its own, made of copies all through, but for the functions and what they need."""
     values: dict[str, Any] = {one.name: getattr(fixture, one.name) for one in dataclasses.fields(Fixture)}
     values["args"] = tuple(
-        dataclasses.replace(one, spec=_copy(one.spec), specs=_copy(one.specs)) for one in values["args"]
+        dataclasses.replace(one, spec=_copy_value(one.spec), specs=_copy_value(one.specs))
+        for one in values["args"]
     )
     for name in ("out", "gradients"):
         values[name] = MappingProxyType({path: P(*P.of(spec)) for path, spec in values[name].items()})
     values["budget"] = MappingProxyType(dict(values["budget"]))
     for name in ("meshes", "donate", "forbid", "topology"):
-        values[name] = tuple(_copy(one) for one in values[name])
+        values[name] = tuple(_copy_value(one) for one in values[name])
     return Fixture(**values)
 
 
-def _copy(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _copy(one) for key, one in value.items()} if type(value) is dict else copy.copy(value)
+        return (
+            {key: _copy_value(one) for key, one in value.items()} if type(value) is dict else copy.copy(value)
+        )
     if type(value) in (list, tuple):
-        return type(value)(_copy(one) for one in value)
+        return type(value)(_copy_value(one) for one in value)
     return P(*value) if isinstance(value, P) else value
 
 

@@ -33,13 +33,13 @@ class Origins:
 
     def of(self, array: Any) -> str:
         """Return its origin; "" if it is not known."""
-        return self._entry(array)[0]
+        return self._entry_of_array(array)[0]
 
     def shown(self, array: Any) -> str:
         """Return its name for people; "" if there is none."""
-        return self._entry(array)[1]
+        return self._entry_of_array(array)[1]
 
-    def _entry(self, array: Any) -> tuple[str, str]:
+    def _entry_of_array(self, array: Any) -> tuple[str, str]:
         alive, of, shown = self._known.get(id(array), (lambda: None, "", ""))
         return (of, shown) if alive() is array else ("", "")
 

@@ -65,11 +65,11 @@ def run_topology(
         mesh = accelerators.mesh_on(accelerators.describe(topology), topology, sizes, explicit)
         function = load.resolve(fixture.fn)
         line = load.place_of(function)
-        made = _made(fixture, sizes, mesh)
-        found, under = _compile(fixture, function, place.describe(made, mesh), mesh, topology)
+        made = _make_arguments(fixture, sizes, mesh)
+        found, under = _compile_for_topology(fixture, function, place.describe(made, mesh), mesh, topology)
         described = program.describe(found, mesh, made, fixture.expected(), topology.name)
-        described = replace(described, program=_finished(described.program, found, topology))
-        checked = _check(found, described, fixture, mesh, topology)
+        described = replace(described, program=_describe_finished(described.program, found, topology))
+        checked = _check_placement(found, described, fixture, mesh, topology)
     except (Unavailable, place.Indivisible, compiled.NoShardings) as error:
         tell(SKIP, reason=str(error))
     except _Refused as error:
@@ -77,7 +77,7 @@ def run_topology(
     except Mistaken as error:
         tell(FAIL, failures=[Failure("fixture", str(error))])
     except Exception as error:
-        tell(FAIL, failures=[_raised(error)])
+        tell(FAIL, failures=[_failure_of_error(error)])
     else:
         tell(
             FAIL if checked.failures else PASS,
@@ -93,7 +93,7 @@ class _Refused(Exception):
     """A program the compiler refuses for want of memory, and the figures it gives."""
 
 
-def _made(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[place.HostArgument]:
+def _make_arguments(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[place.HostArgument]:
     """The fixture's arguments, with a spec for every array.
 
     What makes them may fill arrays, which no device of a topology can hold: it is given simulated devices, and where
@@ -121,7 +121,7 @@ def _spec_of(sharding: Any, sizes: Mapping[str, int], where: str) -> P:
     raise Unavailable(f"{where} was placed by a {kind} outside the fixture's mesh: declare a spec for it")
 
 
-def _compile(
+def _compile_for_topology(
     fixture: Fixture, function: Any, args: list[Any], mesh: Any, topology: Topology
 ) -> tuple[compiled.Compiled, str]:
     """Raises `_Refused` where the program does not fit, `Unavailable` where the compiler lacks a part, `Mistaken`
@@ -151,7 +151,7 @@ def _compile(
     if strangers:
         kind = next(iter(strangers)).platform
         raise Mistaken(f"was compiled for {kind}: the program does not say for which devices")
-    return (found if as_it_is else _unwrapped(found, function)), under
+    return (found if as_it_is else _unwrap_compiled(found, function)), under
 
 
 def abstract_call(
@@ -186,7 +186,7 @@ def _only_arrays(value: Any, is_one: Callable[[Any], bool]) -> Any:
     return jax.tree_util.tree_map(lambda leaf: leaf if is_one(leaf) else None, value)
 
 
-def _unwrapped(found: compiled.Compiled, function: Any) -> compiled.Compiled:
+def _unwrap_compiled(found: compiled.Compiled, function: Any) -> compiled.Compiled:
     """Return the compilation of an `abstract_call`, described as that of the function itself."""
     outputs = [
         replace(
@@ -203,7 +203,7 @@ def _unwrapped(found: compiled.Compiled, function: Any) -> compiled.Compiled:
     return replace(found, outputs=outputs, how=how)
 
 
-def _finished(described: Program, found: compiled.Compiled, topology: Topology) -> Program:
+def _describe_finished(described: Program, found: compiled.Compiled, topology: Topology) -> Program:
     """A program as this compiler finished it: combined, fused and split collectives, and its peak.
 
     Products are left out: what each costs is told in the partitioner's collectives, which these are not.
@@ -220,7 +220,7 @@ def _finished(described: Program, found: compiled.Compiled, topology: Topology) 
     )
 
 
-def _check(
+def _check_placement(
     found: compiled.Compiled,
     described: program.Described,
     fixture: Fixture,
@@ -236,7 +236,7 @@ def _check(
     return checked
 
 
-def _raised(error: BaseException) -> Failure:
+def _failure_of_error(error: BaseException) -> Failure:
     failure = failure_of(error)
     if "incompatible devices" in failure.message.lower():
         failure.message += (

@@ -46,7 +46,7 @@ def run_trace(
         tell(**fixtures.judge(coverage, "trace", None, reason))
         return True
 
-    if reason := _untold(fixture):
+    if reason := _explain_untraceable(fixture):
         return leave(reason)
     try:
         kinds = (jax.sharding.AxisType.Explicit,) * len(sizes)
@@ -55,9 +55,9 @@ def run_trace(
         line = load.place_of(function)
         entered: Any = place_context(fixture.context, mesh)
         with entered:
-            args, notes = _arguments(fixture, mesh, sizes)
+            args, notes = _abstract_arguments(fixture, mesh, sizes)
             leaves = trace(function, args, invoke.keywords(function, args, mesh))
-        checked = _check(leaves, fixture, mesh, notes)
+        checked = _check_shardings(leaves, fixture, mesh, notes)
     except place.Indivisible as error:
         tell(SKIP, reason=str(error))
         return True
@@ -76,7 +76,7 @@ def run_trace(
     return True
 
 
-def _untold(fixture: Fixture) -> str:
+def _explain_untraceable(fixture: Fixture) -> str:
     """Why this level can say nothing of a fixture; "" where it can."""
     if not fixture.out and fixture.replicated_limit() is None:
         return "the fixture declares nothing this level can check"
@@ -92,7 +92,7 @@ def place_context(kind: str, mesh: Any) -> Any:
     return devices.context("none", mesh)[0] if kind == "none" else jax.sharding.use_abstract_mesh(mesh)
 
 
-def _arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -> tuple[list[Any], list[str]]:
+def _abstract_arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -> tuple[list[Any], list[str]]:
     """The arguments with every array described by shape, dtype and sharding, and sentences for the report."""
     notes: list[str] = []
 
@@ -175,7 +175,9 @@ def trace(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> li
     ]
 
 
-def _check(leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list[str]) -> checks.Checked:
+def _check_shardings(
+    leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list[str]
+) -> checks.Checked:
     """Compare the shardings of output types with what is declared.
 
     Raises `Indivisible` when the mesh does not divide an expected dimension.
@@ -198,19 +200,19 @@ def _check(leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list
             checked.looked.missed[text] = said
             notes.append(said)
         elif found is not None:
-            wrong = _compare(leaf, P.of(spec), found[1], mesh, sizes)
+            wrong = _compare_sharding(leaf, P.of(spec), found[1], mesh, sizes)
             checked.failures += wrong
             checked += checks.weigh(text, found[1], sizes, bool(wrong))
         elif most is not None:
-            checked += _limit(leaf, P.of(spec), most, sizes)
+            checked += _check_replicated_size(leaf, P.of(spec), most, sizes)
     return checked
 
 
-def _limit(leaf: tree.Leaf, spec: P, most: int, sizes: Mapping[str, int]) -> checks.Checked:
+def _check_replicated_size(leaf: tree.Leaf, spec: P, most: int, sizes: Mapping[str, int]) -> checks.Checked:
     if math.prod(sizes.values()) == 1:
         return checks.Checked([], 0, Looked(idle={REPLICATED: "the mesh has one device"}))
     checked = checks.Checked([], 1, Looked({REPLICATED}))
-    if leaf.local_bytes > most and not _split(spec, len(leaf.shape), sizes):
+    if leaf.local_bytes > most and not _axes_by_dimension(spec, len(leaf.shape), sizes):
         held, limit = size_text(leaf.local_bytes), size_text(most)
         message = f"replicated: {held} is more than replicated_bytes_max ({limit})"
         checked.failures.append(
@@ -219,7 +221,9 @@ def _limit(leaf: tree.Leaf, spec: P, most: int, sizes: Mapping[str, int]) -> che
     return checked
 
 
-def _compare(leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[str, int]) -> list[Failure]:
+def _compare_sharding(
+    leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[str, int]
+) -> list[Failure]:
     try:
         misfit = expected.misfit(leaf.shape, sizes)
     except ValueError as error:
@@ -227,9 +231,11 @@ def _compare(leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[
     if misfit:
         raise place.Indivisible(f"{leaf.where}: {misfit}")
     partial = getattr(leaf.sharding.spec, "unreduced", None)
-    if not partial and _split(actual, len(leaf.shape), sizes) == _split(expected, len(leaf.shape), sizes):
+    if not partial and _axes_by_dimension(actual, len(leaf.shape), sizes) == _axes_by_dimension(
+        expected, len(leaf.shape), sizes
+    ):
         return []
-    failure = Failure("sharding", "", leaf.where, leaf.path, leaf.array, str(expected), _text(actual))
+    failure = Failure("sharding", "", leaf.where, leaf.path, leaf.array, str(expected), _spec_text(actual))
     if partial:
         failure.message = f"not yet summed over {', '.join(sorted(partial))}"
     failure.bytes_expected = leaf.bytes_under(place.named(mesh, expected))
@@ -237,7 +243,7 @@ def _compare(leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[
     return [failure]
 
 
-def _split(spec: P, ndim: int, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
+def _axes_by_dimension(spec: P, ndim: int, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
     """The axes each dimension is split over, without those of size 1, which split nothing; [] for none
     at all.
     """
@@ -245,7 +251,7 @@ def _split(spec: P, ndim: int, sizes: Mapping[str, int]) -> list[tuple[str, ...]
     return [*found, *[()] * (ndim - len(found))] if any(found) else []
 
 
-def _text(spec: P) -> str:
+def _spec_text(spec: P) -> str:
     entries = list(spec.entries)
     while entries and entries[-1] in (None, ()):
         entries.pop()

@@ -118,7 +118,7 @@ def to_host(leaf: Any) -> Any:
         return leaf
     if is_key(leaf.dtype):
         return HostKey(np.array(jax.random.key_data(leaf)), jax.random.key_impl(leaf))
-    return np.array(_held(leaf))
+    return np.array(_local_part(leaf))
 
 
 def holder(sharding: Any) -> int | None:
@@ -134,7 +134,7 @@ def holder(sharding: Any) -> int | None:
 _MAXIMAL = re.compile(r"\{maximal device=(\d+)\}")
 
 
-def _held(leaf: Any) -> Any:
+def _local_part(leaf: Any) -> Any:
     """An array, or of one that a single device of several holds, the part that holds it."""
     place = holder(leaf.sharding) if isinstance(leaf, jax.Array) else None
     if place is None:

@@ -85,7 +85,7 @@ def work(
         stacks.dump_to(stack.fileno())
         try:
             enter(stage)
-            _join(job, index, port)
+            _join_processes(job, index, port)
             enter("importing its file")
             fixture = load.fixture_named(Path(job["file"]), job["name"], job.get("digest"))
             function = load.resolve(fixture.fn)
@@ -97,7 +97,9 @@ def work(
                 args = spread(made, mesh)
             ready: dict[str, Any] = {"args": holdings(args, [f"args[{index}]" for index in range(len(args))])}
             enter("compiling fn")
-            ready["program"] = _program(function, args, mesh, fixture.context, folder / f"program{index}")
+            ready["program"] = _digest_program(
+                function, args, mesh, fixture.context, folder / f"program{index}"
+            )
             say({"ready": ready, "line": load.place_of(function), "under": under})
             wait()
             enter("running fn")
@@ -128,7 +130,7 @@ def work(
             say({"raised": failure_of(error).message, "stage": stage})
 
 
-def _join(job: dict[str, Any], index: int, port: int) -> None:
+def _join_processes(job: dict[str, Any], index: int, port: int) -> None:
     devices.simulate(job["devices"])
     devices.compile_quickly()
     # The default since jax 0.5; what releases before it do by default cannot talk to other processes.
@@ -153,14 +155,14 @@ def spread(made: Sequence[place.HostArgument], mesh: Any) -> list[Any]:
         leaves, treedef = jax.tree_util.tree_flatten(one.tree)
         paths = [path for path, _, _ in tree.flatten(one.tree)]
         put = [
-            _global(leaf, one.specs[path], one, mesh) if path in one.specs else leaf
+            _make_global_leaf(leaf, one.specs[path], one, mesh) if path in one.specs else leaf
             for path, leaf in zip(paths, leaves, strict=True)
         ]
         placed.append(jax.tree_util.tree_unflatten(treedef, put))
     return placed
 
 
-def _global(leaf: Any, spec: Any, one: place.HostArgument, mesh: Any) -> Any:
+def _make_global_leaf(leaf: Any, spec: Any, one: place.HostArgument, mesh: Any) -> Any:
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         # Not device_put, which moves no keys.
         return leaf if spec is None else jax.jit(lambda x: x, out_shardings=place.named(mesh, spec))(leaf)
@@ -170,12 +172,14 @@ def _global(leaf: Any, spec: Any, one: place.HostArgument, mesh: Any) -> Any:
     if isinstance(host, tree.HostKey):
         wrap = functools.partial(jax.random.wrap_key_data, impl=host.impl)
         sharding = place.named(mesh, spec)
-        return jax.jit(wrap, out_shardings=sharding)(_array(host.data, sharding))
+        return jax.jit(wrap, out_shardings=sharding)(_make_global_array(host.data, sharding))
     # As device_put does: without x64 there are no 64-bit arrays.
-    return _array(np.asarray(host, jax.dtypes.canonicalize_dtype(host.dtype)), place.named(mesh, spec))
+    return _make_global_array(
+        np.asarray(host, jax.dtypes.canonicalize_dtype(host.dtype)), place.named(mesh, spec)
+    )
 
 
-def _array(host: Any, sharding: Any) -> Any:
+def _make_global_array(host: Any, sharding: Any) -> Any:
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
 
@@ -199,7 +203,7 @@ def holdings(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]
             one = tree.Leaf(path, name + where, tuple(leaf.shape), leaf.dtype, leaf.sharding)
             data = jax.jit(jax.random.key_data)(leaf) if tree.is_key(leaf.dtype) else leaf
             parts = [
-                (_part(shard.index, data.shape), shard.device.id, program_calls.digest(shard.data))
+                (_format_part(shard.index, data.shape), shard.device.id, program_calls.digest(shard.data))
                 for shard in data.addressable_shards
             ]
             spec = checks.sharding_text(leaf.sharding)
@@ -207,13 +211,13 @@ def holdings(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]
     return found
 
 
-def _part(index: Any, shape: tuple[int, ...]) -> str:
+def _format_part(index: Any, shape: tuple[int, ...]) -> str:
     """A part of an array as one writes it: `[0:2, 0:4]`."""
     ends = (one.indices(size)[:2] for one, size in zip(index, shape, strict=True))
     return "[" + ", ".join(f"{start}:{stop}" for start, stop in ends) + "]"
 
 
-def _program(function: Any, args: Sequence[Any], mesh: Any, kind: str, file: Path) -> str:
+def _digest_program(function: Any, args: Sequence[Any], mesh: Any, kind: str, file: Path) -> str:
     """The digest of what `function` is lowered to, whose text goes to `file`; "" for a plain function,
     which consists of any number of programs.
     """
