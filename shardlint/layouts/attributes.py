@@ -79,7 +79,7 @@ def attribute(run: RunState, value: Value, name: str, place: Place) -> Value:
             return getattr(found, "inner", found)
         case Sharding(mesh=mesh, spec=spec, memory=memory):
             if name == "with_memory_kind":
-                return Native(name, lambda call: replace(value, memory=_text(call.get(0, "kind"))))
+                return Native(name, lambda call: replace(value, memory=_text_or_none(call.get(0, "kind"))))
             return {"mesh": mesh, "spec": spec, "memory_kind": memory}.get(name, Unknown("of a sharding"))
         case Devices(shape=shape):
             return attribute_of_devices(value, shape, name)
@@ -106,7 +106,7 @@ def attribute(run: RunState, value: Value, name: str, place: Place) -> Value:
     return Unknown("an attribute of something that is not known")
 
 
-def _text(value: Value) -> str | None:
+def _text_or_none(value: Value) -> str | None:
     return value if isinstance(value, str) else None
 
 
@@ -239,10 +239,10 @@ class Updates:
     def attributes(self) -> dict[str, Value]:
         """The methods that change the array at an index give one of the same layout."""
         names = ("set", "add", "multiply", "mul", "divide", "min", "max", "power", "apply")
-        same = {name: Native(name, self._updated) for name in names}
-        return {**same, "get": Native("get", self._gathered)}
+        same = {name: Native(name, self._update_at_index) for name in names}
+        return {**same, "get": Native("get", self._gather_at_index)}
 
-    def _gathered(self, call: Call) -> Value:
+    def _gather_at_index(self, call: Call) -> Value:
         """Return the result of `x.at[...].get()`. Over Explicit axes an `out_sharding` may place it."""
         array, index = self.array, self.index
         if "out_sharding" in call.keywords:
@@ -250,7 +250,7 @@ class Updates:
         array = array if array.memory == "device" else replace(array, memory=None)
         return library(call.interpreter, "shardlint.index", (array, index), call.place)
 
-    def _updated(self, call: Call) -> Value:
+    def _update_at_index(self, call: Call) -> Value:
         array = self.array
         run = call.interpreter
         newest = run.releases.get("jax", (99,)) >= _SCATTER_NEEDS_MESH
@@ -314,7 +314,7 @@ def _of_instance(run: RunState, value: Instance, name: str, place: Place) -> Val
         if value.operand is not value:
             return attribute(run, value.operand, name, place)
         if name == "replace" or name == "_replace":
-            return Native(name, lambda call: _replaced(value, call))
+            return Native(name, lambda call: _replace_fields(value, call))
         return Unknown(f"the object has no `{name}` that is known")
     if isinstance(found, FunctionValue):
         wrapper = find_hook(run, value, "__method__")
@@ -342,7 +342,7 @@ def find_hook(run: RunState, value: Instance | ClassValue, name: str) -> Library
     return None
 
 
-def _replaced(value: Instance, call: Call) -> Value:
+def _replace_fields(value: Instance, call: Call) -> Value:
     made = value.with_parts({**value.attributes, **call.keywords})
     made.open = value.open or call.open
     return made

@@ -44,7 +44,7 @@ class _Static:
         self.inner = self.function = inner
 
 
-def _static(call: Call) -> Value:
+def _static_method(call: Call) -> Value:
     return _Static(call.get(0, "function"))
 
 
@@ -53,7 +53,7 @@ def _class_method(call: Call) -> Value:
     return _Wrapping("classmethod", lambda again: function, function)
 
 
-def _property(call: Call) -> Value:
+def _make_property(call: Call) -> Value:
     function = call.get(0, "fget")
     return _Wrapping(
         "property", lambda again: again.interpreter.call(function, again.args, {}, again.place), function
@@ -68,7 +68,7 @@ class _Wrapping(Native):
         object.__setattr__(self, "function", function)
 
 
-def _length(call: Call) -> Value:
+def _len_of_value(call: Call) -> Value:
     value = operand(call.get(0, "obj"))
     match value:
         case tuple() | str() | range():
@@ -88,7 +88,7 @@ def _length(call: Call) -> Value:
     return Unknown("a length")
 
 
-def _range(call: Call) -> Value:
+def _make_range(call: Call) -> Value:
     if call.args and all(isinstance(one, int) for one in call.args) and not call.open:
         try:
             return range(*call.args)
@@ -97,7 +97,7 @@ def _range(call: Call) -> Value:
     return Unknown("a range")
 
 
-def _sequence(call: Call) -> Value:
+def _make_sequence(call: Call) -> Value:
     given = open_iterable(call.interpreter, call.args[0], call.place) if call.args else ()
     found = items(call.interpreter, given)
     if found is None and isinstance(given, Devices):
@@ -108,7 +108,7 @@ def _sequence(call: Call) -> Value:
     return ListValue(made, found is None, region=call.interpreter.region)
 
 
-def _reversed(made: Value) -> Value:
+def _reverse_list(made: Value) -> Value:
     return ListValue(made.items[::-1], made.open) if isinstance(made, ListValue) else made
 
 
@@ -130,7 +130,7 @@ def _dict_made(call: Call) -> Value:
     return made
 
 
-def _zipped(call: Call) -> Value:
+def _zip_lists(call: Call) -> Value:
     columns = [items(call.interpreter, one) for one in call.args]
     known = [column for column in columns if column is not None]
     if len(known) < len(columns) or not columns:
@@ -139,7 +139,7 @@ def _zipped(call: Call) -> Value:
     return ListValue([tuple(row) for row in zip(*known, strict=False)])
 
 
-def _enumerated(call: Call) -> Value:
+def _enumerate_items(call: Call) -> Value:
     found = items(call.interpreter, call.get(0, "iterable"))
     start = call.get(1, "start", 0)
     if found is None:
@@ -152,16 +152,16 @@ def _enumerated(call: Call) -> Value:
     )
 
 
-def _mapped(call: Call) -> Value:
+def _map_function(call: Call) -> Value:
     function, *columns = call.args or (Unknown(),)
-    rows = items(call.interpreter, _zipped(replace(call, args=tuple(columns))))
+    rows = items(call.interpreter, _zip_lists(replace(call, args=tuple(columns))))
     known = rows is not None and not call.open
     if rows is None:
         rows = [tuple(element(call.interpreter, one) for one in columns)]
     return ListValue([call.interpreter.call(function, row, {}, call.place) for row in rows], not known)
 
 
-def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
+def _plain_builtin(function: Callable[..., Any]) -> Callable[[Call], Value]:
     def run(call: Call) -> Value:
         if len(call.args) == 1 and not isinstance(call.args[0], str):
             args: Any = items(call.interpreter, call.args[0])
@@ -181,7 +181,7 @@ def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
 
 def _make_conversion(function: Callable[..., Any]) -> Callable[[Call], Value]:
     """A function that makes a number of Python, also of an array."""
-    plain = _plain(function)
+    plain = _plain_builtin(function)
 
     def run(call: Call) -> Value:
         if len(call.args) == 1 and isinstance(call.args[0], Layout | AnyTree):
@@ -198,14 +198,14 @@ def _add_values(call: Call) -> Value:
         return library(call.interpreter, "jax.numpy.sum", (call.args[0], 0), call.place)
     found = items(call.interpreter, call.args[0]) if len(call.args) == 1 else None
     if found is None or not any(isinstance(one, Layout) for one in found):
-        return _plain(sum)(call)
+        return _plain_builtin(sum)(call)
     total: Value = 0
     for one in found:
         total = binary(call.interpreter, ast.Add(), total, one, call.place)
     return total
 
 
-def _next(call: Call) -> Value:
+def _next_element(call: Call) -> Value:
     return element(call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place))
 
 
@@ -247,35 +247,36 @@ def field_default(call: Call) -> Value:
     return call.keywords.get("default", Unknown("a field without a default"))
 
 
-def _super(call: Call) -> Value:
+def _call_super(call: Call) -> Value:
     return Unknown("super()")
 
 
 BUILTINS: dict[str, Callable[[Call], Value]] = {
-    "builtins.len": _length,
-    "builtins.range": _range,
+    "builtins.len": _len_of_value,
+    "builtins.range": _make_range,
     **dict.fromkeys(
-        ("builtins.list", "builtins.tuple", "builtins.set", "builtins.iter", "builtins.frozenset"), _sequence
+        ("builtins.list", "builtins.tuple", "builtins.set", "builtins.iter", "builtins.frozenset"),
+        _make_sequence,
     ),
-    "builtins.reversed": lambda call: _reversed(_sequence(call)),
+    "builtins.reversed": lambda call: _reverse_list(_make_sequence(call)),
     "builtins.dict": _dict_made,
-    "builtins.zip": _zipped,
-    "builtins.enumerate": _enumerated,
-    "builtins.map": _mapped,
-    "builtins.next": _next,
+    "builtins.zip": _zip_lists,
+    "builtins.enumerate": _enumerate_items,
+    "builtins.map": _map_function,
+    "builtins.next": _next_element,
     "builtins.getattr": _attribute_by_name,
     "builtins.isinstance": _is_instance,
-    "builtins.staticmethod": _static,
+    "builtins.staticmethod": _static_method,
     "builtins.classmethod": _class_method,
-    "builtins.property": _property,
-    "functools.cached_property": _property,
-    "builtins.super": _super,
+    "builtins.property": _make_property,
+    "functools.cached_property": _make_property,
+    "builtins.super": _call_super,
     **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), field_default),
-    **{f"builtins.{one.__name__}": _plain(one) for one in (str, abs, min, max, round)},
+    **{f"builtins.{one.__name__}": _plain_builtin(one) for one in (str, abs, min, max, round)},
     **{f"builtins.{one.__name__}": _make_conversion(one) for one in (int, float, bool)},
     "builtins.sum": _add_values,
     **{
-        f"math.{name}": _plain(getattr(__import__("math"), name))
+        f"math.{name}": _plain_builtin(getattr(__import__("math"), name))
         for name in ("prod", "sqrt", "ceil", "floor", "gcd", "log2")
     },
     "builtins.print": lambda call: None,

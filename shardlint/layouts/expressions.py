@@ -43,38 +43,38 @@ def evaluate(run: RunState, node: ast.expr) -> Value:
     return Unknown("an expression that is not modelled") if found is None else found(run, node)
 
 
-def _constant(run: RunState, node: ast.Constant) -> Value:
+def _evaluate_constant(run: RunState, node: ast.Constant) -> Value:
     value: Value = node.value
     return Unknown("a large number") if isinstance(value, int) and abs(value) > LARGEST else value
 
 
-def _attribute(run: RunState, node: ast.Attribute) -> Value:
+def _evaluate_attribute(run: RunState, node: ast.Attribute) -> Value:
     return attribute(run, run.value(node.value), node.attr, Place(run.frame.file, node))
 
 
-def _subscript(run: RunState, node: ast.Subscript) -> Value:
+def _evaluate_subscript(run: RunState, node: ast.Subscript) -> Value:
     return subscript(run, run.value(node.value), run.value(node.slice), Place(run.frame.file, node))
 
 
-def _binary(run: RunState, node: ast.BinOp) -> Value:
+def _evaluate_binary(run: RunState, node: ast.BinOp) -> Value:
     return binary(run, node.op, run.value(node.left), run.value(node.right), Place(run.frame.file, node))
 
 
-def _comparison(run: RunState, node: ast.Compare) -> Value:
+def _evaluate_comparison(run: RunState, node: ast.Compare) -> Value:
     return compare(run, [run.value(one) for one in (node.left, *node.comparators)], node.ops, node)
 
 
-def _tuple(run: RunState, node: ast.Tuple) -> Value:
-    found = _elements(run, node.elts)
+def _evaluate_tuple(run: RunState, node: ast.Tuple) -> Value:
+    found = _evaluate_elements(run, node.elts)
     return Unknown("star items") if found is None else tuple(found)
 
 
-def _list(run: RunState, node: ast.List | ast.Set) -> Value:
-    found = _elements(run, node.elts)
+def _evaluate_list(run: RunState, node: ast.List | ast.Set) -> Value:
+    found = _evaluate_elements(run, node.elts)
     return ListValue(found or [], found is None, region=run.region)
 
 
-def _conditional(run: RunState, node: ast.IfExp) -> Value:
+def _evaluate_conditional(run: RunState, node: ast.IfExp) -> Value:
     known = truth(run, node.test)
     if known is not None:
         return run.value(node.body if known else node.orelse)
@@ -85,7 +85,7 @@ def _conditional(run: RunState, node: ast.IfExp) -> Value:
         run.branches -= 1
 
 
-def _walrus(run: RunState, node: ast.NamedExpr) -> Value:
+def _evaluate_walrus(run: RunState, node: ast.NamedExpr) -> Value:
     found = run.value(node.value)
     run.assign(node.target, found)
     return found
@@ -93,33 +93,35 @@ def _walrus(run: RunState, node: ast.NamedExpr) -> Value:
 
 def _list_comprehension(run: RunState, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Value:
     made = ListValue(region=run.region)
-    _comprehend(run, node.generators, lambda: made.items.append(run.value(node.elt)), made)
+    _run_comprehension(run, node.generators, lambda: made.items.append(run.value(node.elt)), made)
     return made
 
 
 def _dict_comprehension(run: RunState, node: ast.DictComp) -> Value:
     made = DictValue(region=run.region)
-    _comprehend(run, node.generators, lambda: enter(made, run.value(node.key), run.value(node.value)), made)
+    _run_comprehension(
+        run, node.generators, lambda: enter(made, run.value(node.key), run.value(node.value)), made
+    )
     return made
 
 
-def _slice(run: RunState, node: ast.Slice) -> Value:
+def _evaluate_slice(run: RunState, node: ast.Slice) -> Value:
     return slice(*(None if part is None else run.value(part) for part in (node.lower, node.upper, node.step)))
 
 
 def _text_of_parts(run: RunState, node: ast.JoinedStr) -> Value:
-    texts = [_formatted(run, part) for part in node.values]
+    texts = [_format_part(run, part) for part in node.values]
     return "".join(texts) if all(isinstance(one, str) for one in texts) else Unknown("text")  # type: ignore[arg-type]
 
 
-def _yield(run: RunState, node: ast.Yield) -> Value:
-    _yielded(run, [run.value(node.value) if node.value is not None else None])
+def _evaluate_yield(run: RunState, node: ast.Yield) -> Value:
+    _record_yielded(run, [run.value(node.value) if node.value is not None else None])
     return Unknown("what is sent")
 
 
 def _yield_from(run: RunState, node: ast.YieldFrom) -> Value:
     inner = run.value(node.value)
-    _yielded(run, items(run, inner) or [element(run, inner)])
+    _record_yielded(run, items(run, inner) or [element(run, inner)])
     return Unknown("what is sent")
 
 
@@ -127,7 +129,7 @@ def matches(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
     """Return whether a value fits a pattern, whose names it binds; None where that is not known."""
     match pattern:
         case ast.MatchValue(value=expression):
-            return truth_of(_same(value, run.value(expression)))
+            return truth_of(_compare_plain_values(value, run.value(expression)))
         case ast.MatchSingleton(value=constant):
             return None if isinstance(value, Unknown) else value is constant
         case ast.MatchAs(pattern=inner, name=name):
@@ -156,19 +158,19 @@ def matches(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
     return None
 
 
-def _same(one: Value, two: Value) -> Value:
+def _compare_plain_values(one: Value, two: Value) -> Value:
     plain = (str, *NUMBERS, tuple, type(None))
     return one == two if isinstance(one, plain) and isinstance(two, plain) else Unknown("a comparison")
 
 
-def _yielded(run: RunState, given: Iterable[Value]) -> None:
+def _record_yielded(run: RunState, given: Iterable[Value]) -> None:
     sink = run.frame.yielded
     if sink is not None:
         sink.items += given
         sink.open = sink.open or run.region is not sink.region
 
 
-def _formatted(run: RunState, part: ast.expr) -> str | None:
+def _format_part(run: RunState, part: ast.expr) -> str | None:
     if isinstance(part, ast.Constant):
         return str(part.value)
     if isinstance(part, ast.FormattedValue):
@@ -180,7 +182,7 @@ def _formatted(run: RunState, part: ast.expr) -> str | None:
     return None
 
 
-def _elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | None:
+def _evaluate_elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | None:
     found: list[Value] | None = []
     for node in nodes:
         if isinstance(node, ast.Starred):
@@ -196,7 +198,7 @@ def _elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | None:
     return found
 
 
-def _dict(run: RunState, node: ast.Dict) -> Value:
+def _evaluate_dict(run: RunState, node: ast.Dict) -> Value:
     made = DictValue(region=run.region, written=Place(run.frame.file, node))
     for key, given in zip(node.keys, node.values, strict=True):
         value = run.value(given)
@@ -211,7 +213,7 @@ def _dict(run: RunState, node: ast.Dict) -> Value:
     return made
 
 
-def _comprehend(
+def _run_comprehension(
     run: RunState,
     generators: list[ast.comprehension],
     add: Callable[[], None],
@@ -230,7 +232,7 @@ def _comprehend(
             if known is None:
                 made.open = True
         if rest:
-            _comprehend(run, rest, add, made)
+            _run_comprehension(run, rest, add, made)
         else:
             add()
 
@@ -246,7 +248,7 @@ def _comprehend(
     frame.names = {**before, **walrus} if walrus else before
 
 
-def _call(run: RunState, node: ast.Call) -> Value:
+def _evaluate_call(run: RunState, node: ast.Call) -> Value:
     function = run.value(node.func)
     if node.args and isinstance(node.args[0], ast.GeneratorExp) and function == Library("builtins.next"):
         return Unknown("the first of what a generator gives")
@@ -308,29 +310,29 @@ def as_load(target: ast.expr) -> ast.expr:
 
 _EVALUATED: dict[type[ast.AST], Callable[[RunState, Any], Value]] = {
     ast.Name: lambda run, node: run.lookup(node.id),
-    ast.Constant: _constant,
-    ast.Attribute: _attribute,
-    ast.Call: _call,
-    ast.Subscript: _subscript,
-    ast.BinOp: _binary,
+    ast.Constant: _evaluate_constant,
+    ast.Attribute: _evaluate_attribute,
+    ast.Call: _evaluate_call,
+    ast.Subscript: _evaluate_subscript,
+    ast.BinOp: _evaluate_binary,
     ast.UnaryOp: lambda run, node: apply_unary(run, node.op, node.operand, node),
-    ast.Compare: _comparison,
+    ast.Compare: _evaluate_comparison,
     ast.BoolOp: lambda run, node: apply_boolean(run, node.op, node.values),
-    ast.Tuple: _tuple,
-    ast.List: _list,
-    ast.Set: _list,
-    ast.Dict: _dict,
-    ast.IfExp: _conditional,
+    ast.Tuple: _evaluate_tuple,
+    ast.List: _evaluate_list,
+    ast.Set: _evaluate_list,
+    ast.Dict: _evaluate_dict,
+    ast.IfExp: _evaluate_conditional,
     ast.Lambda: lambda run, node: run.function(node),
-    ast.NamedExpr: _walrus,
+    ast.NamedExpr: _evaluate_walrus,
     ast.ListComp: _list_comprehension,
     ast.GeneratorExp: _list_comprehension,
     ast.SetComp: _list_comprehension,
     ast.DictComp: _dict_comprehension,
-    ast.Slice: _slice,
+    ast.Slice: _evaluate_slice,
     ast.JoinedStr: _text_of_parts,
     ast.Await: lambda run, node: run.value(node.value),
-    ast.Yield: _yield,
+    ast.Yield: _evaluate_yield,
     ast.YieldFrom: _yield_from,
 }
 """What each kind of expression comes to."""

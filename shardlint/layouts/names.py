@@ -68,7 +68,7 @@ class Names(RunState):
             case ast.Name(id=name):
                 self.bind(name, value)
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                self._unpack(targets, value)
+                self._unpack_value(targets, value)
             case ast.Starred(value=inner):
                 self.assign(inner, value)
             case ast.Attribute(value=owner, attr=name):
@@ -79,7 +79,7 @@ class Names(RunState):
                         self.call(hook, (holder, name, value), {}, Place(self.frame.file, target))
                     self.write_attribute(holder, name, value)
                 elif isinstance(holder, State):
-                    self._enter(holder, name, value)
+                    self._set_entry(holder, name, value)
                 elif isinstance(holder, ClassValue) and holder.frame.file is self.file:
                     holder.names[name] = value
             case ast.Subscript(value=owner, slice=index):
@@ -87,10 +87,10 @@ class Names(RunState):
                 if isinstance(holder, ListValue):
                     holder = self.thaw(holder)
                 if isinstance(holder, DictValue):
-                    self._enter(holder, key, value)
+                    self._set_entry(holder, key, value)
                 elif isinstance(holder, ListValue):
                     if isinstance(key, int) and -len(holder.items) <= key < len(holder.items):
-                        holder.items[key] = self._written(holder, holder.items[key], value)
+                        holder.items[key] = self._value_after_write(holder, holder.items[key], value)
                     else:
                         holder.items = [Unknown("an entry was replaced")] * min(len(holder.items), 1)
                         holder.open = True
@@ -99,17 +99,17 @@ class Names(RunState):
                     if hook is not None:
                         self.call(hook, (holder, key, value), {}, Place(self.frame.file, target))
 
-    def _enter(self, holder: DictValue, key: Value, value: Value) -> None:
+    def _set_entry(self, holder: DictValue, key: Value, value: Value) -> None:
         """Write an entry of a dict."""
         holder = self.thaw(holder)
-        if isinstance(key, str | int | bool | float | tuple | Plain | None) and _hashable(key):
-            holder.entries[key] = self._written(holder, holder.entries.get(key, MISSING), value)
+        if isinstance(key, str | int | bool | float | tuple | Plain | None) and _is_hashable(key):
+            holder.entries[key] = self._value_after_write(holder, holder.entries.get(key, MISSING), value)
             holder.open = holder.open or holder.region is not self.region
         else:
             holder.open = True
             holder.entries.clear()
 
-    def _unpack(self, targets: list[ast.expr], value: Value) -> None:
+    def _unpack_value(self, targets: list[ast.expr], value: Value) -> None:
         items = self.items(value)
         if isinstance(value, UnknownShape):
             items = [value.size_at(place) for place in range(len(targets))]
@@ -131,7 +131,7 @@ class Names(RunState):
         return items(self, value)
 
 
-def _hashable(key: Value) -> bool:
+def _is_hashable(key: Value) -> bool:
     try:
         hash(key)
     except TypeError:

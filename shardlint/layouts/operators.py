@@ -192,7 +192,7 @@ def binary(run: RunState, op: ast.operator, left: Value, right: Value, place: Pl
     compute, name = _OPERATORS[type(op)]
     left, right = operand(left), operand(right)
     if isinstance(left, NUMBERS) and isinstance(right, NUMBERS):
-        return _number(compute, left, right)
+        return _compute_number(compute, left, right)
     if operators_of(left, right):
         return library(run, f"{operators_of(left, right)}.{name}", (left, right), place)
     if isinstance(left, str) and isinstance(right, str | int) and isinstance(op, ast.Add | ast.Mult):
@@ -246,7 +246,7 @@ def _compute_size(op: ast.operator, left: Size, right: Size) -> Size:
     return 0 if isinstance(op, ast.Mod) and divide_size(left, right) is not None else None
 
 
-def _number(compute: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+def _compute_number(compute: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
     if compute is operator.pow and (abs(right) > 64 or abs(left) > LARGEST):
         return Unknown("a large number")
     if compute in (operator.lshift,) and right > 64:

@@ -148,7 +148,7 @@ class RunState(ABC):
         if holder.registered or holder.others:
             self.changes += 1
             self.forget_changed(holder.others)
-        holder.attributes[name] = self._written(holder, holder.attributes.get(name, MISSING), value)
+        holder.attributes[name] = self._value_after_write(holder, holder.attributes.get(name, MISSING), value)
 
     def note_transformed(self, made: Transformed) -> Transformed:
         """Note that a transform made something of a function, which is called here or at the end of the run."""
@@ -261,7 +261,7 @@ class RunState(ABC):
                 key = found.kind, str(found.place.file.path), found.place.line, 0
                 self.violations.setdefault(key, replace(found, certain=certain))
 
-    def _written(self, holder: Container, before: Value, value: Value) -> Value:
+    def _value_after_write(self, holder: Container, before: Value, value: Value) -> Value:
         """Return the value of a part of an object after a write. If the write may not have happened, return the join
         of both values.
         """

@@ -169,7 +169,7 @@ class Statements(Definitions):
         if not ends:
             frame.names = before
             return flows[0] if len(set(flows)) == 1 else "leave"
-        frame.names = _joined(ends)
+        frame.names = _join_frames(ends)
         return "next"
 
     def _for(self, node: ast.For | ast.AsyncFor) -> Flow:
@@ -195,11 +195,11 @@ class Statements(Definitions):
                 if target is not None:
                     self.assign(target, element(self, iterated))
                 self.block(body)
-                after = _joined([before, frame.names])
+                after = _join_frames([before, frame.names])
                 if turn == _ROUNDS - 1:
                     unstable = {
                         name for name, value in after.items()
-                        if name in before and _differs(before[name], value)
+                        if name in before and _are_different(before[name], value)
                     }  # fmt: skip
                     after.update(dict.fromkeys(unstable, Unknown("a loop changes it")))
                 frame.names = after
@@ -225,20 +225,20 @@ class Statements(Definitions):
         self.excused -= bool(node.handlers)
         ends = [frame.names] if flow == "next" else []
         for handler in node.handlers:
-            frame.names = _joined([before, frame.names])
+            frame.names = _join_frames([before, frame.names])
             if handler.name:
                 frame.names[handler.name] = Unknown("an exception")
             with self.uncertain():
                 if self.block(handler.body) == "next":
                     ends.append(frame.names)
-        frame.names = _joined(ends) if ends else before
+        frame.names = _join_frames(ends) if ends else before
         final = self.block(node.finalbody)
         if final != "next":
             return final
         return "next" if ends else flow if flow != "next" else "leave"
 
 
-def _joined(ends: list[dict[str, Value]]) -> dict[str, Value]:
+def _join_frames(ends: list[dict[str, Value]]) -> dict[str, Value]:
     first, *others = ends
     found = dict(first)
     for other in others:
@@ -249,7 +249,7 @@ def _joined(ends: list[dict[str, Value]]) -> dict[str, Value]:
     return found
 
 
-def _differs(one: Value, two: Value) -> bool:
+def _are_different(one: Value, two: Value) -> bool:
     if one is two:
         return False
     if isinstance(one, Container) or isinstance(two, Container):

@@ -40,10 +40,10 @@ class PartitionSpec:
 
     def axes(self) -> tuple[tuple[str, ...] | None, ...]:
         """The axes of each entry."""
-        return tuple(_axes(entry) for entry in self.entries)
+        return tuple(_axes_of_entry(entry) for entry in self.entries)
 
 
-def _axes(entry: Value) -> tuple[str, ...] | None:
+def _axes_of_entry(entry: Value) -> tuple[str, ...] | None:
     if entry is None:
         return ()
     if isinstance(entry, str):
@@ -304,12 +304,12 @@ class ClassValue:
         return tuple(dict.fromkeys((self, *inherited)))
 
     @cached_property
-    def _libraries(self) -> frozenset[str]:
+    def _library_bases(self) -> frozenset[str]:
         return frozenset(base.name for one in self.order for base in one.bases if isinstance(base, Library))
 
     def libraries(self) -> frozenset[str]:
         """The classes of libraries that it is made from."""
-        return self._libraries
+        return self._library_bases
 
     def find(self, name: str) -> Value:
         """An attribute of the class; `MISSING` where neither it nor a base has it."""
