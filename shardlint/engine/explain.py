@@ -76,12 +76,12 @@ def about(program: Program, facts: FileFacts, line: int, column: int | None = No
     """
     nodes = list(_on_line(facts, line))
     if column is not None:  # of those that hold it the last one is inside the others
-        nodes = [node for node in nodes if _holds(node, line, column)][-1:]
+        nodes = [node for node in nodes if _contains_position(node, line, column)][-1:]
     if not nodes:
         yield "  nothing is evaluated on this line"
         return
-    yield f"  region    {_region(program.region(facts, nodes[0]), facts)}"
-    yield from _context(program.context(facts, nodes[0]), facts)
+    yield f"  region    {_describe_region(program.region(facts, nodes[0]), facts)}"
+    yield from _describe_context(program.context(facts, nodes[0]), facts)
     seen: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute | ast.Call) and isinstance(
@@ -92,10 +92,10 @@ def about(program: Program, facts: FileFacts, line: int, column: int | None = No
             if text not in seen and not isinstance(value, Unknown):
                 seen.add(text)
                 yield f"  {text:<9} {describe(value, program)}"
-    yield from _arrays(program, facts, nodes)
+    yield from _describe_arrays(program, facts, nodes)
 
 
-def _arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterator[str]:
+def _describe_arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterator[str]:
     """The arrays of a line, and the products: on the first way to it that is in sight."""
     seen_program, view = next(program.views(facts, nodes[0]))
     arrays = Arrays(seen_program.evaluator)
@@ -110,13 +110,13 @@ def _arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterat
         if text in seen or (found.placement is None and not found.shape):
             continue
         seen.add(text)
-        yield f"  array     {text}: {_array(found)}"
+        yield f"  array     {text}: {_describe_array(found)}"
         contraction = arrays.contraction(place)
         if contraction is not None:
-            yield from _contraction(contraction)
+            yield from _describe_contraction(contraction)
 
 
-def _array(found: Array) -> str:
+def _describe_array(found: Array) -> str:
     sizes = ", ".join("?" if size is None else str(size) for size in found.shape or ())
     shape = f"({sizes})" if found.shape is not None else "of unknown shape"
     if found.placement is None:
@@ -124,11 +124,11 @@ def _array(found: Array) -> str:
     entries = [
         "?" if axes is None else " and ".join(map(repr, axes)) or "None" for axes in found.placement.axes
     ]
-    mesh = f" over {_mesh(found.placement.mesh)}" if found.placement.mesh is not None else ""
+    mesh = f" over {_describe_mesh(found.placement.mesh)}" if found.placement.mesh is not None else ""
     return f"{shape} split P({', '.join(entries)}){mesh}"
 
 
-def _contraction(found: Contraction) -> Iterator[str]:
+def _describe_contraction(found: Contraction) -> Iterator[str]:
     for label in found.labels:
         split = [f"{side} over {' and '.join(axes)}" for side, axes in
                  (("left", label.left), ("right", label.right)) if axes]  # fmt: skip
@@ -153,12 +153,12 @@ def _on_line(facts: FileFacts, line: int) -> Iterator[ast.expr]:
     return iter(sorted(found, key=lambda node: (node.col_offset, -(node.end_col_offset or 0))))
 
 
-def _holds(node: ast.expr, line: int, column: int) -> bool:
+def _contains_position(node: ast.expr, line: int, column: int) -> bool:
     last, end = node.end_lineno or line, node.end_col_offset or 0
     return node.col_offset <= column and (last > line or column <= end)
 
 
-def _region(region: Region, facts: FileFacts) -> str:
+def _describe_region(region: Region, facts: FileFacts) -> str:
     if region.scope is None or region.scope.kind == "module":
         return "the module, at import"
     words = {
@@ -172,12 +172,12 @@ def _region(region: Region, facts: FileFacts) -> str:
     return f"{words[region.traced]}: in {scope_label(region.scope)}"
 
 
-def _context(context: Context, facts: FileFacts) -> Iterator[str]:
+def _describe_context(context: Context, facts: FileFacts) -> Iterator[str]:
     for found in context.contexts:
         where = f"line {found.place.line}"
         if found.place.file is not facts:
             where = f"{found.place.file.path.name}:{found.place.line}"
-        mesh = _mesh(found.mesh) if found.mesh is not None else "an unknown mesh"
+        mesh = _describe_mesh(found.mesh) if found.mesh is not None else "an unknown mesh"
         yield f"  mesh      {found.kind} at {where}: {mesh}"
     if context.never:
         yield "  mesh      none is in context, by any caller"
@@ -191,10 +191,10 @@ def describe(value: Value, program: Program) -> str:
     """A value in words."""
     mesh = mesh_of(value, program.evaluator)
     if mesh is not None:
-        return _mesh(mesh)
+        return _describe_mesh(mesh)
     spec = spec_of(value, program.evaluator)
     if spec is not None:
-        return _spec(spec)
+        return _describe_spec(spec)
     parts = sharding_parts(value, program.evaluator)
     if parts is not None:
         return f"NamedSharding({describe(parts[0], program)}, {describe(parts[1], program)})"
@@ -229,7 +229,7 @@ def axes_of(mesh: Mesh, between: str = ", ") -> str:
     return between.join(f"{name}={size}" if size is not None else name for name, size in named)
 
 
-def _mesh(mesh: Mesh) -> str:
+def _describe_mesh(mesh: Mesh) -> str:
     if mesh.axis_names is None:
         return "a mesh with unknown axes"
     axes = axes_of(mesh)
@@ -237,7 +237,7 @@ def _mesh(mesh: Mesh) -> str:
     return f"mesh ({axes}){kind} at {mesh.place.file.path.name}:{mesh.place.line}"
 
 
-def _spec(spec: Spec) -> str:
+def _describe_spec(spec: Spec) -> str:
     parts = []
     for entry in spec.entries:
         if entry.unconstrained:

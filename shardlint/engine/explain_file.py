@@ -42,9 +42,9 @@ def layouts_by_line(program: Program, facts: FileFacts, targets: Targets) -> dic
     found: dict[int, list[str]] = {}
     for node in ast.walk(facts.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            named = list(_pairs(node.targets[0], known.get(node.value)))
+            named = list(_target_value_pairs(node.targets[0], known.get(node.value)))
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            named = list(_pairs(node.target, known.get(node.value)))
+            named = list(_target_value_pairs(node.target, known.get(node.value)))
         elif isinstance(node, ast.Return) and node.value is not None:
             named = [("returns", known.get(node.value))]
         else:
@@ -59,7 +59,7 @@ def layouts_by_line(program: Program, facts: FileFacts, targets: Targets) -> dic
     return found
 
 
-def _pairs(target: ast.expr, value: Value) -> Iterator[tuple[str, Value]]:
+def _target_value_pairs(target: ast.expr, value: Value) -> Iterator[tuple[str, Value]]:
     """The names that a target binds, each with its part of the value."""
     if (
         isinstance(target, ast.Tuple | ast.List)
@@ -67,6 +67,6 @@ def _pairs(target: ast.expr, value: Value) -> Iterator[tuple[str, Value]]:
         and len(value) == len(target.elts)
     ):
         for inner, part in zip(target.elts, value, strict=True):
-            yield from _pairs(inner, part)
+            yield from _target_value_pairs(inner, part)
     elif isinstance(target, ast.Name | ast.Attribute):
         yield ast.unparse(target), value

@@ -162,12 +162,12 @@ class Checker:
 
     def known(self, path: Path) -> tuple[Program, Targets]:
         """The program and the releases that hold for a file, by absolute path."""
-        scope = self._scope(folder_of(path))
+        scope = self._scope_of_folder(folder_of(path))
         return scope.program, scope.targets
 
     def targets(self, path: Path) -> Targets:
         """The targets that hold for a file or folder, by absolute path."""
-        return self._scope(folder_of(path)).targets
+        return self._scope_of_folder(folder_of(path)).targets
 
     def root(self, path: Path) -> str:
         """The root of the project that a file is in."""
@@ -215,16 +215,16 @@ class Checker:
         for key, found in answers.items():
             self._answers[key] = {**self._answers.get(key, {}), **found}
 
-    def _scope(self, folder: str) -> _Scope:
+    def _scope_of_folder(self, folder: str) -> _Scope:
         settings = self._places.settings(folder)
         key = scope_key(settings, self._places.root(folder))
         if key not in self._scopes:
-            self._scopes[key] = self._make(settings, key)
+            self._scopes[key] = self._make_scope(settings, key)
         return self._scopes[key]
 
-    def _make(self, settings: Settings, key: ScopeKey) -> _Scope:
+    def _make_scope(self, settings: Settings, key: ScopeKey) -> _Scope:
         options, root = self.options, Path(key[1])
-        ignores = _settled(settings)
+        ignores = _read_per_file_ignores(settings)
         reported = selected(
             options.select or settings.select,
             (*settings.ignore, *options.ignore),
@@ -245,16 +245,16 @@ class Checker:
             settings,
             frozenset(rule.code for rule in rules),
             reported,
-            lambda: self._index(rules, settings),
-            self._index([rule for rule in ever if wanted(rule, sure)], settings),
-            self._index(asked, settings, sure),
+            lambda: self._index_of_rules(rules, settings),
+            self._index_of_rules([rule for rule in ever if wanted(rule, sure)], settings),
+            self._index_of_rules(asked, settings, sure),
             targets,
             project,
             sure,
             ignores,
         )
 
-    def _index(
+    def _index_of_rules(
         self, rules: Sequence[Card], settings: Settings, sure: Certainty = Certainty.POSSIBLE
     ) -> RuleIndex:
         own = settings.own_names
@@ -269,7 +269,7 @@ class Checker:
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
         """Check one file, or other text in its place."""
         real = self._real_path(path)
-        scope = self._scope(os.path.dirname(real))
+        scope = self._scope_of_folder(os.path.dirname(real))
         try:
             with timed("reading"):
                 given = self._overlay.get(Path(real)) if data is None else None
@@ -294,16 +294,18 @@ class Checker:
         if ever or commented:
             hits = index.screen.hits(texts) if commented else index.screen.of(ever, texts)
         absolute = Path(real)
-        words = index.words_in(hits, texts, _around(scope, absolute, texts)) if hits else ()
+        words = index.words_in(hits, texts, _surroundings_of_file(scope, absolute, texts)) if hits else ()
         look: Look | None = None
         faults: dict[str, Fault] = {}
         try:
             source = self._overlay.get(absolute) or decode(path, data)
             if words:
-                look = self._look(scope, absolute, source, index, texts)
+                look = self._look_at_file(scope, absolute, source, index, texts)
                 unfit = self._unfit.get(real, {})
                 with limits_kept():
-                    for rule, failure in look.find(words, lambda site: _checked(site, unfit), self.pause):
+                    for rule, failure in look.find(
+                        words, lambda site: _findings_at_site(site, unfit), self.pause
+                    ):
                         faults[rule.code] = Fault(rule.code, str(failure))
             else:
                 check_parses(source.text)
@@ -328,7 +330,7 @@ class Checker:
             return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
         from shardlint.engine.suppressed import about, unsuppressed
 
-        found = _surest(look.findings(), faults) if look is not None else []
+        found = _keep_surest(look.findings(), faults) if look is not None else []
         comments = suppressions(source.text, source.line_starts)
         ran = None if faults else scope.codes
         kept = [
@@ -336,9 +338,11 @@ class Checker:
             *about(source, comments, ran),
         ]
         wanted = scope.reported - scope.ignored(path)
-        kept = sorted((one for one in kept if one.rule.code in wanted), key=_place)
+        kept = sorted((one for one in kept if one.rule.code in wanted), key=_finding_order)
         if source.in_cells:
-            kept = sorted([*(_told(one, source.told) for one in kept), *unparsed], key=_place)
+            kept = sorted(
+                [*(_with_other_words(one, source.told) for one in kept), *unparsed], key=_finding_order
+            )
         kept = [self._of_notebooks(one, scope, absolute) for one in kept]
         report = FileReport(path, source, kept) if kept else None
         if faults:  # nothing is kept of it for the next run
@@ -359,10 +363,12 @@ class Checker:
             if other.endswith(NOTEBOOKS) and other != str(path) and os.path.basename(other) in said:
                 facts = scope.project.facts(Path(other))
                 if facts is not None:
-                    finding = _told(finding, facts.source.told_elsewhere)
+                    finding = _with_other_words(finding, facts.source.told_elsewhere)
         return finding
 
-    def _look(self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex, texts: Texts) -> Look:
+    def _look_at_file(
+        self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex, texts: Texts
+    ) -> Look:
         from shardlint.engine.groups import Look
 
         if self._last is not None and self._last is not scope:
@@ -378,7 +384,7 @@ class Checker:
         self, scope: _Scope, path: Path, reason: str, needed: tuple[Need, ...] | None = None
     ) -> Outcome:
         source = Source(path, "")
-        return Outcome(path, self._broken(scope, path, source, 0, reason), reason, needed=needed)
+        return Outcome(path, self._report_not_parsed(scope, path, source, 0, reason), reason, needed=needed)
 
     def _not_parsed(self, scope: _Scope, path: Path, source: Source, error: NotParsed) -> Outcome:
         line = min(error.line, len(source.line_starts))
@@ -386,7 +392,7 @@ class Checker:
         reason = source.told(str(error))
         if error.newer and not _IN_A_STRING.search(reason):  # libcst does not look into strings
             reason += newer(source)
-        return Outcome(path, self._broken(scope, path, source, offset, reason), reason, needed=())
+        return Outcome(path, self._report_not_parsed(scope, path, source, offset, reason), reason, needed=())
 
     def _left_out(self, scope: _Scope, path: Path, source: Source) -> list[Finding]:
         """A finding for each cell of a notebook that cannot be parsed."""
@@ -404,7 +410,7 @@ class Checker:
             for at, _, reason in source.left_out()
         ]  # fmt: skip
 
-    def _broken(
+    def _report_not_parsed(
         self, scope: _Scope, path: Path, source: Source, offset: int, reason: str
     ) -> FileReport | None:
         if "SL001" not in scope.reported - scope.ignored(path):
@@ -418,7 +424,7 @@ class Checker:
         return FileReport(path, source, [finding])
 
 
-def _around(scope: _Scope, path: Path, own: Texts) -> Around:
+def _surroundings_of_file(scope: _Scope, path: Path, own: Texts) -> Around:
     project = scope.project
 
     def says(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
@@ -428,29 +434,29 @@ def _around(scope: _Scope, path: Path, own: Texts) -> Around:
     return Around(imports, cache(says), project.is_test(path), lambda: bool(project.mappers(path)))
 
 
-def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
+def _is_reported_at(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
     """Return whether a rule that takes precedence reports the place with the same or a higher certainty."""
     before = finding.rule.behind if isinstance(finding.rule, type) else ()
     others = (found.get((code, finding.start, finding.end)) for code in before)
     return any(other is not None and other.certainty.meets(finding.certainty) for other in others)
 
 
-def _surest(findings: Iterable[Finding], faults: Collection[str]) -> list[Finding]:
+def _keep_surest(findings: Iterable[Finding], faults: Collection[str]) -> list[Finding]:
     """Return the findings with the highest certainty at each place, without those of failed rules."""
     found: dict[tuple[str, int, int], Finding] = {}
     for finding in findings:
         place = finding.rule.code, finding.start, finding.end
         if place not in found or not found[place].certainty.meets(finding.certainty):
             found[place] = finding
-    kept = [one for one in found.values() if one.rule.code not in faults and not _said(found, one)]
-    return sorted(kept, key=_place)
+    kept = [one for one in found.values() if one.rule.code not in faults and not _is_reported_at(found, one)]
+    return sorted(kept, key=_finding_order)
 
 
-def _place(finding: Finding) -> tuple[int, int, str]:
+def _finding_order(finding: Finding) -> tuple[int, int, str]:
     return finding.start, finding.end, finding.rule.code
 
 
-def _told(finding: Finding, told: Callable[[str], str]) -> Finding:
+def _with_other_words(finding: Finding, told: Callable[[str], str]) -> Finding:
     """A finding with its words told otherwise."""
     fix = finding.fix
     return replace(
@@ -464,7 +470,7 @@ def _told(finding: Finding, told: Callable[[str], str]) -> Finding:
     )
 
 
-def _settled(settings: Settings) -> tuple[tuple[str, frozenset[str]], ...]:
+def _read_per_file_ignores(settings: Settings) -> tuple[tuple[str, frozenset[str]], ...]:
     """The patterns and codes of `per-file-ignores`. Raises `UnknownRule`, with the file, for whatever setting."""
 
     def codes(key: str, selectors: Sequence[str]) -> frozenset[str]:
@@ -495,7 +501,7 @@ def _run(reported: frozenset[str], settings: Settings, options: Options) -> froz
     return reported | (usual - frozenset(matching(options.ignore)))
 
 
-def _checked(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
+def _findings_at_site(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
     """A rule's findings at a site. Raises `RuleFailed`, also for a rule that is `unfit` for the file."""
     from shardlint.engine.groups import RuleFailed
 

@@ -33,7 +33,7 @@ def about(source: Source, comments: Sequence[Suppression], ran: frozenset[str] |
     """
     for comment in comments:
         if ran is not None:
-            yield from _unused(source, comment, ran)
+            yield from _report_unused_codes(source, comment, ran)
         if not comment.reason:
             yield Finding(
                 SuppressionWithoutReason, comment.offset, comment.end, "", "The suppression gives no reason.",
@@ -41,8 +41,8 @@ def about(source: Source, comments: Sequence[Suppression], ran: frozenset[str] |
             )  # fmt: skip
 
 
-def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[Finding]:
-    meant = {said: _meant(said) for said in comment.codes}
+def _report_unused_codes(source: Source, comment: Suppression, ran: frozenset[str]) -> list[Finding]:
+    meant = {said: _codes_meant(said) for said in comment.codes}
     unknown = [said for said, codes in meant.items() if not codes]
     idle = [said for said, codes in meant.items() if said not in comment.used and (not codes or codes & ran)]
     if (comment.codes and not idle) or (not comment.codes and comment.used):
@@ -53,7 +53,7 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
     if comment.misspelt or unknown:  # what is meant is for people to say
         kind = comment.kind
         wrong = (
-            f"No rule is called {', '.join(unknown)}{_near(unknown)}."
+            f"No rule is called {', '.join(unknown)}{_suggest_near(unknown)}."
             if unknown
             else "The suppression names no code in brackets."
         )
@@ -63,7 +63,7 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
                     harm=UnusedSuppression.harm)
         ]  # fmt: skip
     if whole:
-        edit = _removed(source, comment)
+        edit = _remove_comment(source, comment)
     else:
         text = source.text[comment.offset : comment.end]
         left = ", ".join(code for code in comment.codes if code not in idle)
@@ -76,7 +76,7 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
     ]  # fmt: skip
 
 
-def _meant(said: str) -> frozenset[str]:
+def _codes_meant(said: str) -> frozenset[str]:
     """The codes of the rules that a comment names."""
     from shardlint.rules_api.registry import entries, known
 
@@ -89,14 +89,14 @@ def _meant(said: str) -> frozenset[str]:
     return frozenset(rule.code for rule in known().values() if names(said, rule.code, rule.name))
 
 
-def _near(unknown: Sequence[str]) -> str:
+def _suggest_near(unknown: Sequence[str]) -> str:
     from shardlint.rules_api.registry import near
 
     found = [one for said in unknown for one in near(said)[:1]]
     return f" (did you mean {', '.join(found)}?)" if found else ""
 
 
-def _removed(source: Source, comment: Suppression) -> Edit:
+def _remove_comment(source: Source, comment: Suppression) -> Edit:
     """Take a comment away: with its line when it stands alone, with the blanks before it when it ends one."""
     line = source.position(comment.offset)[0]
     begin = source.line_starts[line - 1]

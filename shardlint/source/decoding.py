@@ -50,10 +50,10 @@ def decode(path: Path, data: bytes) -> Source:
     except UnicodeError as error:  # codecs with errors of their own
         raise Unreadable(f"cannot be read as {encoding}: {error}") from None
     check_text(text)
-    return Source(path, text, encoding, bom, encoding in _ONE_WAY or _encodes(text, encoding, body))
+    return Source(path, text, encoding, bom, encoding in _ONE_WAY or _encodes_back(text, encoding, body))
 
 
-def _encodes(text: str, encoding: str, body: bytes) -> bool:
+def _encodes_back(text: str, encoding: str, body: bytes) -> bool:
     try:
         return text.encode(encoding) == body
     except UnicodeError:

@@ -196,14 +196,14 @@ def notebook(path: Path, data: bytes) -> Notebook:
         raw = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable(f"the file is not a notebook: byte {error.start} is not UTF-8") from None
-    cells = tuple(_blocks(raw) if path.suffix == ".md" else _cells(raw))
+    cells = tuple(_markdown_blocks(raw) if path.suffix == ".md" else _read_cells(raw))
     texts = [as_python(unindented(cell.code, cell.indent)) for cell in cells]
-    text = check_text(_joined(cells, texts))
+    text = check_text(_join_cells(cells, texts))
     check_size(len(text))
     unparsed = {} if problem(text) is None else left_out(texts)
     if unparsed:
         texts = [in_place_of(part) if index in unparsed else part for index, part in enumerate(texts)]
-        text = _joined(cells, texts)
+        text = _join_cells(cells, texts)
     parts = list(map(_as_written, BORDER.split(text)))
     exact = not cells or (
         len(parts) == len(cells)
@@ -214,7 +214,7 @@ def notebook(path: Path, data: bytes) -> Notebook:
     return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells, unparsed=tuple(unparsed.items()))
 
 
-def _joined(cells: tuple[Cell, ...], texts: list[str]) -> str:
+def _join_cells(cells: tuple[Cell, ...], texts: list[str]) -> str:
     text = texts[0] if texts else ""
     for cell, part in zip(cells[1:], texts[1:], strict=True):
         text += f"\n# %% cell {cell.number}\n{part}"
@@ -228,7 +228,7 @@ def _as_written(part: str) -> str:
 # notebooks as JSON
 
 
-def _cells(raw: str) -> Iterator[Cell]:
+def _read_cells(raw: str) -> Iterator[Cell]:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -240,12 +240,12 @@ def _cells(raw: str) -> Iterator[Cell]:
     if not _is_python(document):
         return
     key = "source" if "cells" in document else "input"
-    for number, (start, cell) in enumerate(_found(raw, _skip(raw, 0)), 1):
+    for number, (start, cell) in enumerate(_find_cells(raw, _skip_blanks(raw, 0)), 1):
         code = cell.get(key)
         if isinstance(code, list):
             code = "".join(part for part in code if isinstance(part, str))
         if cell.get("cell_type") == "code" and isinstance(code, str):
-            where = {one.name: one for one in _members(raw, start)}[key]
+            where = {one.name: one for one in _object_members(raw, start)}[key]
             yield Cell(number, where.start, where.end, code)
 
 
@@ -260,17 +260,17 @@ def _is_python(document: dict[str, Any]) -> bool:
     return True
 
 
-def _found(raw: str, at: int) -> Iterator[tuple[int, dict[str, Any]]]:
+def _find_cells(raw: str, at: int) -> Iterator[tuple[int, dict[str, Any]]]:
     """The cells, and where they begin; those of worksheets (before format 4) too."""
-    for one in _members(raw, at):
+    for one in _object_members(raw, at):
         if one.name in ("cells", "worksheets") and isinstance(one.value, list):
-            for start, _, value in _elements(raw, one.start):
+            for start, _, value in _array_elements(raw, one.start):
                 if not isinstance(value, dict):
                     continue
                 if one.name == "cells":
                     yield start, value
                 else:
-                    yield from _found(raw, start)
+                    yield from _find_cells(raw, start)
 
 
 class _Member(NamedTuple):
@@ -282,29 +282,29 @@ class _Member(NamedTuple):
     value: Any
 
 
-def _members(raw: str, at: int) -> Iterator[_Member]:
+def _object_members(raw: str, at: int) -> Iterator[_Member]:
     """The members of an object."""
-    at = _skip(raw, at + 1)
+    at = _skip_blanks(raw, at + 1)
     while raw[at] != "}":
         name, at = _DECODER.raw_decode(raw, at)
-        start = _skip(raw, _skip(raw, at) + 1)
+        start = _skip_blanks(raw, _skip_blanks(raw, at) + 1)
         value, end = _DECODER.raw_decode(raw, start)
         yield _Member(name, start, end, value)
-        at = _skip(raw, end)
-        at = _skip(raw, at + 1) if raw[at] == "," else at
+        at = _skip_blanks(raw, end)
+        at = _skip_blanks(raw, at + 1) if raw[at] == "," else at
 
 
-def _elements(raw: str, at: int) -> Iterator[tuple[int, int, Any]]:
+def _array_elements(raw: str, at: int) -> Iterator[tuple[int, int, Any]]:
     """The elements of an array and where they are."""
-    at = _skip(raw, at + 1)
+    at = _skip_blanks(raw, at + 1)
     while raw[at] != "]":
         value, end = _DECODER.raw_decode(raw, at)
         yield at, end, value
-        at = _skip(raw, end)
-        at = _skip(raw, at + 1) if raw[at] == "," else at
+        at = _skip_blanks(raw, end)
+        at = _skip_blanks(raw, at + 1) if raw[at] == "," else at
 
 
-def _skip(raw: str, at: int) -> int:
+def _skip_blanks(raw: str, at: int) -> int:
     match = _BLANK.match(raw, at)
     return match.end() if match is not None else at
 
@@ -316,7 +316,7 @@ def _put_back(source: Notebook, cell: Cell, code: str) -> str:
     was, ascii_only = source.raw[cell.start : cell.end], source.raw.isascii()
     if not was.startswith("["):
         return json.dumps(code, ensure_ascii=ascii_only)
-    spans = list(_elements(was, 0))
+    spans = list(_array_elements(was, 0))
     known = {value: was[start:end] for start, end, value in spans}
     lines = [known.get(line) or json.dumps(line, ensure_ascii=ascii_only) for line in _LINE.findall(code)]
     if not lines:
@@ -331,7 +331,7 @@ def _put_back(source: Notebook, cell: Cell, code: str) -> str:
 # notebooks as Markdown (MyST, jupytext)
 
 
-def _blocks(raw: str) -> Iterator[Cell]:
+def _markdown_blocks(raw: str) -> Iterator[Cell]:
     if not says_jupytext(raw):
         raise Unreadable("it is text, not Python")
     number = 0

@@ -72,7 +72,7 @@ def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
     if "shardlint:" not in text:
         return []
     found = []
-    comments, statements = _comments(text)
+    comments, statements = _find_comments(text)
     for first_line, line, column, comment in comments:
         match = _COMMENT.search(comment)
         if match is None:
@@ -100,10 +100,10 @@ def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
 
 def statements(text: str) -> list[tuple[int, int]]:
     """The first and the last line of every statement, or of its head where it holds others."""
-    return _comments(text)[1]
+    return _find_comments(text)[1]
 
 
-def _comments(text: str) -> tuple[list[tuple[int, int, int, str]], list[tuple[int, int]]]:
+def _find_comments(text: str) -> tuple[list[tuple[int, int, int, str]], list[tuple[int, int]]]:
     """Every comment: the line where what it ends starts (its own, in the middle of something), line, column, text.
 
     And the lines of every statement.

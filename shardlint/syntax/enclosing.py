@@ -16,10 +16,10 @@ def around(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> Iterator[as
 
     What lies between is passed once for all that ask: a chain of `elif` is as deep as it is long.
     """
-    found = _nearest(file, node, kinds)
+    found = _nearest_ancestor(file, node, kinds)
     while found is not None:
         yield found
-        found = _nearest(file, found, kinds)
+        found = _nearest_ancestor(file, found, kinds)
 
 
 def caught(file: FileFacts, node: ast.AST) -> bool:
@@ -60,7 +60,7 @@ def _suppressed_errors(entered: ast.expr) -> list[ast.expr]:
     return entered.args if isinstance(entered, ast.Call) and called_name(entered) == "suppress" else []
 
 
-def _nearest(file: FileFacts, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
+def _nearest_ancestor(file: FileFacts, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
     known = file.nearest.setdefault(kinds, {})
     passed: list[ast.AST] = []
     found: ast.AST | None = node

@@ -74,7 +74,7 @@ def load(file: Path) -> list[Entry] | None:
                 f"{file}: version {data['version']!r} is from another shardlint; run `shardlint "
                 "baseline` again"
             )
-        return [_entry(one) for one in data["findings"]]
+        return [_read_entry(one) for one in data["findings"]]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadBaseline(
             f"{file}: is not a baseline of shardlint ({type(error).__name__}: {error}); "
@@ -82,7 +82,7 @@ def load(file: Path) -> list[Entry] | None:
         ) from None
 
 
-def _entry(data: Any) -> Entry:
+def _read_entry(data: Any) -> Entry:
     entry = Entry(*(data[key] for key in ("path", "code", "name", "certainty", "in", "text", "id")))
     if not all(isinstance(value, str) for value in entry):
         raise TypeError("an entry contains something other than strings")
@@ -135,7 +135,7 @@ def match(
     result = Matched()
     left: dict[int, Entry] = dict(enumerate(entries))
     rows = [
-        (file, finding, _of(finding, path, content))
+        (file, finding, _entry_of_finding(finding, path, content))
         for file in reports
         for path in [inside(file.path, base)]
         for finding, content in zip(file.findings, contents(file), strict=True)
@@ -177,7 +177,7 @@ _STAGES: tuple[tuple[Callable[[Entry], tuple[str, ...]], Callable[[Entry, bool],
 """How entries are found again: by what, and which of them."""
 
 
-def _of(finding: Finding, path: str, content: Any) -> Entry:
+def _entry_of_finding(finding: Finding, path: str, content: Any) -> Entry:
     rule = finding.rule
     return Entry(
         path, rule.code, rule.name, finding.certainty.value, content.scope, content.text, content.digest

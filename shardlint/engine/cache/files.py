@@ -116,9 +116,9 @@ class Files:
         """The digests of the code of a file's parts. `parts` are those of the file, where somebody parsed it."""
         if name in self.codes and self.same(name):
             return self.codes[name]
-        return self._code(name, self._now(name, parts))
+        return self._code_digests(name, self._text_now(name, parts))
 
-    def _code(self, name: str, now: Text | None) -> str:
+    def _code_digests(self, name: str, now: Text | None) -> str:
         """The digests of a text's parts; of a file that cannot be parsed, that of the whole."""
         if now is not None:
             from shardlint.syntax.edited import code_digests
@@ -127,7 +127,7 @@ class Files:
         data = self.text(name)
         return digest_of(code_of(data)) if data is not None else ""
 
-    def _now(self, name: str, parts: Iterable[Part] | None = None) -> Text | None:
+    def _text_now(self, name: str, parts: Iterable[Part] | None = None) -> Text | None:
         """Return the text of a file's parts; None if it cannot be parsed."""
         from shardlint.source.text import Source
         from shardlint.syntax.edited import Text
@@ -151,8 +151,8 @@ class Files:
             return Edited(None, None)
         if known and self.same(name):
             return Edited(None, frozenset())
-        now = self._now(name)
-        code = self._code(name, now)
+        now = self._text_now(name)
+        code = self._code_digests(name, now)
         if known and known == code:
             return Edited(None, frozenset())
         if "=" not in known or "=" not in code:

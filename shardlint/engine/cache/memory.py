@@ -42,11 +42,11 @@ class Memory:
 
     def recall(self, met: Met) -> Outcome | None:
         """Return the cached outcome of a file; None if it must be checked."""
-        return self._shard(met.real).recall(met)
+        return self._shard_of_file(met.real).recall(met)
 
     def keep(self, real: str, outcome: Outcome) -> None:
         """Keep what was found in a file."""
-        self._shard(real).keep(real, outcome)
+        self._shard_of_file(real).keep(real, outcome)
 
     def answers(self) -> dict[ScopeKey, Answers]:
         """Return the current results of searches through the projects."""
@@ -58,11 +58,11 @@ class Memory:
 
     def find_graph(self, real: str) -> ImportGraph:
         """Which files of the project of a file import which."""
-        return self._shard(real).find_graph()
+        return self._shard_of_file(real).find_graph()
 
     def before(self, real: str) -> Before | None:
         """Return the record of a file from before a change."""
-        return self._shard(real).known_before(real)
+        return self._shard_of_file(real).known_before(real)
 
     def learn(self, answers: Mapping[ScopeKey, Answers], parts: Mapping[str, tuple[Part, ...]]) -> None:
         """Keep what searches found, and the parts of files."""
@@ -83,11 +83,11 @@ class Memory:
 
     def before_revision(self, real: str) -> list[Finding] | None:
         """Return the findings of a file that was the same at the revision; None if they are not known."""
-        return self._shard(real).findings_earlier(real)
+        return self._shard_of_file(real).findings_earlier(real)
 
     def keep_before_revision(self, real: str, findings: list[Finding]) -> None:
         """Keep what was found in a file at the revision."""
-        self._shard(real).keep_earlier(real, findings)
+        self._shard_of_file(real).keep_earlier(real, findings)
 
     def save(self) -> None:
         """Save what is new."""
@@ -97,7 +97,7 @@ class Memory:
                 shard.records.save(data["outcomes"])
                 self.store.save(name, data)
 
-    def _shard(self, real: str) -> Shard:
+    def _shard_of_file(self, real: str) -> Shard:
         known = self._folders.get(real.rpartition(os.sep)[0])
         if known is None:
             folder = os.path.dirname(real)
@@ -115,13 +115,13 @@ class Memory:
                 asked = any((*asks, *own))
                 new = loaded is None
                 sure = settings.least_certainty(options.certainty)
-                screens = partial(self._screens, sure, settings, new and asked, new)
+                screens = partial(self._make_screens, sure, settings, new and asked, new)
                 shard = Shard(loaded, key[1], self.places.tree, screens, Records(self.store, name))
                 self._shards[key] = name, shard
             known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]
         return known
 
-    def _screens(self, sure: Certainty, settings: Settings, asked: bool, new: bool) -> Screens | None:
+    def _make_screens(self, sure: Certainty, settings: Settings, asked: bool, new: bool) -> Screens | None:
         """The screen of all rules for whatever releases, and those for projects that do not hold some word.
 
         None where a file had better be checked: rules were asked for by name, or much of a `new` project is checked.
