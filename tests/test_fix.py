@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.attempt import Attempt, _wrong
+from shardlint.rewrite.attempt import Attempt, _explain_unwritable
 from shardlint.rewrite.edits import Layer, back, forward
 from shardlint.rewrite.fix import FixedFile, FixReport, diff, fix, patch, write_atomically
 from shardlint.rules_api.rule import Edit
@@ -462,7 +462,7 @@ def test_a_fix_that_would_break_the_file_is_not_made(write: Write) -> None:
 )
 @pytest.mark.filterwarnings("error")
 def test_a_fix_may_not_end_in_what_parses_and_is_no_program(after: str, wrong: str | None) -> None:
-    assert _wrong(Source(Path("x.py"), after)) == wrong
+    assert _explain_unwritable(Source(Path("x.py"), after)) == wrong
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def fix(
             stack.enter_context(asking.kept())
             gates.append(asking)
         if verify:
-            gates.append(stack.enter_context(_proving(python)))
+            gates.append(stack.enter_context(_fixture_gate(python)))
         report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates, known=True)
     for outcome in report.fixed:
         if outcome.problem:
@@ -87,7 +87,7 @@ def fix(
             else:
                 click.echo(b"".join(patch(outcome)), nl=False)
         elif outcome.changed:
-            click.echo(printable(f"{outcome.path}: fixed {', '.join(_codes(outcome.done))}"))
+            click.echo(printable(f"{outcome.path}: fixed {', '.join(_count_codes(outcome.done))}"))
     for path, reason in report.skipped:
         click.echo(printable(f"{path}: not fixed: {reason}"), err=True)
     for path, fault in report.faults:
@@ -118,7 +118,7 @@ def _fix_text(name: Path, data: bytes, options: Options, unsafe: bool, show_diff
 
 
 @contextlib.contextmanager
-def _proving(python: Path | None) -> Iterator[Gate]:
+def _fixture_gate(python: Path | None) -> Iterator[Gate]:
     """The gate that runs fixtures; that they cannot be run is an error of the run."""
     from shardlint.rewrite.proving import Proving
     from shardlint.verify.cannot_run import CannotRun
@@ -165,7 +165,7 @@ def _said_left(
     return fixed, left
 
 
-def _codes(findings: Any) -> list[str]:
+def _count_codes(findings: Any) -> list[str]:
     codes = [finding.rule.code for finding in findings]
     return [
         code if codes.count(code) == 1 else f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes)

@@ -110,7 +110,7 @@ def split(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
-def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
+def _parse_certainty(said: str | None, pedantic: bool) -> Certainty | None:
     """The least certainty asked for; None where the settings decide."""
     if pedantic and said not in (None, Certainty.POSSIBLE):
         raise click.UsageError(
@@ -132,7 +132,7 @@ def options_of(kwargs: dict[str, Any]) -> Options:
         select=split(kwargs["select"]),
         ignore=split(kwargs["ignore"]),
         harm=split(kwargs["harm"]),
-        certainty=_certainty(kwargs["certainty"], kwargs["pedantic"]),
+        certainty=_parse_certainty(kwargs["certainty"], kwargs["pedantic"]),
         targets=targets,
         exclude=tuple(kwargs["exclude"]),
         extend_select=split(kwargs["extend_select"]),

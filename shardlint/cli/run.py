@@ -28,7 +28,9 @@ from shardlint.verify.progress import tell
 _DEFAULT = 8
 
 
-def _reports(context: click.Context, option: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
+def _check_report_paths(
+    context: click.Context, option: click.Parameter, value: tuple[Path, ...]
+) -> tuple[Path, ...]:
     for path in value:
         if path.suffix not in (".html", ".json"):
             raise click.BadParameter(f"{path} ends in neither .html nor .json")
@@ -71,7 +73,7 @@ def _reports(context: click.Context, option: click.Parameter, value: tuple[Path,
     "reports",
     type=click.Path(path_type=Path, dir_okay=False),
     multiple=True,
-    callback=_reports,
+    callback=_check_report_paths,
     metavar="FILE",
     help="Also write the report to FILE.html or FILE.json (repeatable).",
 )
@@ -110,7 +112,7 @@ def run(
             given = dict(os.environ)
             limits = devices, large, timeout, memory
             ended, facts, explained, large = (
-                _once(words, given, folder, raised, *limits)
+                _run_program_once(words, given, folder, raised, *limits)
                 if processes is None
                 else several(words, given, folder, processes, *limits)
             )
@@ -121,13 +123,13 @@ def run(
         tell(f"shardlint run: {printable_lines(str(error))}")
         sys.exit(2)
     report = Report(words, ended, facts, large, root, explained)
-    written = [_write(path, report) for path in reports]
+    written = [_write_report(path, report) for path in reports]
     colour = coloured(sys.stderr)
     done = tell(text_report(report, colour), colour) and all(written)
     sys.exit(ended.code or (2 if not done else 1 if strict and facts.found else 0))
 
 
-def _once(
+def _run_program_once(
     words: list[str], given: dict[str, str], folder: Path, raised: Path, devices: int | None, large: int | None,
     timeout: float | None, memory: int | None,
 ) -> tuple[launch.Ended, Facts, list[Told], int]:  # fmt: skip
@@ -143,7 +145,7 @@ def _once(
     return ended, facts, explained, large
 
 
-def _write(path: Path, report: Report) -> bool:
+def _write_report(path: Path, report: Report) -> bool:
     from shardlint import __version__
 
     if path.suffix == ".html":

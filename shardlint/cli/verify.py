@@ -185,7 +185,7 @@ def verify(
     failed.
     """
     if record or init_file:
-        _init(paths, init_file, timeout, python, record=record)
+        _write_program_fixtures(paths, init_file, timeout, python, record=record)
     codes = [code for code in (part.strip() for part in rules.split(",")) if code]
     if mesh and codes and not paths:
         raise click.UsageError("--mesh applies to fixtures; a proof has its own mesh")
@@ -208,7 +208,7 @@ def verify(
                 results = results if shard.index == 1 else []
         files = fixture_files(paths) if paths or not codes else {}
         if since:
-            files = _touched(files, since, here)
+            files = _fixtures_touched(files, since, here)
         options = "" if python == sys.executable else f" --python {shlex.quote(python)}"
         request = Request(
             files,
@@ -231,7 +231,7 @@ def verify(
         tell(f"shardlint verify: {printable_lines(str(error))}")
         sys.exit(2)
     leave_if_removed()
-    _write(run, here, html, junit)
+    _write_reports(run, here, html, junit)
     if output_format == "json":
         from shardlint import __version__
 
@@ -244,7 +244,7 @@ def verify(
     sys.exit(run.exit_code())
 
 
-def _touched(files: dict[Path, list[str]], since: str, here: Path) -> dict[Path, list[str]]:
+def _fixtures_touched(files: dict[Path, list[str]], since: str, here: Path) -> dict[Path, list[str]]:
     """The files and fixtures that a change can touch. Ends the run where there are none."""
     from shardlint.verify.since import touched
 
@@ -260,7 +260,7 @@ def _touched(files: dict[Path, list[str]], since: str, here: Path) -> dict[Path,
     return found.files
 
 
-def _init(
+def _write_program_fixtures(
     command: Sequence[str], into: Path | None, timeout: float, python: str, *, record: bool
 ) -> NoReturn:
     """Write the fixtures of a program, say so, and end."""
@@ -278,7 +278,7 @@ def _init(
     sys.exit(0 if complete else 1)
 
 
-def _write(run: Run, here: Path, html: Path | None, junit: Path | None) -> None:
+def _write_reports(run: Run, here: Path, html: Path | None, junit: Path | None) -> None:
     """Write the reports that are files, and note in the run which cannot be written."""
     from shardlint import __version__
 

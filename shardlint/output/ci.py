@@ -33,24 +33,26 @@ def github(report: Report) -> str:
         }
         if place["endColumn"] is None:
             del place["col"]
-        said = ",".join(f"{key}={_property(str(value))}" for key, value in place.items() if value is not None)
-        lines.append(f"::{_GITHUB[row.level]} {said}::{_data(row.whole)}")
+        said = ",".join(
+            f"{key}={_escape_property(str(value))}" for key, value in place.items() if value is not None
+        )
+        lines.append(f"::{_GITHUB[row.level]} {said}::{_escape_data(row.whole)}")
     for path, reason in left_out(report):
-        lines.append(f"::warning title=shardlint,file={_property(path)}::{_data(reason)}")
+        lines.append(f"::warning title=shardlint,file={_escape_property(path)}::{_escape_data(reason)}")
     return "\n".join(lines)
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def gitlab(report: Report) -> str:
     """GitLab's code quality report."""
-    return json.dumps([_issue(row) for row in rows(report)], indent=2)
+    return json.dumps([_gitlab_issue(row) for row in rows(report)], indent=2)
 
 
 def _in_one_line(text: str) -> str:
@@ -59,7 +61,7 @@ def _in_one_line(text: str) -> str:
     return " ".join([*(line if line.endswith((".", ":", "?", "!")) else f"{line}." for line in before), last])
 
 
-def _issue(row: Row) -> dict[str, Any]:
+def _gitlab_issue(row: Row) -> dict[str, Any]:
     severity = "info" if row.level == "note" else _GITLAB[row.finding.harm.value]
     return {
         "description": _in_one_line(f"{row.title}: {row.whole}"),
@@ -75,29 +77,29 @@ def rdjson(report: Report) -> str:
     return json.dumps(
         {
             "source": {"name": "shardlint"},
-            "diagnostics": [_diagnostic(row) for row in rows(report)],
+            "diagnostics": [_rdjson_diagnostic(row) for row in rows(report)],
         },
         indent=2,
     )
 
 
-def _diagnostic(row: Row) -> dict[str, Any]:
+def _rdjson_diagnostic(row: Row) -> dict[str, Any]:
     finding, fix = row.finding, row.finding.fix
     code = {"value": row.code, "url": row.page} if row.page else {"value": row.code}
     said: dict[str, Any] = {
         "message": f"{finding.rule.name}: {row.whole}",
-        "location": {"path": row.path, "range": _range(row, finding.start, finding.end)},
+        "location": {"path": row.path, "range": _rdjson_range(row, finding.start, finding.end)},
         "severity": _REVIEWDOG[row.level],
         "code": code,
     }
     # Each suggestion is taken or left alone, so a fix of several edits is none.
     if fix is not None and len(fix.edits) == 1 and not row.file.source.in_cells:
         (edit,) = fix.edits
-        said["suggestions"] = [{"range": _range(row, edit.start, edit.end), "text": edit.text}]
+        said["suggestions"] = [{"range": _rdjson_range(row, edit.start, edit.end), "text": edit.text}]
     return said
 
 
-def _range(row: Row, start: int, end: int) -> dict[str, Any]:
+def _rdjson_range(row: Row, start: int, end: int) -> dict[str, Any]:
     source = row.file.source
     if source.in_cells:
         return {"start": {"line": 1, "column": 1}}

@@ -118,7 +118,7 @@ def write(
         look = Look() if output.file is not None else look_of(sys.stdout, colour)
         parts = rendered(report, output.format, look, asked, statistics)
         if output.file is not None:
-            _written(output.file, parts)
+            _write_parts(output.file, parts)
             continue
         for part in parts:
             click.echo(part, color=look.colour)
@@ -129,7 +129,7 @@ def write(
             click.echo(line, err=True)
 
 
-def _written(file: Path, parts: Iterable[str]) -> None:
+def _write_parts(file: Path, parts: Iterable[str]) -> None:
     try:
         with file.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             stream.writelines(f"{part}\n" for part in parts)

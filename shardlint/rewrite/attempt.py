@@ -145,7 +145,7 @@ class Attempt:
                 if outcome.reason is not None:
                     self.works[outcome.path].reason = outcome.reason
         for _ in range(_ROUNDS):
-            if not self._round():
+            if not self._fix_round():
                 return
 
     def halves(self) -> Iterator[tuple[AppliedFix, str]]:
@@ -169,10 +169,10 @@ class Attempt:
         """One that sees the changed texts."""
         return self.make_checker(dict(self.overlay() if overlay is None else overlay))
 
-    def _round(self) -> bool:
+    def _fix_round(self) -> bool:
         """Make the fixes that there are in each file; whether any was made."""
         project = Project(self.root, self.overlay())
-        changed = [work for work in self.works.values() if self._apply(work, project)]
+        changed = [work for work in self.works.values() if self._apply_fixes(work, project)]
         if not changed:
             return False
         checker = self.checker()
@@ -183,22 +183,22 @@ class Attempt:
         checker.let_go()
         return True
 
-    def _apply(self, work: Work, project: Project) -> bool:
-        findings = [finding for finding in work.findings if self._may(work, finding)]
+    def _apply_fixes(self, work: Work, project: Project) -> bool:
+        findings = [finding for finding in work.findings if self._may_fix(work, finding)]
         if findings and not work.layers and not work.reason:
-            work.reason = _untouchable(work.before, work.path)
+            work.reason = _explain_untouchable(work.before, work.path)
         if work.reason:
             self._give_up(work, findings)
             return False
         chosen, layer = together(findings)
         if chosen and (wrong := _broken_by(work.after, layer)):
-            chosen, layer = self._one(work, chosen, wrong)
+            chosen, layer = self._first_breaking_fix(work, chosen, wrong)
         layers = laid_out(work.after, layer, self.length, work.before.text) if chosen else []
         text = work.after.text
         for one in layers:
             text = one.made(text)
         work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
-        gone = _dropped(work, text, project, self.length)
+        gone = _remove_unused_imports(work, text, project, self.length)
         if gone.edits:
             layers.append(gone)
             text = gone.made(text)
@@ -209,7 +209,7 @@ class Attempt:
         work.after = work.after.replaced(text)
         return True
 
-    def _may(self, work: Work, finding: Finding) -> bool:
+    def _may_fix(self, work: Work, finding: Finding) -> bool:
         if not wanted(finding.fix, self.unsafe) or not self.wanted(work, finding):
             return False
         return not self.refused.why(work.path, finding, work.origin(finding))
@@ -221,7 +221,9 @@ class Attempt:
                 why = f"{work.path.name} must change with it: {work.reason}"
                 self.refused.groups.setdefault(finding.fix.together, why)
 
-    def _one(self, work: Work, chosen: list[Finding], wrong: str) -> tuple[list[Finding], Layer]:
+    def _first_breaking_fix(
+        self, work: Work, chosen: list[Finding], wrong: str
+    ) -> tuple[list[Finding], Layer]:
         """Where the fixes together break a file: the first that does not by itself. Two may empty one block."""
         for finding in chosen:
             some, layer = together([finding])
@@ -238,11 +240,11 @@ class Attempt:
             why = work.reason or self.refused.why(work.path, finding, work.origin(finding))
             if why and finding.fix is not None:
                 help = f"{finding.fix.message}; not fixed: {why}"
-                kept = None if finding.obstacles is None else (self._placed(work, finding, why),)
+                kept = None if finding.obstacles is None else (self._reason_with_place(work, finding, why),)
                 finding = replace(finding, fix=None, help=help, obstacles=kept)
             yield finding
 
-    def _placed(self, work: Work, finding: Finding, why: str) -> str:
+    def _reason_with_place(self, work: Work, finding: Finding, why: str) -> str:
         path = work.path.resolve()
         shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         return work.after.told(f"{shown.as_posix()}:{work.after.position(finding.start)[0]}: {why}")
@@ -265,7 +267,7 @@ def wanted(fix: Fix | None, unsafe: bool) -> bool:
     return fix is not None and (fix.safety is Safety.SAFE or unsafe)
 
 
-def _dropped(work: Work, text: str, project: Project, length: int | None) -> Layer:
+def _remove_unused_imports(work: Work, text: str, project: Project, length: int | None) -> Layer:
     """Without the imports that fixes left unused, now or in an earlier round."""
     if not work.drops:
         return Layer(())
@@ -276,10 +278,12 @@ def _dropped(work: Work, text: str, project: Project, length: int | None) -> Lay
     was = work.before.text
     edits: list[Edit] = dropped(facts, work.drops, project, was, length or line_length(was))
     layer = Layer.of(edits)
-    return layer if edits and _wrong(work.after.replaced(layer.made(text))) is None else Layer(())
+    return (
+        layer if edits and _explain_unwritable(work.after.replaced(layer.made(text))) is None else Layer(())
+    )
 
 
-def _untouchable(source: Source, path: Path) -> str:
+def _explain_untouchable(source: Source, path: Path) -> str:
     """Why a file is not to be rewritten at all; empty where it may be."""
     if not source.exact:
         return f"its encoding {source.encoding} would change every byte; save it as UTF-8"
@@ -293,12 +297,12 @@ def _untouchable(source: Source, path: Path) -> str:
 def _broken_by(before: Source, layer: Layer) -> str | None:
     """Why the edits of a layer must not be made: the text would be no program, or another one outside the edits."""
     after = before.replaced(layer.made(before.text))
-    if (wrong := _wrong(after)) is not None:
+    if (wrong := _explain_unwritable(after)) is not None:
         return wrong
     return misread(read_facts(before, before.path), layer, read_facts(after, after.path))
 
 
-def _wrong(after: Source) -> str | None:
+def _explain_unwritable(after: Source) -> str | None:
     """Why a text cannot be written; None where it can."""
     try:
         facts = read_facts(after, after.path)

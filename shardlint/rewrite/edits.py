@@ -90,14 +90,16 @@ def together(findings: Iterable[Finding]) -> tuple[list[Finding], Layer]:
         if finding.fix is None:
             continue
         new = {(edit.start, edit.end, edit.text): edit for edit in finding.fix.edits}
-        if any(_overlap(one, two) for one in new.values() for key, two in edits.items() if key not in new):
+        if any(
+            _are_overlapping(one, two) for one in new.values() for key, two in edits.items() if key not in new
+        ):
             continue  # the next round gets it
         edits.update(new)
         chosen.append(finding)
     return chosen, Layer.of(edits.values())
 
 
-def _overlap(one: Edit, two: Edit) -> bool:
+def _are_overlapping(one: Edit, two: Edit) -> bool:
     if one.start == one.end == two.start == two.end:
         return one.text != two.text and not (_is_import(one) and _is_import(two))
     return one.start < two.end and two.start < one.end

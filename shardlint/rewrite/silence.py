@@ -44,7 +44,7 @@ def silence(report: Report, options: Options, reason: str) -> Silenced:
         source = file.source
         try:
             after = source.replaced(with_comments(file, reason))
-            left = _left(file.path, after, options, Path(report.root(file.path)))
+            left = _rules_left(file.path, after, options, Path(report.root(file.path)))
             if left:
                 raise Unreadable(f"no comment can suppress {', '.join(left)} here")
             write_atomically(file.path, after.encode(), expected=source.encode())
@@ -58,7 +58,7 @@ def silence(report: Report, options: Options, reason: str) -> Silenced:
     return done
 
 
-def _left(path: Path, after: Source, options: Options, root: Path) -> list[str]:
+def _rules_left(path: Path, after: Source, options: Options, root: Path) -> list[str]:
     """The rules that still find something, or that find something new about the comments."""
     overlay = {Path(os.path.realpath(path)): after}
     checker = Checker(options, overlay, Places(config=options.config, given=[root]))
@@ -85,7 +85,8 @@ def with_comments(file: FileReport, reason: str) -> str:
             here.append(finding.rule.code)
     longest = max([_WIDTH, *(len(source.line(number + 1)) for number in range(len(source.line_starts)))])
     edits = [
-        _edit(source, lines, found, comments.get(lines[1]), reason, longest) for lines, found in codes.items()
+        _suppression_edit(source, lines, found, comments.get(lines[1]), reason, longest)
+        for lines, found in codes.items()
     ]
     text = source.text
     for start, end, said in sorted(edits, reverse=True):
@@ -93,7 +94,7 @@ def with_comments(file: FileReport, reason: str) -> str:
     return text
 
 
-def _edit(
+def _suppression_edit(
     source: Source,
     lines: tuple[int, int],
     codes: Sequence[str],
@@ -108,14 +109,18 @@ def _edit(
         return comment.offset, comment.end, text[: text.index("[") + 1] + inside + text[text.index("]") :]
     last = source.line(lines[1])
     end = source.line_starts[lines[1] - 1] + len(last.rstrip())
-    said = f"  # shardlint: ignore[{_listed(codes)}] {reason}"
+    said = f"  # shardlint: ignore[{_join_codes(codes)}] {reason}"
     if len(last.rstrip()) + len(said) <= longest:
         return end, end + len(last) - len(last.rstrip()), said
     first = source.line(lines[0])
     indent = first[: len(first) - len(first.lstrip())]
     begin = source.line_starts[lines[0] - 1]
-    return begin, begin, f"{indent}# shardlint: ignore-next-line[{_listed(codes)}] {reason}{source.newline}"
+    return (
+        begin,
+        begin,
+        f"{indent}# shardlint: ignore-next-line[{_join_codes(codes)}] {reason}{source.newline}",
+    )
 
 
-def _listed(codes: Iterable[str]) -> str:
+def _join_codes(codes: Iterable[str]) -> str:
     return ", ".join(sorted(codes))

@@ -56,7 +56,7 @@ class Server(LanguageServer):
             "shardlint", __version__, protocol_cls=_Protocol, notebook_document_sync=_NOTEBOOKS
         )
         self.session = Session(self._show, self.log)
-        self.worker = Worker(self.session.check, self._failed, self._idle)
+        self.worker = Worker(self.session.check, self._report_failed_check, self._look_at_disk)
         self.session.pause = self.worker.pause
         self.actions = Actions(self.session)
         self.notebooks = Open()
@@ -109,7 +109,7 @@ class Server(LanguageServer):
             self.worker.ask(self.session.forget, alone=True)
         self.worker.later(give_up=forget)
 
-    def _idle(self) -> None:
+    def _look_at_disk(self) -> None:
         """Nobody types: a good time to look at the disk."""
         if self.session.old():
             self.session.look = True
@@ -117,9 +117,9 @@ class Server(LanguageServer):
 
     def _show(self, shown: Shown) -> None:
         found = told.diagnostics(shown, self.encoding)
-        self._in_loop(self._publish, shown.buffer, found)
+        self._in_loop(self._publish_diagnostics, shown.buffer, found)
 
-    def _publish(self, shown: Buffer, found: told.Marks) -> None:
+    def _publish_diagnostics(self, shown: Buffer, found: told.Marks) -> None:
         known = self.session.buffers.get(shown.uri)
         there = {uri for uri, _ in known.documents} if known is not None else set()
         for uri, version in shown.documents:
@@ -136,7 +136,7 @@ class Server(LanguageServer):
         """Tell people what went wrong."""
         self._in_loop(self.window_log_message, lsp.LogMessageParams(lsp.MessageType.Warning, message))
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failed_check(self, error: Exception) -> None:
         """A check failed as a whole: say so, and begin the next one with nothing."""
         told = "".join(traceback.format_exception(error))
         self.log(f"shardlint itself failed, please report it: {told}")

@@ -29,7 +29,7 @@ _WATCHED = (
 )
 
 
-def _session(server: Server) -> None:
+def _register_session(server: Server) -> None:
     @server.feature(lsp.INITIALIZE)
     def begin(params: lsp.InitializeParams) -> None:
         server.begin(params)
@@ -86,7 +86,7 @@ def _session(server: Server) -> None:
         server.worker.end()
 
 
-def _texts(server: Server) -> None:
+def _register_texts(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenTextDocumentParams) -> None:
         document = params.text_document
@@ -114,7 +114,7 @@ def _texts(server: Server) -> None:
             server.look_again()
 
 
-def _notebooks(server: Server) -> None:
+def _register_notebooks(server: Server) -> None:
     @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenNotebookDocumentParams) -> None:
         made = server.notebooks.open(params)
@@ -146,7 +146,7 @@ def _notebooks(server: Server) -> None:
             server.look_again()
 
 
-def _files(server: Server) -> None:
+def _register_files(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: lsp.DidSaveTextDocumentParams) -> None:
         server.look_again()
@@ -156,7 +156,7 @@ def _files(server: Server) -> None:
         server.look_again(any(not one.uri.endswith((".py", ".pyi", ".ipynb")) for one in params.changes))
 
 
-def _questions(server: Server) -> None:
+def _register_questions(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     async def hover(params: lsp.HoverParams) -> lsp.Hover | None:
         known = server.session.document(params.text_document.uri)
@@ -205,16 +205,20 @@ def _questions(server: Server) -> None:
             else [getattr(one, "value", one) for one in params.context.only]
         )
         found = list(offered(shown, start, end, only))
-        return found if _resolves(server) else [one for one in found if await _resolved(server, one)]
+        return (
+            found
+            if _client_resolves_edits(server)
+            else [one for one in found if await _resolve_action(server, one)]
+        )
 
     @server.feature(lsp.CODE_ACTION_RESOLVE)
     async def resolve(params: lsp.CodeAction) -> lsp.CodeAction:
-        if not await _resolved(server, params):
+        if not await _resolve_action(server, params):
             params.edit = lsp.WorkspaceEdit(changes={})
         return params
 
 
-async def _resolved(server: Server, action: lsp.CodeAction) -> bool:
+async def _resolve_action(server: Server, action: lsp.CodeAction) -> bool:
     """Give an action its edit; False where there is none any more."""
     data = plain(action.data)
     if not isinstance(data, dict):
@@ -230,10 +234,10 @@ async def _resolved(server: Server, action: lsp.CodeAction) -> bool:
     return True
 
 
-def _resolves(server: Server) -> bool:
+def _client_resolves_edits(server: Server) -> bool:
     can = server.client_capabilities.text_document
     support = can.code_action.resolve_support if can and can.code_action else None
     return support is not None and "edit" in support.properties
 
 
-EACH = (_session, _texts, _notebooks, _files, _questions)
+EACH = (_register_session, _register_texts, _register_notebooks, _register_files, _register_questions)

@@ -53,7 +53,7 @@ def buffer(uri: str, text: str, version: int | None) -> Buffer | None:
     if name is None or not name.endswith((".py", ".pyi")):
         return None
     path, text = Path(os.path.realpath(name)), whole_characters(text)
-    return Buffer(uri, path, Source(path, text, _encoding(text)), version)
+    return Buffer(uri, path, Source(path, text, _declared_encoding(text)), version)
 
 
 def whole_characters(text: str) -> str:
@@ -61,7 +61,7 @@ def whole_characters(text: str) -> str:
     return text if text.isascii() else HALF.sub("\ufffd", text)
 
 
-def _encoding(text: str) -> str:
+def _declared_encoding(text: str) -> str:
     """Return the encoding of the file: UTF-8, or the one declared in its first lines."""
     try:
         found, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8", "surrogatepass")).readline)
@@ -75,7 +75,7 @@ def position(source: Source, offset: int, encoding: Encoding) -> lsp.Position:
     """Where a character of a text is."""
     line, column = source.position(min(offset, len(source.text)))
     start = source.line_starts[line - 1]
-    return lsp.Position(line - 1, _units(source.text[start : start + column - 1], encoding))
+    return lsp.Position(line - 1, _encoded_units(source.text[start : start + column - 1], encoding))
 
 
 def span(source: Source, start: int, end: int, encoding: Encoding) -> lsp.Range:
@@ -93,7 +93,7 @@ def offset(source: Source, place: lsp.Position, encoding: Encoding) -> int:
     return source.line_starts[place.line] + len(before)
 
 
-def _units(text: str, encoding: Encoding) -> int:
+def _encoded_units(text: str, encoding: Encoding) -> int:
     if text.isascii():
         return len(text)
     codec, unit = _UNIT[str(getattr(encoding, "value", encoding))]
@@ -119,8 +119,8 @@ def moved(before: str, after: str, start: int, end: int) -> tuple[int, int] | No
     """Where characters of a text are in another; None where what was written anew touches them."""
     if before == after:
         return start, end
-    head = _alike(before, after)
-    tail = _alike(before[head:][::-1], after[head:][::-1])
+    head = _common_prefix_length(before, after)
+    tail = _common_prefix_length(before[head:][::-1], after[head:][::-1])
     if end <= head:
         return start, end
     if start >= len(before) - tail:
@@ -129,7 +129,7 @@ def moved(before: str, after: str, start: int, end: int) -> tuple[int, int] | No
     return None
 
 
-def _alike(one: str, two: str) -> int:
+def _common_prefix_length(one: str, two: str) -> int:
     """How many characters two texts begin with that are the same."""
     first, last = 0, min(len(one), len(two))
     while first < last:
