@@ -77,10 +77,10 @@ def build(work: Path, pins: Sequence[str] = PACKAGES) -> list[Package]:
             shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
     for pin in pins:
         if not (corpus / pin).is_dir():
-            _unpack(_wheel(pin, work / "wheels" / pin), corpus / pin)
+            _unpack(_download_wheel(pin, work / "wheels" / pin), corpus / pin)
     # The repository's own .gitignore leaves .benchmark out; what stands above a .git is not asked.
     (corpus / ".git").mkdir(exist_ok=True)
-    return [_counted(pin, corpus / pin) for pin in pins]
+    return [_count_lines(pin, corpus / pin) for pin in pins]
 
 
 def one(work: Path, name: str) -> Package:
@@ -89,11 +89,11 @@ def one(work: Path, name: str) -> Package:
     folder = work / "apart" / pin
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _unpack(_wheel(pin, work / "wheels" / pin), folder)
-    return _counted(pin, folder)
+        _unpack(_download_wheel(pin, work / "wheels" / pin), folder)
+    return _count_lines(pin, folder)
 
 
-def _wheel(pin: str, folder: Path) -> Path:
+def _download_wheel(pin: str, folder: Path) -> Path:
     if not list(folder.glob("*.whl")):
         print(f"fetching {pin}", flush=True)
         options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check"]
@@ -115,7 +115,7 @@ def _unpack(wheel: Path, target: Path) -> None:
     new.rename(target)
 
 
-def _counted(pin: str, folder: Path) -> Package:
+def _count_lines(pin: str, folder: Path) -> Package:
     name, _, release = pin.partition("==")
     files = lines = jax_lines = size = 0
     for path in sources(folder):

@@ -181,13 +181,13 @@ def build_calls(folder: Path, size: int) -> int:
     for number in range(1, files + 1):
         path = package / f"m{number:05}.py"
         if not path.is_file():
-            write(path, _calling(number))
+            write(path, _file_calling_earlier_ones(number))
     top = f"import jax\n\nfrom calls import m{files:05}\n\nrun = jax.jit(m{files:05}.f0)\n"
     write(package / "top.py", top)
     return files * CALLS_PER_FUNCTION * FUNCTIONS_PER_FILE
 
 
-def _calling(number: int) -> str:
+def _file_calling_earlier_ones(number: int) -> str:
     """A file that calls five earlier ones: half by `from ... import f3`, half as `m00001.f3`."""
     random_ = random.Random(number)
     others = sorted({number - 1, *(random_.randrange(number) for _ in range(4))})
@@ -285,9 +285,11 @@ class Settings:
         # Looking at the memory costs time.
         sampled = timing.run(name, arguments, self.work, sample=True, limit=self.limit * 2)
         memory = max(run.memory for run in (*runs, sampled))
-        return Step(size, statistics.median(run.cpu for run in runs), memory, self._warm(name, folder))
+        return Step(
+            size, statistics.median(run.cpu for run in runs), memory, self._measure_warm_run(name, folder)
+        )
 
-    def _warm(self, name: str, folder: Path) -> float | None:
+    def _measure_warm_run(self, name: str, folder: Path) -> float | None:
         if not self.warm:
             return None
         arguments, variables = (

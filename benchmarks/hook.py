@@ -36,22 +36,22 @@ class Hooked:
 
 def measure(work: Path, shardlint: str, mirrors: Path) -> list[Hooked]:
     """Run the hook twice on each of `FILES` files of each repository, chosen by chance but always the same."""
-    return [_measured(work, shardlint, mirrors / name / "repo") for name in REPOSITORIES]
+    return [_measure_hook(work, shardlint, mirrors / name / "repo") for name in REPOSITORIES]
 
 
-def _measured(work: Path, shardlint: str, mirror: Path) -> Hooked:
+def _measure_hook(work: Path, shardlint: str, mirror: Path) -> Hooked:
     folder, cache, filled = (work / f"hook-{name}" for name in ("files", "cache", "filled"))
     for old in (folder, cache, filled):
         shutil.rmtree(old, ignore_errors=True)
-    _git(work, "clone", "-q", "--shared", "--no-checkout", str(mirror), str(folder))
-    _git(folder, "sparse-checkout", "set", "--no-cone", *_PATTERNS)
-    _git(folder, "checkout", "-q", "HEAD")
+    _run_git(work, "clone", "-q", "--shared", "--no-checkout", str(mirror), str(folder))
+    _run_git(folder, "sparse-checkout", "set", "--no-cone", *_PATTERNS)
+    _run_git(folder, "checkout", "-q", "HEAD")
     variables = {"SHARDLINT_CACHE_DIR": str(cache)}
     Command("filling the cache", [shardlint, "check", str(folder)], variables=variables).run(work)
     shutil.copytree(cache, filled)
-    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    commit = _run_git(folder, "rev-parse", "--short=12", "HEAD")
     hooked = Hooked(f"{mirror.parent.name.replace('+', '/')} at {commit}")
-    for path in _files(folder):
+    for path in _sample_files(folder):
         before = path.read_bytes()
         path.write_bytes(before + _ADDED)
         command = Command(
@@ -69,12 +69,12 @@ def _measured(work: Path, shardlint: str, mirror: Path) -> Hooked:
     return hooked
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _run_git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
-def _files(folder: Path) -> list[Path]:
+def _sample_files(folder: Path) -> list[Path]:
     files = sorted(path for path in folder.rglob("*.py") if b"jax" in path.read_bytes())
     return random.Random(_SEED).sample(files, FILES)
 

@@ -65,10 +65,10 @@ def places(projects: Sequence[Path], operators: Sequence[str], most: int) -> lis
                     found[operator][project] += (Place(project, file, *one) for one in changes)
             except (SyntaxError, ValueError, RecursionError):
                 continue
-    return [(operator, place) for operator in operators for place in _drawn(found[operator], most)]
+    return [(operator, place) for operator in operators for place in _draw_places(found[operator], most)]
 
 
-def _drawn(found: dict[Path, list[Place]], most: int) -> Iterator[Place]:
+def _draw_places(found: dict[Path, list[Place]], most: int) -> Iterator[Place]:
     drawn, order = random.Random(_SEED), sorted(found)
     drawn.shuffle(order)
     while any(found.values()) and most:

@@ -134,7 +134,7 @@ def settings_schema() -> str:
     properties: dict[str, Any] = {"extend": {"description": SETTINGS["extend"], "type": "string"}}
     for name in names:
         key = name.replace("_", "-")
-        properties[key] = {"description": SETTINGS[key], **_kind(types[name])}
+        properties[key] = {"description": SETTINGS[key], **_schema_of_annotation(types[name])}
     properties["targets"] |= {"propertyNames": {"enum": list(PACKAGES)}}
     properties["verify"] = {"description": "Fixtures for shardlint verify, without code.", **json_schema()}
     schema = {
@@ -148,7 +148,7 @@ def settings_schema() -> str:
     return json.dumps(schema, indent=2) + "\n"
 
 
-def _kind(annotation: Any) -> dict[str, Any]:
+def _schema_of_annotation(annotation: Any) -> dict[str, Any]:
     if annotation is bool:
         return {"type": "boolean"}
     if annotation is Certainty:
@@ -157,9 +157,9 @@ def _kind(annotation: Any) -> dict[str, Any]:
         return {"type": "string"}
     arguments = typing.get_args(annotation)
     if typing.get_origin(annotation) is tuple:
-        return {"type": "array", "items": _kind(arguments[0])}
+        return {"type": "array", "items": _schema_of_annotation(arguments[0])}
     if typing.get_origin(annotation) is dict:
-        return {"type": "object", "additionalProperties": _kind(arguments[1])}
+        return {"type": "object", "additionalProperties": _schema_of_annotation(arguments[1])}
     raise TypeError(f"no JSON schema is known for {annotation}")
 
 

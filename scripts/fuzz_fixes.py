@@ -204,7 +204,7 @@ def program(seed: int, number: int) -> tuple[bytes, list[bytes]]:
         for _ in range(chance.randrange(3)):
             marks.append(chance.choice(_MARKS).format(n=len(marks)))
             lines.append(marks[-1])
-        lines += _placed(pattern, index, chance)
+        lines += _render_pattern(pattern, index, chance)
         lines += [""] * chance.randrange(3)
     text = "\n".join([*lines, ""])
     if chance.random() < 0.2:
@@ -216,7 +216,7 @@ def program(seed: int, number: int) -> tuple[bytes, list[bytes]]:
     return (_BOM if chance.random() < 0.05 else b"") + data, [mark.replace("\n", end).encode() for mark in marks]
 
 
-def _placed(pattern: Sequence[str], index: int, chance: Random) -> Iterator[str]:
+def _render_pattern(pattern: Sequence[str], index: int, chance: Random) -> Iterator[str]:
     wrap = chance.choice(_WRAPS).format(f=f"around{index}")
     indent = chance.choice(("    ", "  ", "\t")) if wrap else ""
     told = {"v": f"value{index}", "n": str(chance.randint(1, 9)), "s": chance.choice(_SPECS)}
@@ -226,12 +226,12 @@ def _placed(pattern: Sequence[str], index: int, chance: Random) -> Iterator[str]
         for key, value in told.items():
             line = line.replace(f"{{{key}}}", value)
         comment = "  # why it is so" if chance.random() < 0.15 and not line.startswith("@") else ""
-        yield indent + _broken(line, indent, chance) + comment
+        yield indent + _break_line(line, indent, chance) + comment
     if wrap == "try:":
         yield from ("finally:", f"{indent}pass")
 
 
-def _broken(line: str, indent: str, chance: Random) -> str:
+def _break_line(line: str, indent: str, chance: Random) -> str:
     """The line, sometimes over two, with a comment after one of its opening brackets."""
     places = [at + 1 for at, char in enumerate(line[:-1]) if char in "([" and line[at + 1] not in ")]"]
     if not places or chance.random() > 0.2:

@@ -179,7 +179,7 @@ def observe(program: Program, python: Path) -> tuple[list[dict[str, Any]], launc
     Those of a public program are kept until its text, its environment or what records them changes.
     """
     kept = LAID_OUT / f"{program.name}.json"
-    digest = _digest(program, python)
+    digest = _run_digest(program, python)
     if program.name and kept.is_file():
         known = json.loads(kept.read_text("utf-8"))
         if known["digest"] == digest:
@@ -192,7 +192,7 @@ def observe(program: Program, python: Path) -> tuple[list[dict[str, Any]], launc
     return seen, ended, failed
 
 
-def _digest(program: Program, python: Path) -> str:
+def _run_digest(program: Program, python: Path) -> str:
     recorder = matrix.ROOT / "shardlint" / "run" / "observe"
     recorders = (recorder / f"{name}.py" for name in ("boundaries", "layout", "called"))
     parts = [file.read_bytes() for file in (program.file, *recorders, *STAND_INS.rglob("*.py"))]

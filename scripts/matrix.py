@@ -81,7 +81,7 @@ def prepare(release: Release) -> Path:
         )
         if found.returncode:
             raise SystemExit(f"no Python for {release.name}")
-        if python.exists() and _version(python) != _version(found.stdout.strip()):
+        if python.exists() and _python_version(python) != _python_version(found.stdout.strip()):
             shutil.rmtree(release.folder)
         environment = {**os.environ, "PYTHON": found.stdout.strip()}
         command = ["sh", "scripts/environment.sh", str(release.folder.relative_to(ROOT)), "ready"]
@@ -91,7 +91,7 @@ def prepare(release: Release) -> Path:
     return python
 
 
-def _version(python: str | Path) -> str:
+def _python_version(python: str | Path) -> str:
     return subprocess.run([python, "-V"], capture_output=True, text=True).stdout
 
 

@@ -72,14 +72,14 @@ def ways(files: list[Path], chance: random.Random) -> Iterator[tuple[str, Answer
 
 def edited(folder: Path, chance: random.Random, count: int) -> Iterator[tuple[str, Answer, Answer]]:
     """The same after each of some edits, with a cache that has seen all those before."""
-    answer(_files(folder), cached=True)
+    answer(_python_files(folder), cached=True)
     for number in range(count):
         what = edit(folder, chance)
-        files = _files(folder)
+        files = _python_files(folder)
         yield f"edit {number + 1}, {what}", answer(files, cached=True), answer(files)
 
 
-def _files(folder: Path) -> list[Path]:
+def _python_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
 
 
@@ -112,7 +112,7 @@ def main() -> int:
                 generated(folder, job)
             else:
                 shutil.copytree(job, folder, symlinks=True, ignore_dangling_symlinks=True)
-            files = _files(folder)
+            files = _python_files(folder)
             if not files:
                 continue
             chance = random.Random(f"{job} {asked.seed}" if asked.edits else str(job))

@@ -151,10 +151,10 @@ def look(group: Sequence[Mistake], mirrors: Path, certainty: str) -> list[Result
         except checkouts.NotAvailable as error:
             return [Result(mistake.id, unavailable=str(error)) for mistake in group]
         laid_out = (time.monotonic() - start) / len(group)
-        return [_checked(mistake, Path(folder), certainty, laid_out) for mistake in group]
+        return [_check_mistake(mistake, Path(folder), certainty, laid_out) for mistake in group]
 
 
-def _checked(mistake: Mistake, folder: Path, certainty: str, laid_out: float) -> Result:
+def _check_mistake(mistake: Mistake, folder: Path, certainty: str, laid_out: float) -> Result:
     start = time.monotonic()
     if not (folder / mistake.path).is_file():
         return Result(mistake.id, unavailable="the mirror lacks the file")
@@ -202,39 +202,45 @@ def page(every: Sequence[Mistake], known: dict[str, Result]) -> str:
     for gathered, heading in _GATHERED.items():
         group = [mistake for mistake in there if mistake.gathered == gathered]
         lines += ["", *heading] if group else []
-        lines += [line for key in ("tier", "family") for line in _table(key, group, known)] if group else []
+        lines += (
+            [line for key in ("tier", "family") for line in _recall_table(key, group, known)] if group else []
+        )
     lines += ["", "## Found", "", "| | where | mistake | by |", "|---|---|---|---|"]
-    lines += [_told(m, _by(known[m.id], m.unrelated)) for m in there if known[m.id].hits]
+    lines += [
+        _describe_mistake(m, _describe_hits(known[m.id], m.unrelated)) for m in there if known[m.id].hits
+    ]
     lines += ["", "## Not found", "", "| | where | mistake | why not |", "|---|---|---|---|"]
-    lines += [_told(m, m.reason or "not looked into yet") for m in there if not known[m.id].hits]
+    lines += [_describe_mistake(m, m.reason or "not looked into yet") for m in there if not known[m.id].hits]
     left = [m for m in every if m not in there]
     if left:
         lines += ["", "## Not available", "", "| | where | mistake | |", "|---|---|---|---|"]
-        lines += [_told(m, known[m.id].unavailable if m.id in known else "not looked at") for m in left]
+        lines += [
+            _describe_mistake(m, known[m.id].unavailable if m.id in known else "not looked at") for m in left
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _table(key: str, group: Sequence[Mistake], known: dict[str, Result]) -> Iterator[str]:
+def _recall_table(key: str, group: Sequence[Mistake], known: dict[str, Result]) -> Iterator[str]:
     yield from ("", f"| {key} | mistakes | default | possible |", "|---|---|---|---|")
     for name in sorted({getattr(mistake, key) for mistake in group}):
-        yield _row(name, [m for m in group if getattr(m, key) == name], known)
+        yield _format_row(name, [m for m in group if getattr(m, key) == name], known)
     if key == "tier":
-        yield _row("T1 to T4", [m for m in group if not m.tier.startswith("T5")], known)
-    yield _row("all", group, known)
+        yield _format_row("T1 to T4", [m for m in group if not m.tier.startswith("T5")], known)
+    yield _format_row("all", group, known)
 
 
-def _row(name: str, group: Sequence[Mistake], known: dict[str, Result]) -> str:
+def _format_row(name: str, group: Sequence[Mistake], known: dict[str, Result]) -> str:
     default = sum(known[mistake.id].found(DEFAULT) for mistake in group)
     return f"| {name} | {len(group)} | {default} | {sum(bool(known[m.id].hits) for m in group)} |"
 
 
-def _told(mistake: Mistake, last: str) -> str:
+def _describe_mistake(mistake: Mistake, last: str) -> str:
     where = f"{mistake.repository} `{mistake.parent[:10]}` {mistake.path}:{mistake.lines[0]}"
     cells = (mistake.id, where, mistake.description, last)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _by(result: Result, unrelated: Sequence[str] = ()) -> str:
+def _describe_hits(result: Result, unrelated: Sequence[str] = ()) -> str:
     named = (
         f"{hit.rule} {hit.form}".strip()
         + f" ({hit.certainty}{', of something else' if hit.rule in unrelated else ''})"
@@ -282,7 +288,7 @@ def main() -> int:
         now[result.id] = result
         if options.certainty == "possible":  # a run that is stopped has not been for nothing
             keep(every, {**known, **now})
-        said = result.unavailable or _by(result) or "missed"
+        said = result.unavailable or _describe_hits(result) or "missed"
         mistake = named[result.id]
         place = f"{mistake.repository} {mistake.path}:{mistake.lines[0]}"
         print(f"{mistake.tier[:2]} {result.id} {place} {said} ({result.seconds:.1f} s)", flush=True)

@@ -123,8 +123,8 @@ def normal(name: str) -> str:
 def sbom(packages: Iterable[Message], day: datetime, sha256: str) -> dict[str, Any]:
     """A CycloneDX document of packages, the first of which is the one that is published, as a file with a SHA-256."""
     own, *others = packages
-    names = {normal(one["Name"]): _purl(one) for one in (own, *others)}
-    published = _component(own, "application")
+    names = {normal(one["Name"]): _package_url(one) for one in (own, *others)}
+    published = _package_component(own, "application")
     published["hashes"] = [{"alg": "SHA-256", "content": sha256}]
     document = {
         "bomFormat": "CycloneDX",
@@ -135,10 +135,13 @@ def sbom(packages: Iterable[Message], day: datetime, sha256: str) -> dict[str, A
             "component": published,
             "properties": [{"name": "python", "value": f"{sys.version_info.major}.{sys.version_info.minor}"}],
         },
-        "components": [_component(one, "library") for one in sorted(others, key=_purl)],
+        "components": [_package_component(one, "library") for one in sorted(others, key=_package_url)],
         "dependencies": [
-            {"ref": _purl(one), "dependsOn": sorted(names[need] for need in _needs(one) & names.keys())}
-            for one in sorted((own, *others), key=_purl)
+            {
+                "ref": _package_url(one),
+                "dependsOn": sorted(names[need] for need in _required_packages(one) & names.keys()),
+            }
+            for one in sorted((own, *others), key=_package_url)
         ],
     }
     said = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(document, sort_keys=True))
@@ -146,18 +149,18 @@ def sbom(packages: Iterable[Message], day: datetime, sha256: str) -> dict[str, A
     return {"$schema": schema, "serialNumber": f"urn:uuid:{said}", **document}
 
 
-def _purl(one: Message) -> str:
+def _package_url(one: Message) -> str:
     return f"pkg:pypi/{normal(one['Name'])}@{one['Version']}"
 
 
-def _component(one: Message, kind: str) -> dict[str, Any]:
+def _package_component(one: Message, kind: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "type": kind,
-        "bom-ref": _purl(one),
+        "bom-ref": _package_url(one),
         "name": one["Name"],
         "version": one["Version"],
         "description": one["Summary"] or "",
-        "purl": _purl(one),
+        "purl": _package_url(one),
     }
     names = [said.rpartition(" :: ")[2] for said in one.get_all("Classifier", []) if "OSI Approved ::" in said]
     if one["License-Expression"]:
@@ -167,7 +170,7 @@ def _component(one: Message, kind: str) -> dict[str, Any]:
     return found
 
 
-def _needs(one: Message) -> set[str]:
+def _required_packages(one: Message) -> set[str]:
     """Return the packages that a package may require without extras."""
     stated = (need for need in one.get_all("Requires-Dist", []) if not _EXTRA.search(need))
     return {normal(match[0]) for need in stated if (match := _NAME.match(need))}
