@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable
 
-from shardlint.layouts.attributes import attribute, find_hook, is_array_method
+from shardlint.layouts.attributes import attribute_of_value, find_hook, is_array_method
 from shardlint.layouts.layout import Layout, Mesh, Symbol
 from shardlint.layouts.run_state import RunState
 from shardlint.layouts.values import (
@@ -32,7 +32,7 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
-    join,
+    join_values,
 )
 from shardlint.model import api
 from shardlint.model.values import Place
@@ -95,13 +95,13 @@ class Calls(RunState):
                     return known(made)
                 return self.call_unknown(name, args, keywords, place)
             case Field(leaf=Layout() as array, name=name) if is_array_method(name):
-                return self.call(attribute(self, array, name, place), args, keywords, place, opened)
+                return self.call(attribute_of_value(self, array, name, place), args, keywords, place, opened)
             case Field(leaf=Layout(rows=rows), name="replace") if rows is not None and not self.axes:
                 return AnyTree(Layout(rows=rows))
             case Instance(call=Native() as run):
                 return self.call(run, args, keywords, place, opened)
             case Instance():
-                method = attribute(self, function, "__call__", place)
+                method = attribute_of_value(self, function, "__call__", place)
                 if not isinstance(method, Unknown):
                     return self.call(method, args, keywords, place, opened)
         return self.call_unknown("", args, keywords, place)
@@ -217,7 +217,7 @@ class Calls(RunState):
             return Unknown("it only raises")
         found = results[0]
         for one in results[1:]:
-            found = join(found, one)
+            found = join_values(found, one)
         return found
 
     def _bind_arguments(

@@ -6,21 +6,21 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.attributes import attribute
-from shardlint.layouts.iteration import MOST_ITEMS, element, evaluate_iterable, items
-from shardlint.layouts.methods import enter
+from shardlint.layouts.attributes import attribute_of_value
+from shardlint.layouts.iteration import MOST_ITEMS, evaluate_iterable, joined_element, known_items
+from shardlint.layouts.methods import enter_value
 from shardlint.layouts.operators import (
     LARGEST,
     NUMBERS,
+    apply_binary,
     apply_boolean,
     apply_unary,
-    binary,
-    compare,
-    library,
-    truth,
+    call_library,
+    compare_values,
     truth_of,
+    truth_of_condition,
 )
-from shardlint.layouts.subscripts import subscript
+from shardlint.layouts.subscripts import subscript_value
 from shardlint.layouts.values import (
     AnyTree,
     DictValue,
@@ -30,7 +30,7 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
     function_of,
-    join,
+    join_values,
 )
 from shardlint.model.values import Place
 
@@ -49,19 +49,21 @@ def _evaluate_constant(run: RunState, node: ast.Constant) -> Value:
 
 
 def _evaluate_attribute(run: RunState, node: ast.Attribute) -> Value:
-    return attribute(run, run.value(node.value), node.attr, Place(run.frame.file, node))
+    return attribute_of_value(run, run.value(node.value), node.attr, Place(run.frame.file, node))
 
 
 def _evaluate_subscript(run: RunState, node: ast.Subscript) -> Value:
-    return subscript(run, run.value(node.value), run.value(node.slice), Place(run.frame.file, node))
+    return subscript_value(run, run.value(node.value), run.value(node.slice), Place(run.frame.file, node))
 
 
 def _evaluate_binary(run: RunState, node: ast.BinOp) -> Value:
-    return binary(run, node.op, run.value(node.left), run.value(node.right), Place(run.frame.file, node))
+    return apply_binary(
+        run, node.op, run.value(node.left), run.value(node.right), Place(run.frame.file, node)
+    )
 
 
 def _evaluate_comparison(run: RunState, node: ast.Compare) -> Value:
-    return compare(run, [run.value(one) for one in (node.left, *node.comparators)], node.ops, node)
+    return compare_values(run, [run.value(one) for one in (node.left, *node.comparators)], node.ops, node)
 
 
 def _evaluate_tuple(run: RunState, node: ast.Tuple) -> Value:
@@ -75,12 +77,12 @@ def _evaluate_list(run: RunState, node: ast.List | ast.Set) -> Value:
 
 
 def _evaluate_conditional(run: RunState, node: ast.IfExp) -> Value:
-    known = truth(run, node.test)
+    known = truth_of_condition(run, node.test)
     if known is not None:
         return run.value(node.body if known else node.orelse)
     run.branches += 1
     try:
-        return join(run.value(node.body), run.value(node.orelse))
+        return join_values(run.value(node.body), run.value(node.orelse))
     finally:
         run.branches -= 1
 
@@ -100,7 +102,7 @@ def _list_comprehension(run: RunState, node: ast.ListComp | ast.GeneratorExp | a
 def _dict_comprehension(run: RunState, node: ast.DictComp) -> Value:
     made = DictValue(region=run.region)
     _run_comprehension(
-        run, node.generators, lambda: enter(made, run.value(node.key), run.value(node.value)), made
+        run, node.generators, lambda: enter_value(made, run.value(node.key), run.value(node.value)), made
     )
     return made
 
@@ -121,11 +123,11 @@ def _evaluate_yield(run: RunState, node: ast.Yield) -> Value:
 
 def _yield_from(run: RunState, node: ast.YieldFrom) -> Value:
     inner = run.value(node.value)
-    _record_yielded(run, items(run, inner) or [element(run, inner)])
+    _record_yielded(run, known_items(run, inner) or [joined_element(run, inner)])
     return Unknown("what is sent")
 
 
-def matches(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
+def matches_pattern(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
     """Return whether a value fits a pattern, whose names it binds; None where that is not known."""
     match pattern:
         case ast.MatchValue(value=expression):
@@ -133,12 +135,12 @@ def matches(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
         case ast.MatchSingleton(value=constant):
             return None if isinstance(value, Unknown) else value is constant
         case ast.MatchAs(pattern=inner, name=name):
-            fits = True if inner is None else matches(run, inner, value)
+            fits = True if inner is None else matches_pattern(run, inner, value)
             if name is not None:
                 run.bind(name, value)
             return fits
         case ast.MatchOr(patterns=patterns):
-            found = [matches(run, one, value) for one in patterns]
+            found = [matches_pattern(run, one, value) for one in patterns]
             return True if True in found else None if None in found else False
         case ast.MatchSequence(patterns=patterns) if isinstance(value, tuple):
             star = next((place for place, one in enumerate(patterns) if isinstance(one, ast.MatchStar)), None)
@@ -153,7 +155,7 @@ def matches(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
                 if isinstance(rest, ast.MatchStar) and rest.name is not None:
                     run.bind(rest.name, ListValue(list(value[star : len(value) - after]), region=run.region))
                 pairs += zip(patterns[star + 1 :], value[len(value) - after :], strict=False)
-            found = [matches(run, one, item) for one, item in pairs]
+            found = [matches_pattern(run, one, item) for one, item in pairs]
             return False if False in found else None if None in found else True
     return None
 
@@ -178,7 +180,7 @@ def _format_part(run: RunState, part: ast.expr) -> str | None:
         if isinstance(value, str | int) and part.format_spec is None and part.conversion == -1:
             return str(value)
         if part.format_spec is not None and part.conversion == -1:
-            library(run, "shardlint.scalar", (value,), Place(run.frame.file, part.value))
+            call_library(run, "shardlint.scalar", (value,), Place(run.frame.file, part.value))
     return None
 
 
@@ -186,7 +188,7 @@ def _evaluate_elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | No
     found: list[Value] | None = []
     for node in nodes:
         if isinstance(node, ast.Starred):
-            more = items(run, run.value(node.value))
+            more = known_items(run, run.value(node.value))
             if more is None or found is None:
                 found = None
             else:
@@ -209,7 +211,7 @@ def _evaluate_dict(run: RunState, node: ast.Dict) -> Value:
             else:
                 made.open = True
         else:
-            enter(made, run.value(key), value)
+            enter_value(made, run.value(key), value)
     return made
 
 
@@ -223,10 +225,10 @@ def _run_comprehension(
     frame, before = run.frame, dict(run.frame.names)
     first, *rest = generators
 
-    def turn(item: Value) -> None:
+    def run_iteration(item: Value) -> None:
         run.assign(first.target, item)
         for test in first.ifs:
-            known = truth(run, test)
+            known = truth_of_condition(run, test)
             if known is False:
                 return
             if known is None:
@@ -237,13 +239,13 @@ def _run_comprehension(
             add()
 
     source = evaluate_iterable(run, first.iter)
-    known = items(run, source)
+    known = known_items(run, source)
     if known is None or len(known) > MOST_ITEMS:
         made.open = True
-        turn(element(run, source))
+        run_iteration(joined_element(run, source))
     else:
         for item in known:
-            turn(item)
+            run_iteration(item)
     walrus = {name: value for name, value in frame.names.items() if name not in before}
     frame.names = {**before, **walrus} if walrus else before
 
@@ -261,7 +263,7 @@ def _evaluate_call(run: RunState, node: ast.Call) -> Value:
             if isinstance(given, AnyTree):
                 more: list[Value] | None = [given] * _count_missing(function, args, keywords)
             else:
-                more = items(run, given)
+                more = known_items(run, given)
             if more is None:
                 opened = True
             elif not opened:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.iteration import element, items
+from shardlint.layouts.iteration import joined_element, known_items
 from shardlint.layouts.values import (
     Call,
     DictValue,
@@ -18,7 +18,7 @@ from shardlint.layouts.values import (
 if TYPE_CHECKING:
     pass
 
-def enter(table: DictValue, key: Value, value: Value) -> None:
+def enter_value(table: DictValue, key: Value, value: Value) -> None:
     """Enter a value in a table; a key that is not known opens it."""
     if isinstance(key, str | int | float | bool | tuple | Plain | None):
         try:
@@ -41,7 +41,7 @@ def _append_to_list(value: ListValue, call: Call) -> Value:
 def _extend_list(value: ListValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
     value.length = None
-    more = items(call.interpreter, call.get(0, "iterable"))
+    more = known_items(call.interpreter, call.get(0, "iterable"))
     value.items += more or []
     value.open = value.open or more is None or call.interpreter.region is not value.region
     return None
@@ -50,7 +50,7 @@ def _extend_list(value: ListValue, call: Call) -> Value:
 def _remove_from_list(value: ListValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
     value.open, value.length = True, None
-    return element(call.interpreter, value)
+    return joined_element(call.interpreter, value)
 
 
 def _dict_items(value: DictValue, call: Call) -> Value:

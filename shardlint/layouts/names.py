@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from shardlint.layouts.attributes import find_hook
-from shardlint.layouts.builtin_functions import builtin
-from shardlint.layouts.iteration import element, items
+from shardlint.layouts.builtin_functions import builtin_value
+from shardlint.layouts.iteration import joined_element, known_items
 from shardlint.layouts.pieces import UnknownShape
 from shardlint.layouts.run_state import RunState
 from shardlint.layouts.values import (
@@ -22,7 +22,7 @@ from shardlint.layouts.values import (
     State,
     Unknown,
     Value,
-    join,
+    join_values,
 )
 from shardlint.model.values import Place
 from shardlint.source.searches import WORD
@@ -43,7 +43,7 @@ class Names(RunState):
                 return found.value() if isinstance(found, Lazy) else found
             frame = frame.outer
         self.frame.file.looked.note(WORD, name)  # the module may come to bind it
-        return builtin(name)
+        return builtin_value(name)
 
     def bind(self, name: str, value: Value) -> None:
         """Bind a name in this frame, or where `global` and `nonlocal` say."""
@@ -56,7 +56,7 @@ class Names(RunState):
                 outer = outer.outer
             frame = outer or frame
         if frame is not self.frame and self.region is not None and name in frame.names:
-            value = join(frame.names[name], value)
+            value = join_values(frame.names[name], value)
         if frame.file is self.file or frame.outer is not None:
             frame.names[name] = value
         else:  # a global of another module, which other files see as its import left it
@@ -115,7 +115,7 @@ class Names(RunState):
             items = [value.size_at(place) for place in range(len(targets))]
         starred = next((place for place, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
         if items is None or (starred is None and len(items) != len(targets)) or len(items) < len(targets) - 1:
-            each = value if isinstance(value, AnyTree) else element(self, value)
+            each = value if isinstance(value, AnyTree) else joined_element(self, value)
             for target in targets:
                 self.assign(target, ListValue([], True) if isinstance(target, ast.Starred) else each)
             return
@@ -128,7 +128,7 @@ class Names(RunState):
 
     def items(self, value: Value) -> list[Value] | None:
         """The items of something that is iterated over; None where they are not all known."""
-        return items(self, value)
+        return known_items(self, value)
 
 
 def _is_hashable(key: Value) -> bool:

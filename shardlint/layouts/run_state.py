@@ -23,7 +23,7 @@ from shardlint.layouts.values import (
     Value,
     forget_objects,
     function_of,
-    join,
+    join_values,
 )
 from shardlint.layouts.violation import Violation
 from shardlint.model.values import Place
@@ -267,7 +267,7 @@ class RunState(ABC):
         """
         if holder.region is self.region or before is MISSING:
             return value
-        return join(before, value)
+        return join_values(before, value)
 
     def forget_changed(self, values: tuple[Value, ...]) -> None:
         """Forget what an unknown function may have changed of the objects of libraries that it was given."""

@@ -30,6 +30,6 @@ def _make_state(call: Call, given: DictValue) -> State:
     "ml_collections.config_dict placeholder required_placeholder",
     "ml_collections.config_dict.config_dict placeholder required_placeholder",
 )
-def placeholder(call: Call) -> Value:
+def make_placeholder(call: Call) -> Value:
     """An entry that is given later."""
     return Unknown("an entry that is given later")

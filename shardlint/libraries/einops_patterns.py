@@ -76,7 +76,7 @@ def _call_array_library(call: Call, array: Layout, name: str, *args: Value, **ke
 
 
 @function("einops rearrange reduce repeat", "einops.einops rearrange reduce repeat")
-def transformed(call: Call) -> Value:
+def transform_dimensions(call: Call) -> Value:
     """An array whose dimensions are split up, reordered, reduced, repeated and joined."""
     given = call.get(0, "tensor")
     if isinstance(given, ListValue | tuple):
@@ -128,7 +128,7 @@ def _reduce_dimensions(call: Call, array: Layout, places: tuple[int, ...]) -> La
 
 
 @function("einops einsum", "einops.einops einsum")
-def einsum(call: Call) -> Value:
+def einsum_words(call: Call) -> Value:
     """Einstein summation, whose dimensions have words for names."""
     *tensors, pattern = call.args or (Unknown("nothing"),)
     names = dict.fromkeys(re.findall(r"\w+", pattern)) if isinstance(pattern, str) else {}

@@ -11,7 +11,7 @@ import unicodedata
 
 from shardlint.layouts.layout import AxisType, Layout, Mesh, Shape, Size, Symbol
 from shardlint.layouts.values import Call, PartitionSpec, Sharding, Unknown, Value
-from shardlint.libraries.jax_sharding import place_of, placed
+from shardlint.libraries.jax_sharding import place_array, place_of
 from shardlint.libraries.meeting import as_array
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
@@ -288,4 +288,4 @@ def einshard(call: Call) -> Value:
     if shape is None and parsed.elided:
         return as_array(array).shaped(None) if places else Unknown("a sharding")
     sharding = _make_sharding(parsed, rank, call.place.line)
-    return placed(call, array, sharding, where) if places else sharding
+    return place_array(call, array, sharding, where) if places else sharding

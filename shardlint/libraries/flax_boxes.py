@@ -23,10 +23,10 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
-    children,
     known_items,
     map_spread,
-    rebuilt,
+    rebuild_tree,
+    tree_children,
 )
 from shardlint.libraries.contexts import Entered, set_context
 from shardlint.libraries.jax_sharding import check_axes
@@ -99,9 +99,9 @@ def map_boxes(
     """A tree with functions applied to its boxes, and to the leaves that are in none."""
     if isinstance(tree, Box):
         return change(tree)
-    parts = children(tree)
+    parts = tree_children(tree)
     if parts is not None:
-        return rebuilt(tree, [map_boxes(change, part, other) for _, part in parts])
+        return rebuild_tree(tree, [map_boxes(change, part, other) for _, part in parts])
     if isinstance(tree, AnyTree | Unknown):
         return AnyTree(Unknown())
     return None if tree is None else other(tree)
@@ -118,7 +118,7 @@ def _make_box(call: Call, value: Value, logical: bool, first: int) -> Box:
 
 
 @function(*(f"{home} Partitioned LogicallyPartitioned" for home in _HOMES))
-def box(call: Call) -> Value:
+def make_box(call: Call) -> Value:
     """A box as a program makes it."""
     return _make_box(call, call.get(0, "value"), "Logically" in call.name, 1)
 
@@ -232,13 +232,13 @@ def logical_to_mesh(call: Call) -> Value:
         _rules_in_force(call, call.get(2 if sharded else 1, "rules", None)),
     )
 
-    def change(spec: Value) -> Value:
+    def change_spec(spec: Value) -> Value:
         if not isinstance(spec, PartitionSpec):
             return Unknown("a spec")
         found = (_translate_names(spec, rules) if rules is not None else None) or PartitionSpec((), True)
         return _make_sharding(call, mesh, found) if sharded else found
 
-    return map_boxes(lambda one: Unknown("a spec"), call.get(0, "tree"), change)
+    return map_boxes(lambda one: Unknown("a spec"), call.get(0, "tree"), change_spec)
 
 
 # specs and shardings of boxes
@@ -282,22 +282,24 @@ def of_box(call: Call) -> Value:
         return held.spec
     if call.name.endswith("get_sharding"):
         return _make_sharding(call, call.get(1, "mesh"), held.spec)
-    return unboxed(call, held) if call.get(1, "apply_constraint", True) is True else held.value
+    return unbox_value(call, held) if call.get(1, "apply_constraint", True) is True else held.value
 
 
 # what takes arrays out of boxes, and constraints
 
 
 @function(*(f"{home} unbox" for home in _HOMES))
-def unbox(call: Call) -> Value:
+def unbox_tree(call: Call) -> Value:
     """The arrays of a tree without their boxes."""
-    return map_boxes(lambda one: unboxed(call, one), call.get(0, "tree"))
+    return map_boxes(lambda one: unbox_value(call, one), call.get(0, "tree"))
 
 
-def unboxed(call: Call, held: Box) -> Value:
+def unbox_value(call: Call, held: Box) -> Value:
     """Return the value in a box, constrained to its names if flax finds a mesh."""
     value = (
-        unbox(replace(call, args=(held.value,), keywords={})) if isinstance(held.value, Box) else held.value
+        unbox_tree(replace(call, args=(held.value,), keywords={}))
+        if isinstance(held.value, Box)
+        else held.value
     )
     if not isinstance(value, Layout):
         return value
@@ -373,6 +375,6 @@ def with_logical_constraint(call: Call) -> Value:
 
 
 @function(*(f"flax.core{home} freeze unfreeze FrozenDict copy" for home in ("", ".frozen_dict")))
-def frozen(call: Call) -> Value:
+def freeze_tree(call: Call) -> Value:
     """The same tree."""
     return call.get(0, "xs", DictValue())

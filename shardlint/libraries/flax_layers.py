@@ -8,13 +8,13 @@ from dataclasses import replace
 from shardlint.layouts.layout import Layout, Shape, Size, divide_size
 from shardlint.layouts.values import AnyTree, Call, Library, Native, Unknown, Value, known_items
 from shardlint.libraries.draws import check_drawn_for
-from shardlint.libraries.flax_linen import entered
-from shardlint.libraries.flax_modules import LAYER_NAMES, Apply, Module, bound
-from shardlint.libraries.flax_variables import make_rng, param, variable
-from shardlint.libraries.jax_numpy import dtype_of, size_of, sizes_of, unary
+from shardlint.libraries.flax_linen import run_entered
+from shardlint.libraries.flax_modules import LAYER_NAMES, Apply, Module, bind_module
+from shardlint.libraries.flax_variables import make_param, make_rng, make_variable
+from shardlint.libraries.jax_numpy import apply_unary, dtype_of, size_of, sizes_of
 from shardlint.libraries.jax_slices import one_hot
 from shardlint.libraries.jax_windows import numbers_of, paddings_of, sweep_all, transposed_size
-from shardlint.libraries.meeting import as_array, fresh, meet
+from shardlint.libraries.meeting import as_array, fresh_array, meet_operands
 from shardlint.libraries.registry import function
 
 # layers
@@ -26,7 +26,7 @@ def layer(name: str, fields: str) -> Callable[[Apply], Apply]:
     def enter(apply: Apply) -> Apply:
         def make(call: Call) -> Value:
             given = dict(zip(fields.split(), call.args, strict=False))
-            return bound(call, Module(None, {**given, **call.keywords}, call.open, region=call.interpreter.region,
+            return bind_module(call, Module(None, {**given, **call.keywords}, call.open, region=call.interpreter.region,
                                       apply=apply, class_name=name))  # fmt: skip
 
         LAYER_NAMES.add(f"flax.linen.{name}")
@@ -45,7 +45,9 @@ def _layer_parameter(
     maker = module.setting(init or f"{name}_init", Library(default))
     dtype = module.setting("param_dtype", Library("jax.numpy.float32"))
     sizes = tuple(Unknown("a size") if one is None else one for one in shape)
-    return as_array(param(replace(call, args=(module, name, maker, sizes, dtype), keywords={}, open=False)))
+    return as_array(
+        make_param(replace(call, args=(module, name, maker, sizes, dtype), keywords={}, open=False))
+    )
 
 
 def _last_size(array: Layout) -> Size:
@@ -132,7 +134,7 @@ def _opaque_parts(call: Call, module: Module, collection: str = "params") -> Non
 def embed(call: Call, module: Module) -> Value:
     """Rows of `embedding` (count, features)."""
     x, (table, _, features) = as_array(call.get(0, "inputs")), _embedding_table(call, module)
-    base = meet(call, [table, x])
+    base = meet_operands(call, [table, x])
     found = replace(base, mesh=None, spec=None) if base.explicit else base
     shape = (*x.shape, features) if x.shape is not None else None
     return _with_layer_dtype(module, replace(found, dtype=table.dtype).shaped(shape))
@@ -154,10 +156,10 @@ def attend(call: Call) -> Value:
 
     def run(again: Call) -> Value:
         x, (table, count, _) = as_array(again.get(0, "query")), _embedding_table(again, module)
-        base = replace(meet(again, [table, x]), mesh=None, spec=None)
+        base = replace(meet_operands(again, [table, x]), mesh=None, spec=None)
         return _with_layer_dtype(module, base.shaped((*x.shape[:-1], count) if x.shape else None))
 
-    return entered(replace(call, args=call.args[1:]), module, run)
+    return run_entered(replace(call, args=call.args[1:]), module, run)
 
 
 _NORM = (
@@ -168,22 +170,22 @@ _NORM = (
 @layer("LayerNorm", _NORM)
 def layer_norm(call: Call, module: Module) -> Value:
     """`scale` and `bias` of the last dimension; the result is like the argument."""
-    return normalized(call, module, ("bias", "scale"))
+    return normalize_array(call, module, ("bias", "scale"))
 
 
 @layer("RMSNorm", "epsilon dtype param_dtype use_scale scale_init reduction_axes feature_axes axis_name")
 def rms_norm(call: Call, module: Module) -> Value:
     """`scale` of the last dimension."""
-    return normalized(call, module, ("scale",))
+    return normalize_array(call, module, ("scale",))
 
 
 @layer("GroupNorm", "num_groups group_size epsilon dtype param_dtype use_bias use_scale bias_init scale_init")
 def group_norm(call: Call, module: Module) -> Value:
     """`scale` and `bias` of the last dimension."""
-    return normalized(call, module, ("bias", "scale"))
+    return normalize_array(call, module, ("bias", "scale"))
 
 
-def normalized(call: Call, module: Module, names: tuple[str, ...]) -> Value:
+def normalize_array(call: Call, module: Module, names: tuple[str, ...]) -> Value:
     """An array normalized over its last dimension, with the parameters that are named."""
     x = as_array(call.get(0, "x"))
     if module.setting("feature_axes", module.setting("axis", -1)) != -1:
@@ -217,8 +219,8 @@ def batch_norm(call: Call, module: Module) -> Value:
         return Layout(x.shape)
     initializing = module.scope is not None and module.scope.app.initializing
     for name in ("mean", "var"):
-        make = Native(name, lambda again: fresh(again, size, "float32"))
-        held = variable(replace(call, args=(module, "batch_stats", name, make), keywords={}, open=False))
+        make = Native(name, lambda again: fresh_array(again, size, "float32"))
+        held = make_variable(replace(call, args=(module, "batch_stats", name, make), keywords={}, open=False))
         if initializing or running is True:
             continue
         before, axis = as_array(held.attributes["value"]), module.setting("axis_name", None)
@@ -233,7 +235,7 @@ def batch_norm(call: Call, module: Module) -> Value:
             None if own is None or before.varying is None or running is not False else own | before.varying
         )
         held.attributes["value"] = Layout(size, "float32", varying=varying, host=False)
-    return normalized(call, module, ("bias", "scale"))
+    return normalize_array(call, module, ("bias", "scale"))
 
 
 @layer(
@@ -267,7 +269,7 @@ def conv(call: Call, module: Module) -> Value:
 
 def _apply_convolution(call: Call, module: Module, parts: Sequence[Value], shape: Shape) -> Value:
     """The result of a convolution of an array with a kernel and maybe a bias."""
-    found = meet(call, [one for one in parts if isinstance(one, Layout)])
+    found = meet_operands(call, [one for one in parts if isinstance(one, Layout)])
     found = replace(found, mesh=None, spec=None) if found.explicit else found
     return _with_layer_dtype(module, found.shaped(shape))
 
@@ -360,24 +362,26 @@ def attention(call: Call, module: Module) -> Value:
     size = divide_size(inside, size_of(heads))
     shared = {name: module.attributes[name] for name in _SHARED if name in module.attributes}
 
-    def part(kind: str, array: Value, **fields: Value) -> Value:
+    def call_part(kind: str, array: Value, **fields: Value) -> Value:
         made = run.call(Library(f"flax.linen.{kind}"), (), fields, call.place)
         return run.call(made, (array,), {}, call.place)
 
     each = (heads, _size_or_unknown(size))
     projected = [
-        part("DenseGeneral", one, **shared, features=each, name=name)
+        call_part("DenseGeneral", one, **shared, features=each, name=name)
         for name, one in (("query", queries), ("key", keys), ("value", second if isinstance(second, Layout) else keys))
     ]
     if module.setting("normalize_qk", False) is not False:
         for name, one in zip(("query_ln", "key_ln"), projected, strict=False):
-            part("LayerNorm", one, name=name, use_bias=False)
+            call_part("LayerNorm", one, name=name, use_bias=False)
     if module.setting("decode", False) is not False:
         _opaque_parts(call, module, "cache")
     others = {name: module.setting(f"out_{name}", None) for name in ("kernel_init", "bias_init")}
     last = {**shared, **{name: one for name, one in others.items() if one is not None}}
     mixed = Layout((*queries.shape[:-1], size_of(heads), size) if queries.shape else None)
-    return part("DenseGeneral", mixed, **last, features=_size_or_unknown(features), axis=(-2, -1), name="out")
+    return call_part(
+        "DenseGeneral", mixed, **last, features=_size_or_unknown(features), axis=(-2, -1), name="out"
+    )
 
 
 def _size_or_unknown(size: Size) -> Value:
@@ -399,6 +403,6 @@ _HOMES = ("flax.linen", "flax.nnx")
 function(
     *(f"{home} relu gelu silu swish sigmoid tanh softmax log_softmax softplus elu leaky_relu selu celu hard_tanh "
       "log_sigmoid soft_sign relu6 hard_sigmoid hard_swish standardize" for home in _HOMES)
-)(unary)  # fmt: skip
+)(apply_unary)  # fmt: skip
 
 function(*(f"{home} one_hot" for home in _HOMES))(one_hot)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from itertools import pairwise
 
-from shardlint.layouts.attributes import attribute
+from shardlint.layouts.attributes import attribute_of_value
 from shardlint.layouts.layout import Layout, Size, surely_differ
 from shardlint.layouts.values import (
     MISSING,
@@ -32,10 +32,10 @@ from shardlint.libraries.haliax_axes import (
     make_named,
     map_named,
     named_leaves,
-    permute,
+    permute_axes,
     places_in,
-    selected,
-    violate,
+    record_violation,
+    selected_axes,
 )
 from shardlint.libraries.haliax_mappings import auto_sharded
 from shardlint.libraries.registry import function
@@ -66,7 +66,7 @@ def _rows_of_trees(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size])
             return leaf
         if isinstance(leaf, NamedArray):
             names = [axis[0], *(one for one in leaf.names if one != axis[0])]
-            found.append(permute(call, leaf, names).array)
+            found.append(permute_axes(call, leaf, names).array)
         else:
             found.append(leaf)
         return leaf
@@ -109,9 +109,9 @@ def _axis_with_size(axis: tuple[str, Size], rows: list[Value]) -> Axis:
 
 
 @function("haliax scan fold map")
-def scan(call: Call) -> Value:
+def run_scan(call: Call) -> Value:
     """A function that runs a body for each entry along an axis."""
-    body, chosen = call.get(0, "f" if "f" in call.keywords else "fn"), selected(call.get(1, "axis"))
+    body, chosen = call.get(0, "f" if "f" in call.keywords else "fn"), selected_axes(call.get(1, "axis"))
     if chosen is None or len(chosen) != 1 or call.open:
         return Unknown("a scan over an axis that is not known")
     return Native(call.name, lambda again: _run_scan(call.function_name, body, chosen[0], again))
@@ -146,9 +146,9 @@ def _run_scan(kind: str, body: Value, axis: tuple[str, Size], call: Call) -> Val
 
 
 @function("haliax vmap")
-def vmap(call: Call) -> Value:
+def run_vmap(call: Call) -> Value:
     """A function that runs for each entry along an axis at once."""
-    body, chosen = call.get(0, "fn"), selected(call.get(1, "axis"))
+    body, chosen = call.get(0, "fn"), selected_axes(call.get(1, "axis"))
     plain = set(call.keywords) <= {"fn", "axis"} and not call.open
     if chosen is None or len(chosen) != 1 or not plain:
         return Unknown("a vmap over axes that are not followed")
@@ -215,7 +215,7 @@ def _make_weight(call: Call, axes: Value) -> Value:
 
 
 @function("haliax.nn.Linear.init")
-def linear(call: Call) -> Value:
+def make_linear(call: Call) -> Value:
     """`weight` has the axes of the output and the input, `bias` those of the output."""
     inside, outside = call.get(0, "In"), call.get(1, "Out")
     one, two = axes_of(inside), axes_of(outside)
@@ -231,11 +231,11 @@ def apply_linear(call: Call) -> Value:
     """A contraction with the weight over the input, and the bias added."""
     layer, given = call.args[0], call.get(1, "inputs")
     weight, bias = layer.attributes["weight"], layer.attributes["bias"]
-    inside = selected(layer.fields["In"])
+    inside = selected_axes(layer.fields["In"])
     if isinstance(given, NamedArray) and given.axes is not None and inside:
         missing = next((name for name, _ in inside if name not in given.names), None)
         if missing is not None:  # the weight is summed over it
-            violate(call, "named.input", axis=missing, array=str(given))
+            record_violation(call, "named.input", axis=missing, array=str(given))
     scaled = call_haliax(call, "multiply", weight, 1.0)
     found = call_haliax(call, "dot", given, scaled, axis=layer.fields["In"])
     if bias is None or isinstance(found, Unknown):
@@ -244,7 +244,7 @@ def apply_linear(call: Call) -> Value:
 
 
 @function("haliax.nn.Embedding.init")
-def embedding(call: Call) -> Value:
+def make_embedding(call: Call) -> Value:
     """`weight` has the axes of the vocabulary and of the vectors."""
     vocabulary, vectors = call.get(0, "Vocab"), call.get(1, "Embed")
     one, two = axes_of(vocabulary), axes_of(vectors)
@@ -267,7 +267,7 @@ def apply_embedding(call: Call) -> Value:
 
 
 @function("haliax.nn LayerNorm.init RmsNorm.init")
-def norm(call: Call) -> Value:
+def make_norm(call: Call) -> Value:
     """`weight` and `bias` have the axes given."""
     axes, parts = call.get(0, "axis"), {}
     for name, option in (("weight", "use_weight"), ("bias", "use_bias")):
@@ -291,7 +291,7 @@ def apply_norm(call: Call) -> Value:
 
 
 @function("haliax.nn MLP.init")
-def mlp(call: Call) -> Value:
+def make_mlp(call: Call) -> Value:
     """Linear layers, between which the names `mlp` and `mlp2` alternate."""
     given, depth = call.get(2, "width"), call.get(3, "depth")
     width = Axis("mlp", given) if isinstance(given, int) else given
@@ -303,7 +303,7 @@ def mlp(call: Call) -> Value:
     layers = []
     for place, (one, two) in enumerate(pairwise(axes)):
         bias = {"use_bias": call.get(-1, "use_final_bias", True)} if place == depth else {}
-        layers.append(linear(replace(call, args=(one, two), keywords={**options, **bias})))
+        layers.append(make_linear(replace(call, args=(one, two), keywords={**options, **bias})))
     activation = call.get(4, "activation", Library("haliax.nn.relu"))
     return _make_layer(call, "MLP", {"layers": tuple(layers)}, activation=activation)
 
@@ -320,7 +320,7 @@ def apply_mlp(call: Call) -> Value:
 
 
 @function("haliax.nn Dropout")
-def dropout(call: Call) -> Value:
+def make_dropout(call: Call) -> Value:
     """A layer without arrays."""
     return _make_layer(call, "Dropout", {})
 
@@ -338,10 +338,10 @@ def apply_dropout(call: Call) -> Value:
 
 
 @function("haliax.nn Stacked.init BlockSeq.init", "haliax.nn.scan Stacked.init BlockSeq.init")
-def stacked(call: Call) -> Value:
+def make_stacked(call: Call) -> Value:
     """Return a function that makes a stack of modules. Each module takes its slice of the arguments with the axis."""
     block, module = call.get(0, "Block"), call.get(1, "module")
-    maker = attribute(call.interpreter, module, "init", call.place)
+    maker = attribute_of_value(call.interpreter, module, "init", call.place)
     if not isinstance(block, Axis) or "Stacked" not in call.name:
         return Unknown("a stack")
 

@@ -27,9 +27,9 @@ from shardlint.layouts.values import (
     map_tree,
 )
 from shardlint.libraries.contexts import Entered
-from shardlint.libraries.haliax_axes import Axis, NamedArray, axes_of, map_named, selected
-from shardlint.libraries.jax_sharding import check_fits, constraint, place_of, placed
-from shardlint.libraries.jax_transforms import decorator
+from shardlint.libraries.haliax_axes import Axis, NamedArray, axes_of, map_named, selected_axes
+from shardlint.libraries.jax_sharding import check_fits, constrain_array, place_array, place_of
+from shardlint.libraries.jax_transforms import transform_decorator
 from shardlint.libraries.meeting import as_computed
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
@@ -175,7 +175,7 @@ def _mapping_fits(
 
 
 @function("haliax shard auto_sharded")
-def shard(call: Call) -> Value:
+def shard_arrays(call: Call) -> Value:
     """The NamedArrays of a tree, placed by a mapping; nothing without one, or without a mesh."""
     automatic = call.function_name == "auto_sharded"
     given = None if automatic else call.get(1, "mapping", None)
@@ -220,10 +220,10 @@ def _shard_tree(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) -
             return leaf if traced else Unknown("what raises")
         target = Sharding(mesh, spec)
         if not traced:
-            return leaf.with_parts({"array": placed(call, leaf.array, target, call.place)})
+            return leaf.with_parts({"array": place_array(call, leaf.array, target, call.place)})
         again = replace(call, name="jax.lax.with_sharding_constraint", args=(leaf.array, target), keywords={})
         # What leaves the jit need not lie so: under `with mesh:` haliax constrains nothing on new releases of jax.
-        return leaf.with_parts({"array": as_computed(constraint(again))})
+        return leaf.with_parts({"array": as_computed(constrain_array(again))})
 
     return map_named(place, tree)
 
@@ -248,7 +248,7 @@ def _shardings_of_tree(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unk
 
 
 @function("haliax.partitioning infer_resource_partitions pspec_for")
-def partitions(call: Call) -> Value:
+def mapped_partitions(call: Call) -> Value:
     """Shardings, or specs, by a mapping; of arrays that have a sharding, that one, where it is not told otherwise."""
     tree, given = call.get(0, "tree"), call.get(1, "resource_mapping", None)
     mapping = _mapping_in_context(call) if given is None else given
@@ -265,7 +265,7 @@ def partitions(call: Call) -> Value:
 @function("haliax.partitioning pspec_for_axis sharding_for_axis")
 def spec_for_axis(call: Call) -> Value:
     """The spec of some axes, or a sharding of it."""
-    chosen, given = selected(call.get(0, "axis")), call.get(1, "mapping", None)
+    chosen, given = selected_axes(call.get(0, "axis")), call.get(1, "mapping", None)
     mapping = _mapping_in_context(call) if given is None else given
     if chosen is None or call.open:
         return Unknown("a spec")
@@ -278,9 +278,13 @@ def spec_for_axis(call: Call) -> Value:
 
 
 @function("haliax.partitioning physical_axis_name physical_axis_size round_axis_for_partitioning")
-def physical(call: Call) -> Value:
+def physical_axes(call: Call) -> Value:
     """The mesh axes of an axis, their size, or the axis with a size that they divide."""
-    chosen, given, mesh = selected(call.get(0, "axis")), call.get(1, "mapping", None), _mesh_in_context(call)
+    chosen, given, mesh = (
+        selected_axes(call.get(0, "axis")),
+        call.get(1, "mapping", None),
+        _mesh_in_context(call),
+    )
     mapping = _mapping_in_context(call) if given is None else given
     found = None if mapping is None or not chosen else _mapping_entry(mapping, chosen[0][0])
     axes = _mesh_axes(found)
@@ -343,11 +347,11 @@ def _named_jit(call: Call, given: Value) -> Value:
     return Transformed("haliax.named_jit", run, given, call.place)
 
 
-function("haliax named_jit named_pjit")(decorator(_named_jit))
+function("haliax named_jit named_pjit")(transform_decorator(_named_jit))
 
 
 @function("haliax fsdp")
-def fsdp(call: Call) -> Value:
+def named_jit_fsdp(call: Call) -> Value:
     """`named_jit` with one mapping for arguments and results, and another one for what is computed."""
     first = call.args[0] if call.args else None
     given = call.keywords.get("fn", first if len(call.args) > 1 and not isinstance(first, DictValue | Mesh) else None)
@@ -358,4 +362,4 @@ def fsdp(call: Call) -> Value:
     )
     named = dict(zip(_RESOURCES, (computed, parameters, parameters), strict=True))
     made = replace(call, name="haliax.named_jit", args=() if given is None else (given,), keywords=named)
-    return decorator(_named_jit)(made)
+    return transform_decorator(_named_jit)(made)

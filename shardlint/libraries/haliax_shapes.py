@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Layout, Size, multiply_size, surely_differ
 from shardlint.layouts.values import Call, DictValue, Unknown, Value, known_items
-from shardlint.libraries.haliax import ordered
+from shardlint.libraries.haliax import order_axes
 from shardlint.libraries.haliax_axes import (
     NAMED_ARRAY,
     Axis,
@@ -20,12 +20,12 @@ from shardlint.libraries.haliax_axes import (
     call_jax,
     check_unique,
     make_named,
-    permute,
+    permute_axes,
     places_in,
-    selected,
+    record_violation,
+    selected_axes,
     sizes_of_axes,
-    violate,
-    widen,
+    widen_axes,
 )
 from shardlint.libraries.haliax_mappings import auto_sharded
 from shardlint.libraries.jax_numpy import size_of
@@ -52,7 +52,7 @@ def _names_of_methods(*names: str) -> tuple[str, ...]:
 
 def _place_of_axis(call: Call, array: NamedArray, given: Value) -> Place:
     """The dimension of one axis; None where it is not known, or haliax raises."""
-    chosen = selected(given)
+    chosen = selected_axes(given)
     places = places_in(call, array, chosen) if chosen is not None and len(chosen) == 1 else None
     return places[0] if places else None
 
@@ -71,7 +71,7 @@ def _finish_named_array(call: Call, array: Layout, axes: list[Axis]) -> Value:
 
 
 @function(*_names_of_methods("rearrange"))
-def rearrange(call: Call) -> Value:
+def rearrange_axes(call: Call) -> Value:
     """The axes in another order, also as text without parentheses."""
     array, given = (
         _named_array_argument(call),
@@ -81,10 +81,10 @@ def rearrange(call: Call) -> Value:
         return _unknown_array(call)
     if isinstance(given, str):
         return _rearranged_by_text(call, array, given)
-    axes = ordered(call, array.axes or (), given)
+    axes = order_axes(call, array.axes or (), given)
     if axes is None:
         return _unknown_array(call)
-    return permute(call, array, [one.name for one in axes])
+    return permute_axes(call, array, [one.name for one in axes])
 
 
 def _rearranged_by_text(call: Call, array: NamedArray, text: str) -> Value:
@@ -94,11 +94,11 @@ def _rearranged_by_text(call: Call, array: NamedArray, text: str) -> Value:
     if not plain or len(letters) != len(array.names) or sorted(letters) != sorted(out):
         return _unknown_array(call)
     names = dict(zip(letters, array.names, strict=True))
-    return auto_sharded(call, permute(call, array, [names[one] for one in out]))
+    return auto_sharded(call, permute_axes(call, array, [names[one] for one in out]))
 
 
 @function(*_names_of_methods("rename"))
-def rename(call: Call) -> Value:
+def rename_axes(call: Call) -> Value:
     """Other names for some axes."""
     array, given = _named_array_argument(call), call.get(1, "renames")
     if array is None or not isinstance(given, DictValue) or given.open:
@@ -106,40 +106,42 @@ def rename(call: Call) -> Value:
     axes = []
     for one in array.axes or ():
         new = given.entries.get(one, given.entries.get(one.name))
-        chosen = selected(new) if new is not None else None
+        chosen = selected_axes(new) if new is not None else None
         if new is not None and (chosen is None or len(chosen) != 1):
             return _unknown_array(call)
         name, size = chosen[0] if chosen else (one.name, None)
         if surely_differ(one.size, size):
-            violate(call, "named.sizes", axis=one.name, left=str(array), right=str(Axis(name, size)))
+            record_violation(call, "named.sizes", axis=one.name, left=str(array), right=str(Axis(name, size)))
             return Unknown("what raises")
         axes.append(Axis(name, one.size))
     return _finish_named_array(call, array.array, axes)
 
 
 @function(*_names_of_methods("broadcast_to", "broadcast_axis"))
-def broadcast(call: Call) -> Value:
+def broadcast_axes(call: Call) -> Value:
     """An array with further axes, in front; those given in their order."""
     array = _named_array_argument(call)
-    chosen = selected(call.get(1, "axis" if "axis" in call.keywords else "axes"))
+    chosen = selected_axes(call.get(1, "axis" if "axis" in call.keywords else "axes"))
     if array is None or chosen is None:
         return _unknown_array(call)
     extra = [name for name in array.names if name not in dict(chosen)]
     if call.function_name == "broadcast_to" and call.get(3, "enforce_no_extra_axes", True) is True and extra:
-        violate(call, "named.subset", left=str(array), right=f"[{', '.join(str(Axis(*one)) for one in chosen)}]")
+        record_violation(
+            call, "named.subset", left=str(array), right=f"[{', '.join(str(Axis(*one)) for one in chosen)}]"
+        )
         return Unknown("what raises")
     if places_in(call, array, [one for one in chosen if one[0] in array.names]) is None:
         return Unknown("what raises")
     own = {one.name: one for one in array.axes or ()}
     axes = [own.get(name, Axis(name, size)) for name, size in chosen]
-    return widen(call, array, axes, call.get(2, "ensure_order", True) is True)
+    return widen_axes(call, array, axes, call.get(2, "ensure_order", True) is True)
 
 
 # parts of an array
 
 
 @function(f"{NAMED_ARRAY} __getitem__", "haliax index")
-def index(call: Call) -> Value:
+def index_array(call: Call) -> Value:
     """A part of an array: pairs of an axis and an index, or a dict of these."""
     array, given = _named_array_argument(call), call.get(1, "slices")
     pairs = _index_pairs(given)
@@ -150,7 +152,7 @@ def index(call: Call) -> Value:
     for chosen, key in pairs:
         place = _place_of_axis(call, array, chosen)
         if place is None:
-            return _unknown_array(call) if selected(chosen) is None else Unknown("what raises")
+            return _unknown_array(call) if selected_axes(chosen) is None else Unknown("what raises")
         keys[place] = key
         if isinstance(key, NamedArray):
             arrays.append((place, key))
@@ -190,7 +192,7 @@ def _take_entries(call: Call, array: NamedArray, place: int, key: NamedArray) ->
 
 
 @function(*_names_of_methods("take"))
-def take(call: Call) -> Value:
+def take_entries(call: Call) -> Value:
     """Entries along an axis."""
     array, key = _named_array_argument(call), call.get(2, "index")
     place = _place_of_axis(call, array, call.get(1, "axis")) if array is not None else None
@@ -206,7 +208,7 @@ def take(call: Call) -> Value:
 
 
 @function(*_names_of_methods("slice"))
-def sliced(call: Call) -> Value:
+def slice_axis(call: Call) -> Value:
     """A stretch of an axis, under its name or another one."""
     array, given = _named_array_argument(call), call.get(1, "axis")
     place = (
@@ -224,7 +226,7 @@ def sliced(call: Call) -> Value:
 
 
 @function(*_names_of_methods("unbind"))
-def unbind(call: Call) -> Value:
+def unbind_axis(call: Call) -> Value:
     """The entries along an axis, in a list."""
     array = _named_array_argument(call)
     place = _place_of_axis(call, array, call.get(1, "axis")) if array is not None else None
@@ -237,7 +239,7 @@ def unbind(call: Call) -> Value:
 
 
 @function(*_names_of_methods("split"))
-def split(call: Call) -> Value:
+def split_axis(call: Call) -> Value:
     """The parts of an axis, each with an axis of its own."""
     array, new = _named_array_argument(call), axes_of(call.get(2, "new_axes"))
     place = _place_of_axis(call, array, call.get(1, "axis")) if array is not None else None
@@ -252,7 +254,7 @@ def split(call: Call) -> Value:
 
 
 @function(*_names_of_methods("updated_slice"))
-def updated(call: Call) -> Value:
+def update_entries(call: Call) -> Value:
     """The array with other entries."""
     array = _named_array_argument(call)
     return (
@@ -272,8 +274,12 @@ def flatten(call: Call) -> Value:
     if array is None:
         return _unknown_array(call)
     every = call.function_name != "flatten_axes"
-    chosen = tuple((one.name, one.size) for one in array.axes or ()) if every else selected(call.get(1, "old_axes"))
-    new = selected(call.get(1, "new_axis_name") if every else call.get(2, "new_axis"))
+    chosen = (
+        tuple((one.name, one.size) for one in array.axes or ())
+        if every
+        else selected_axes(call.get(1, "old_axes"))
+    )
+    new = selected_axes(call.get(1, "new_axis_name") if every else call.get(2, "new_axis"))
     places = places_in(call, array, chosen) if chosen is not None else None
     if not places or new is None or len(new) != 1:
         return _unknown_array(call)
@@ -282,12 +288,12 @@ def flatten(call: Call) -> Value:
         size = multiply_size(size, (array.axes or ())[place].size)
     name, given = new[0]
     if surely_differ(size, given):
-        violate(call, "named.sizes", axis=name, left=str(array), right=str(Axis(name, given)))
+        record_violation(call, "named.sizes", axis=name, left=str(array), right=str(Axis(name, given)))
         return Unknown("what raises")
     first = min(places)
     before = [one for one in range(first) if one not in places]
     after = [one for one in range(first, len(array.names)) if one not in places]
-    made = permute(call, array, [array.names[one] for one in (*before, *places, *after)])
+    made = permute_axes(call, array, [array.names[one] for one in (*before, *places, *after)])
     kept = array.axes or ()
     axes = [*(kept[one] for one in before), Axis(name, size), *(kept[one] for one in after)]
     return _reshape_to_axes(call, made.array, axes)
@@ -311,15 +317,17 @@ def unflatten(call: Call) -> Value:
     for one in new:
         size = multiply_size(size, one.size)
     if surely_differ(own.size, size):
-        violate(call, "named.sizes", axis=own.name, left=str(array), right=f"[{', '.join(map(str, new))}]")
+        record_violation(
+            call, "named.sizes", axis=own.name, left=str(array), right=f"[{', '.join(map(str, new))}]"
+        )
         return Unknown("what raises")
     return _reshape_to_axes(call, array.array, _axes_with_replacement(call, array, place, *new))
 
 
 @function("haliax stack concatenate")
-def joined(call: Call) -> Value:
+def join_arrays(call: Call) -> Value:
     """Arrays along a new first axis, or one after the other along an axis that they have."""
-    chosen, items = selected(call.get(0, "axis")), known_items(call.get(1, "arrays"))
+    chosen, items = selected_axes(call.get(0, "axis")), known_items(call.get(1, "arrays"))
     arrays = [one for one in items or () if isinstance(one, NamedArray) and one.axes is not None]
     if chosen is None or len(chosen) != 1 or not arrays or len(arrays) != len(items or ()):
         return _unknown_array(call)
@@ -330,7 +338,7 @@ def joined(call: Call) -> Value:
         alike = [(other.name, None if other.name == name else other.size) for other in first.axes or ()]
         if set(one.names) != set(first.names) or places_in(call, one, alike) is None:
             return Unknown("what raises")
-        parts.append(permute(call, one, first.names).array)
+        parts.append(permute_axes(call, one, first.names).array)
         sizes += [other.size for other in one.axes or () if other.name == name]
     if call.function_name == "stack":
         made = call_jax(call, "jax.numpy.stack", tuple(parts), 0)
@@ -341,7 +349,7 @@ def joined(call: Call) -> Value:
     known = [one for one in sizes if isinstance(one, int)]
     total: Size = sum(known) if len(known) == len(sizes) else None
     if surely_differ(size, total):
-        violate(call, "named.sizes", axis=name, left=str(first), right=str(Axis(name, size)))
+        record_violation(call, "named.sizes", axis=name, left=str(first), right=str(Axis(name, size)))
         return Unknown("what raises")
     made = call_jax(call, "jax.numpy.concatenate", tuple(parts), place)
     return make_named(call, made, _axes_with_replacement(call, first, place, Axis(name, total)))

@@ -49,7 +49,7 @@ def all_reduce(call: Call) -> Value:
     everywhere = known and set(axes) >= call.interpreter.axes.keys()
     counts = call.function_name in ("psum", "pmean")  # of booleans the number, of integers a fraction
 
-    def reduced(leaf: Value) -> Value:
+    def reduce_leaf(leaf: Value) -> Value:
         array = as_array(leaf)
         if isinstance(leaf, int) and not isinstance(leaf, bool):
             return _sum_number(call, leaf, axes)
@@ -71,7 +71,7 @@ def all_reduce(call: Call) -> Value:
     tree = call.get(0, "x")
     if isinstance(tree, Unknown):
         return AnyTree(Layout(varying=frozenset(), reduced=frozenset(axes))) if everywhere else Unknown()
-    return map_tree(reduced, tree)
+    return map_tree(reduce_leaf, tree)
 
 
 def _sum_number(call: Call, number: int, axes: Iterable[str]) -> Value:
@@ -100,14 +100,14 @@ def _figure_of_sum(call: Call, array: Layout, axes: frozenset[str]) -> Figure | 
 
 
 @function("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle pvary pcast")
-def moved(call: Call) -> Value:
+def move_values(call: Call) -> Value:
     """Values that vary along the axis as before; shapes change but for `ppermute` and `pvary`."""
     axes = axis_names(call.get(1, "axis_name"))
     last = call.function_name
     if axes is not None and last not in ("pvary", "pcast"):
         _check_axes_bound(call, axes)
 
-    def change(leaf: Value) -> Value:
+    def change_leaf(leaf: Value) -> Value:
         array = as_array(leaf) if axes is not None else _lose_track(leaf)
         if last == "pcast" and axes:
             _check_cast(call, array, axes)
@@ -138,7 +138,7 @@ def moved(call: Call) -> Value:
         return replace(array, shape=shape, stacked=stacked)
 
     tree = call.get(0, "x")
-    return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()
+    return map_tree(change_leaf, tree) if not isinstance(tree, Unknown) else Unknown()
 
 
 def _check_cast(call: Call, array: Layout, axes: tuple[str, ...]) -> None:

@@ -8,8 +8,8 @@ from shardlint.layouts.layout import Layout, Shape, Size, multiply_size
 from shardlint.layouts.values import Call, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import add_sizes, of_module, size_of
 from shardlint.libraries.jax_products import check_matrix
-from shardlint.libraries.jax_slices import compute_resized, gather
-from shardlint.libraries.meeting import NEWEST_CHANGE, as_array, computed, is_recent, spec_entry
+from shardlint.libraries.jax_slices import compute_resized, record_gather
+from shardlint.libraries.meeting import NEWEST_CHANGE, as_array, computed_array, is_recent, spec_entry
 from shardlint.libraries.registry import function
 
 _HOMES = ("jax.numpy.linalg", "numpy.linalg", "jax.scipy.linalg", "jax.lax.linalg")
@@ -25,7 +25,7 @@ def _make_matrix_result(
 ) -> Layout:
     """One result of a function of matrices."""
     check_matrix(call, arrays[-1])
-    found = computed(call, arrays, shape, _of_float(arrays[0]) if dtype is None else dtype)
+    found = computed_array(call, arrays, shape, _of_float(arrays[0]) if dtype is None else dtype)
     return of_module(call, found)
 
 
@@ -41,7 +41,7 @@ def _smaller_size(one: Size, two: Size) -> Size:
 
 
 @function(*(f"{home} qr" for home in _HOMES))
-def qr(call: Call) -> Value:
+def qr_factors(call: Call) -> Value:
     """An orthogonal and a triangular matrix."""
     array = as_array(call.get(0, "a"))
     parts, mode = _split_matrix_shape(array), call.keywords.get("mode", "reduced")
@@ -67,7 +67,7 @@ def qr(call: Call) -> Value:
 
 
 @function(*(f"{home} svd" for home in _HOMES[:3]))
-def svd(call: Call) -> Value:
+def singular_values(call: Call) -> Value:
     """Two orthogonal matrices, and the singular values between them."""
     array = as_array(call.get(0, "a"))
     parts, full, vectors = (
@@ -89,7 +89,7 @@ def svd(call: Call) -> Value:
 
 
 @function(*(f"{home} eigh eigvalsh" for home in _HOMES[:2]))
-def eigh(call: Call) -> Value:
+def eigen_decomposition(call: Call) -> Value:
     """The eigenvalues of symmetric matrices, and their eigenvectors."""
     array = as_array(call.get(0, "a"))
     values = _make_matrix_result(call, [array], array.shape[:-1] if array.shape else None)
@@ -99,14 +99,14 @@ def eigh(call: Call) -> Value:
 
 
 @function(*(f"{home} cholesky matrix_power" for home in _HOMES[:3]), "jax.scipy.linalg expm")
-def squared(call: Call) -> Value:
+def square_matrix(call: Call) -> Value:
     """A matrix of the same size."""
     array = as_array(call.get(0, "a"))
     return _make_matrix_result(call, [array], array.shape)
 
 
 @function(*(f"{home} pinv" for home in _HOMES[:2]))
-def pinv(call: Call) -> Value:
+def pseudo_inverse(call: Call) -> Value:
     """A matrix with rows and columns in place of each other."""
     array = as_array(call.get(0, "a"))
     parts = _split_matrix_shape(array)
@@ -114,35 +114,35 @@ def pinv(call: Call) -> Value:
 
 
 @function(*(f"{home} det slogdet matrix_rank cond" for home in _HOMES[:2]))
-def determinant(call: Call) -> Value:
+def matrix_determinant(call: Call) -> Value:
     """A number for each matrix; two of `slogdet`."""
     array = as_array(call.get(0, "a"))
     shape = array.shape[:-2] if array.shape is not None and len(array.shape) > 1 else None
     check_matrix(call, array)
-    found = of_module(call, computed(call, [array], shape))
+    found = of_module(call, computed_array(call, [array], shape))
     return (found, found) if call.function_name == "slogdet" else found
 
 
 @function("jax.scipy.linalg solve_triangular cho_solve", "jax.lax.linalg triangular_solve")
-def solved(call: Call) -> Value:
+def solve_system(call: Call) -> Value:
     """Solutions of the size of the right-hand sides."""
     matrix, sides = call.get(0, "a"), as_array(call.get(1, "b"))
     if isinstance(matrix, tuple) and matrix:
         matrix = matrix[0]
-    return of_module(call, computed(call, [sides, as_array(matrix)], sides.shape, _of_float(sides)))
+    return of_module(call, computed_array(call, [sides, as_array(matrix)], sides.shape, _of_float(sides)))
 
 
 @function(*(f"{home} trace" for home in _OF_NUMPY))
-def trace(call: Call) -> Value:
+def matrix_trace(call: Call) -> Value:
     """The sum of a diagonal: two dimensions go."""
     array = as_array(call.get(0, "a"))
     plain = call.get(2, "axis1", 0) == 0 and call.get(3, "axis2", 1) == 1
     shape = array.shape[2:] if array.shape is not None and plain and len(array.shape) > 1 else None
-    return of_module(call, computed(call, [array], shape, array.dtype if _of_float(array) else None))
+    return of_module(call, computed_array(call, [array], shape, array.dtype if _of_float(array) else None))
 
 
 @function(*(f"{home} diagonal" for home in _OF_NUMPY))
-def diagonal(call: Call) -> Value:
+def take_diagonal(call: Call) -> Value:
     """The entries of a diagonal, along a new last dimension in place of two."""
     array, rank = as_array(call.get(0, "a")), as_array(call.get(0, "a")).rank
     one, two = call.get(2, "axis1", 0), call.get(3, "axis2", 1)
@@ -151,14 +151,14 @@ def diagonal(call: Call) -> Value:
         gone = (one % rank, two % rank)
         split = next((spec_entry(array, place) for place in gone if array.explicit and spec_entry(array, place)), None)
         if split:
-            gather(call, array, split)
+            record_gather(call, array, split)
         size = (
             _smaller_size(array.shape[gone[0]], array.shape[gone[1]])
             if call.get(1, "offset", 0) == 0
             else None
         )
         shape = (*(each for place, each in enumerate(array.shape) if place not in gone), size)
-    return of_module(call, computed(call, [array], shape, array.dtype))
+    return of_module(call, computed_array(call, [array], shape, array.dtype))
 
 
 @function("jax.scipy.linalg block_diag")
@@ -168,18 +168,18 @@ def block_diagonal(call: Call) -> Value:
     parts = [_split_matrix_shape(one) for one in arrays]
     sizes = [one[1:] for one in parts if one is not None and not one[0]]
     if len(sizes) < len(arrays) or call.open:
-        return computed(call, arrays, (None, None))
-    return computed(call, arrays, tuple(add_sizes(list(each)) for each in zip(*sizes, strict=True)))
+        return computed_array(call, arrays, (None, None))
+    return computed_array(call, arrays, tuple(add_sizes(list(each)) for each in zip(*sizes, strict=True)))
 
 
 @function(*(f"{home} cov corrcoef" for home in _OF_NUMPY))
-def covariance(call: Call) -> Value:
+def covariance_matrix(call: Call) -> Value:
     """A matrix of all pairs of variables, which are the rows."""
     array = as_array(call.get(0, "m"))
     plain = len(call.args) == 1 and not call.keywords and array.rank == 2 and array.shape is not None
     rows = array.shape[0] if plain and array.shape else None
     shape: Shape | None = (rows, rows) if isinstance(rows, int) and rows > 1 else None
-    return of_module(call, computed(call, [array], shape, None, plain))
+    return of_module(call, computed_array(call, [array], shape, None, plain))
 
 
 # spectra
@@ -206,7 +206,7 @@ def _fourier_transform(call: Call) -> Value:
     dtype = _REAL.get(array.dtype or "") if kind in ("irfft", "hfft") else _COMPLEX.get(array.dtype or "")
     dtype = None if call.name.startswith("numpy.") else dtype
     if array.shape is None or not known or not places or (sizes and len(sizes) != len(places)):
-        return of_module(call, computed(call, [array], None, dtype))
+        return of_module(call, computed_array(call, [array], None, dtype))
     shape = list(array.shape)
     for place, wanted in zip(places, sizes, strict=False):
         shape[place] = size_of(wanted)
@@ -227,17 +227,17 @@ for _home in _FOURIER:
 
 
 @function(*(f"{home} fftshift ifftshift" for home in _FOURIER))
-def shifted(call: Call) -> Value:
+def shift_halves(call: Call) -> Value:
     """An array with its halves in the other order."""
     array = as_array(call.get(0, "x"))
     whole = is_recent(call, NEWEST_CHANGE) and not call.has(1, "axes")
-    return of_module(call, computed(call, [array], array.shape, array.dtype, whole))
+    return of_module(call, computed_array(call, [array], array.shape, array.dtype, whole))
 
 
 @function(*(f"{home} fftfreq rfftfreq" for home in _FOURIER))
-def frequencies(call: Call) -> Value:
+def sample_frequencies(call: Call) -> Value:
     """The frequencies of a spectrum."""
     count = size_of(call.get(0, "n"))
     if call.function_name == "rfftfreq":
         count = count // 2 + 1 if isinstance(count, int) else None
-    return replace(of_module(call, computed(call, [as_array(0)], (count,))), dtype=None)
+    return replace(of_module(call, computed_array(call, [as_array(0)], (count,))), dtype=None)

@@ -12,8 +12,8 @@ from itertools import pairwise
 from shardlint.layouts.layout import Axes, Figure, Layout, Shape, Size, Spec, multiply_size
 from shardlint.layouts.values import Call, ListValue, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
-from shardlint.libraries.jax_slices import dimension_of, gather, resized_spec
-from shardlint.libraries.meeting import NO_AXES, as_array, is_recent, meet, spec_entry
+from shardlint.libraries.jax_slices import dimension_of, record_gather, resized_spec
+from shardlint.libraries.meeting import NO_AXES, as_array, is_recent, meet_operands, spec_entry
 from shardlint.libraries.registry import function
 
 _BOTH = ("jax.numpy", "numpy")
@@ -23,7 +23,9 @@ def _base_of_result(call: Call, array: Layout, *chosen: Layout) -> Layout:
     """Return the properties of the result, except shape and spec, that follow from the array and the arrays that
     choose parts of it.
     """
-    return replace(meet(call, [array, *chosen]), dtype=array.dtype, summed=array.summed, reduced=frozenset())
+    return replace(
+        meet_operands(call, [array, *chosen]), dtype=array.dtype, summed=array.summed, reduced=frozenset()
+    )
 
 
 def _result_with_spec(
@@ -49,7 +51,7 @@ def _resize_dimension(call: Call, array: Layout, place: int, size: Size) -> Layo
 
 
 @function(*(f"{module} broadcast_to" for module in _BOTH), "jax.lax broadcast broadcast_in_dim")
-def broadcast(call: Call) -> Value:
+def broadcast_array(call: Call) -> Value:
     """An array with further dimensions, or with one of size 1 repeated."""
     array, sizes = as_array(call.get(0, "a")), sizes_of(call.get(1, "shape"))
     found = _broadcast_to_sizes(call, array, sizes)
@@ -75,7 +77,7 @@ def _broadcast_to_sizes(call: Call, array: Layout, sizes: Shape | None) -> Layou
 
 
 @function(*(f"{module} tril triu" for module in _BOTH))
-def triangle(call: Call) -> Value:
+def triangle_of_array(call: Call) -> Value:
     """An array with a triangle of zeros."""
     array = as_array(call.get(0, "m"))
     in_context = call.interpreter.mesh is not None or not call.interpreter.mesh_known
@@ -92,7 +94,7 @@ def triangle(call: Call) -> Value:
 
 
 @function(*(f"{module} tile" for module in _BOTH))
-def tile(call: Call) -> Value:
+def tile_array(call: Call) -> Value:
     """An array repeated along dimensions."""
     array, times = as_array(call.get(0, "A")), sizes_of(call.get(1, "reps"))
     if array.shape is None or times is None:
@@ -111,7 +113,7 @@ def tile(call: Call) -> Value:
 
 
 @function(*(f"{module} repeat" for module in _BOTH))
-def repeat(call: Call) -> Value:
+def repeat_entries(call: Call) -> Value:
     """Each entry several times along a dimension. With a mesh in context it raises where that is split."""
     array, count = as_array(call.get(0, "a")), call.get(1, "repeats")
     place = dimension_of(call, array, 2, None)
@@ -128,7 +130,7 @@ def repeat(call: Call) -> Value:
 
 
 @function(*(f"{module} pad" for module in _BOTH))
-def pad(call: Call) -> Value:
+def pad_array(call: Call) -> Value:
     """An array with more entries at its ends."""
     array, widths = as_array(call.get(0, "array")), _padding_widths(call.get(1, "pad_width"))
     if array.shape is None or widths is None:
@@ -162,7 +164,7 @@ def _padding_widths(value: Value) -> tuple[int, ...] | None:
 
 
 @function(*(f"{module} split array_split" for module in _BOTH))
-def split(call: Call) -> Value:
+def split_array(call: Call) -> Value:
     """The parts of an array along a dimension."""
     array, sections = as_array(call.get(0, "ary")), call.get(1, "indices_or_sections")
     place = dimension_of(call, array, 2)
@@ -184,7 +186,7 @@ def split(call: Call) -> Value:
 
 
 @function(*(f"{module} take" for module in _BOTH))
-def take(call: Call) -> Value:
+def take_entries(call: Call) -> Value:
     """The entries of a dimension that an array of numbers chooses."""
     array, index = as_array(call.get(0, "a")), as_array(call.get(1, "indices"))
     place = dimension_of(call, array, 2, None)
@@ -223,7 +225,7 @@ def _entries_except(spec: Spec, place: int) -> Spec:
 
 
 @function(*(f"{module} diag" for module in _BOTH))
-def diagonal(call: Call) -> Value:
+def diagonal_of_array(call: Call) -> Value:
     """The diagonal of a matrix, or a matrix with a diagonal."""
     array = as_array(call.get(0, "v"))
     if array.shape is None or len(array.shape) not in (1, 2) or call.get(1, "k", 0) != 0:
@@ -248,7 +250,7 @@ def diagonal(call: Call) -> Value:
 def _check_gathered(call: Call, array: Layout, place: int) -> None:
     axes = spec_entry(array, place) if array.explicit else NO_AXES
     if axes:
-        gather(call, array, axes)
+        record_gather(call, array, axes)
 
 
 @function("jax.numpy atleast_1d atleast_2d atleast_3d", "numpy atleast_1d atleast_2d atleast_3d")

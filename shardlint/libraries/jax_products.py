@@ -6,8 +6,21 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Layout, Shape, multiply_size
 from shardlint.layouts.values import Call, Unknown, Value, known_items
-from shardlint.libraries.jax_numpy import check_whole_along, contract, of_module, ravel, reduce
-from shardlint.libraries.meeting import NO_AXES, as_array, broadcast, computed, meet, spec_entry
+from shardlint.libraries.jax_numpy import (
+    check_whole_along,
+    contract_letters,
+    of_module,
+    ravel_array,
+    reduce_array,
+)
+from shardlint.libraries.meeting import (
+    NO_AXES,
+    as_array,
+    broadcast_values,
+    computed_array,
+    meet_operands,
+    spec_entry,
+)
 from shardlint.libraries.registry import function
 
 _BOTH = ("jax.numpy", "numpy")
@@ -19,7 +32,7 @@ def _product_operands(call: Call) -> tuple[Layout, Layout]:
 
 
 def _unknown_product(call: Call, arrays: tuple[Layout, ...]) -> Layout:
-    return of_module(call, replace(meet(call, arrays), mesh=None, dtype=None).shaped(None))
+    return of_module(call, replace(meet_operands(call, arrays), mesh=None, dtype=None).shaped(None))
 
 
 def _contract_pairs(
@@ -34,7 +47,9 @@ def _contract_pairs(
     shared = [one[first] for first, _ in batch]
     gone = {one[first] for first, _ in pairs}
     free = [name for name in (*one, *two) if name not in gone and name not in shared]
-    return of_module(call, contract(call, left, right, ("".join(one), "".join(two), "".join((*shared, *free)))))
+    return of_module(
+        call, contract_letters(call, left, right, ("".join(one), "".join(two), "".join((*shared, *free))))
+    )
 
 
 def _dimension_numbers(value: Value, rank: int | None) -> list[int] | None:
@@ -66,7 +81,7 @@ def dot_general(call: Call) -> Value:
 
 
 @function(*(f"{module} tensordot" for module in _BOTH))
-def tensordot(call: Call) -> Value:
+def tensor_dot(call: Call) -> Value:
     """The last dimensions of the left meet the first of the right, or those that are named."""
     left, right = _product_operands(call)
     axes = call.get(2, "axes", 2)
@@ -84,7 +99,7 @@ def tensordot(call: Call) -> Value:
 
 
 @function(*(f"{module} inner" for module in _BOTH))
-def inner(call: Call) -> Value:
+def inner_product(call: Call) -> Value:
     """The last dimensions meet."""
     left, right = _product_operands(call)
     if not left.rank or not right.rank:
@@ -93,10 +108,10 @@ def inner(call: Call) -> Value:
 
 
 @function(*(f"{module} vdot" for module in _BOTH))
-def vdot(call: Call) -> Value:
+def vector_dot(call: Call) -> Value:
     """The product of all entries, summed."""
     left, right = (
-        as_array(ravel(replace(call, args=(one,), keywords={}))) for one in _product_operands(call)
+        as_array(ravel_array(replace(call, args=(one,), keywords={}))) for one in _product_operands(call)
     )
     return _contract_pairs(call, left, right, [(0, 0)], [])
 
@@ -111,14 +126,16 @@ def _with_unit_dimensions(array: Layout, first: bool) -> Layout:
 
 
 @function(*(f"{module} outer kron" for module in _BOTH))
-def outer(call: Call) -> Value:
+def outer_product(call: Call) -> Value:
     """Each entry of the one by each of the other."""
     left, right = _product_operands(call)
     if call.function_name == "outer":
-        left, right = (as_array(ravel(replace(call, args=(one,), keywords={}))) for one in (left, right))
+        left, right = (
+            as_array(ravel_array(replace(call, args=(one,), keywords={}))) for one in (left, right)
+        )
     if left.rank is None or left.rank != right.rank:
         return _unknown_product(call, (left, right))
-    found = broadcast(call, (_with_unit_dimensions(left, True), _with_unit_dimensions(right, False)))
+    found = broadcast_values(call, (_with_unit_dimensions(left, True), _with_unit_dimensions(right, False)))
     if call.function_name == "outer" or found.shape is None:
         return of_module(call, found)
     sizes = zip(left.shape or (), right.shape or (), strict=True)
@@ -130,15 +147,17 @@ def outer(call: Call) -> Value:
 
 
 @function("jax.numpy.linalg norm", "numpy.linalg norm")
-def norm(call: Call) -> Value:
+def norm_of_array(call: Call) -> Value:
     """A norm over one dimension, over two, or over all of them."""
     array, axis, order = as_array(call.get(0, "x")), call.get(2, "axis", None), call.get(1, "ord", None)
     home, keep = call.name.partition(".linalg")[0], call.get(3, "keepdims", False)
     total = replace(call, name=f"{home}.sum", args=(call.get(0, "x"), axis), keywords={"keepdims": keep})
     if isinstance(axis, int | None) and order is None:
-        return reduce(total)
-    found = as_array(reduce(replace(total, args=(array.shaped(array.shape), axis))))  # its spec depends on `ord`
-    return of_module(call, computed(call, [array], found.shape, found.dtype))
+        return reduce_array(total)
+    found = as_array(
+        reduce_array(replace(total, args=(array.shaped(array.shape), axis)))
+    )  # its spec depends on `ord`
+    return of_module(call, computed_array(call, [array], found.shape, found.dtype))
 
 
 def check_matrix(call: Call, matrix: Layout) -> None:
@@ -150,13 +169,13 @@ def check_matrix(call: Call, matrix: Layout) -> None:
 
 
 @function("jax.numpy.linalg solve inv", "numpy.linalg solve inv")
-def solved(call: Call) -> Value:
+def solve_matrix(call: Call) -> Value:
     """The inverse of a matrix, or of it by another one; over Explicit axes the matrix is whole."""
     matrix = as_array(call.get(0, "a"))
     other = as_array(call.get(1, "b")) if call.function_name == "solve" else matrix
     if isinstance(call.get(0, "a"), Unknown):
         return Layout()
-    base = meet(call, [matrix, other])
+    base = meet_operands(call, [matrix, other])
     check_matrix(call, matrix)
     specs = [one.typed_spec for one in (matrix, other) if one.explicit]
     whole = all(spec is not None and not any(spec) for spec in specs)

@@ -18,12 +18,12 @@ from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
     check_memory,
-    common,
-    computed,
+    common_properties,
+    computed_array,
     explicit_spec,
-    fresh,
+    fresh_array,
     is_recent,
-    meet,
+    meet_operands,
     report_split,
     spec_entry,
     typed_like,
@@ -34,11 +34,11 @@ _ROWS = 64
 
 
 @function("shardlint.index")
-def index(call: Call) -> Value:
+def index_array(call: Call) -> Value:
     """`array[index]` with numbers, slices, None and Ellipsis; of any other index the shape is not followed."""
     array, key = as_array(call.args[0]), call.args[1]
     keys = key if isinstance(key, tuple) else (key,)
-    base = replace(meet(call, [array]), summed=array.summed)
+    base = replace(meet_operands(call, [array]), summed=array.summed)
     if array.rows is not None and isinstance(keys[0], int) and keys[0] == 0:
         check_first(call, array)
     if None in keys:
@@ -47,7 +47,7 @@ def index(call: Call) -> Value:
         base = replace(base, varying=None)
     takes = any(one is not None and one is not ... and one != slice(None) for one in keys)
     if takes and not call.interpreter.traced and array.memory is not None and not array.host:
-        check_memory(call, [array, fresh(call, (1,), None)])  # the index is an array in device memory
+        check_memory(call, [array, fresh_array(call, (1,), None)])  # the index is an array in device memory
     if (
         array.shape is None
         or any(not isinstance(one, int | slice | None) and one is not ... for one in keys)
@@ -55,7 +55,7 @@ def index(call: Call) -> Value:
     ):
         others = [as_array(one) for one in keys if isinstance(one, Layout)]
         if others:
-            base = meet(call, [array, *others])
+            base = meet_operands(call, [array, *others])
         if (
             array.shape is not None
             and len(keys) == 1
@@ -98,16 +98,16 @@ def index(call: Call) -> Value:
             cut = _length_of_slice(size, one) if isinstance(one, slice) else 1
             parts = array.mesh.size(axes) if array.mesh is not None else None
             if cut != size and not call.interpreter.traced:
-                gather(call, array, axes)
+                record_gather(call, array, axes)
                 spec = None
             elif not isinstance(cut, int) or not isinstance(parts, int):
                 spec = None
             elif cut % parts:  # within jit a slice keeps its axes where they divide it
-                gather(call, array, axes)
+                record_gather(call, array, axes)
                 spec = None
             elif isinstance(one, slice) and one.step not in (None, 1) and is_recent(call) is not True:
                 if is_recent(call) is False:
-                    gather(call, array, axes)
+                    record_gather(call, array, axes)
                 spec = None
         if isinstance(one, slice):
             shape.append(size if whole else _length_of_slice(size, one))
@@ -134,7 +134,7 @@ def _gather_rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layo
         return base.shaped(shape)
     split = {axis for axes in index.typed_spec or () for axis in axes or ()} if index.explicit else set()
     if array.explicit and spec_entry(array, 0):
-        gather(call, array, spec_entry(array, 0))
+        record_gather(call, array, spec_entry(array, 0))
     elif split:
         call.interpreter.violate("index.by-split", call.place, array=str(index), axes="/".join(sorted(split)))
     elif array.explicit and array.typed_spec is not None:
@@ -142,7 +142,7 @@ def _gather_rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layo
     return replace(base, mesh=None).shaped(shape)
 
 
-def gather(call: Call, array: Layout, axes: Axes | None) -> None:
+def record_gather(call: Call, array: Layout, axes: Axes | None) -> None:
     """Record that entries are gathered along a dimension that is split over Explicit axes."""
     call.interpreter.violate("index.split", call.place, array=str(array), axes="/".join(axes or ()))
 
@@ -159,7 +159,7 @@ def _length_of_slice(size: Size, part: slice) -> Size:
 
 def _base_of_slice(call: Call, array: Layout) -> Layout:
     """Return the properties of a slice, except shape and spec, that follow from its array."""
-    return replace(meet(call, [array]), dtype=array.dtype, summed=array.summed)
+    return replace(meet_operands(call, [array]), dtype=array.dtype, summed=array.summed)
 
 
 def dimension_of(call: Call, array: Layout, position: int, default: Value = 0) -> int | None:
@@ -196,7 +196,7 @@ def compute_resized(call: Call, array: Layout, shape: Shape | None, dtype: str |
     """Return the result of an operation that may change the sizes of dimensions. Each keeps its axes if they divide
     the new size.
     """
-    found = computed(call, [array], shape, dtype)
+    found = computed_array(call, [array], shape, dtype)
     if not array.explicit or array.shape is None or shape is None or len(shape) != len(array.shape):
         return found
     changed = [place for place, size in enumerate(shape) if size is None or size != array.shape[place]]
@@ -211,7 +211,7 @@ def _chosen_by(call: Call, found: Value) -> Value:
     starts = [as_array(one) for one in call.args[1:] if isinstance(one, Layout | AnyTree | Unknown)]
     if not call.interpreter.axes or not starts:
         return found
-    both = common([as_array(found), *starts])
+    both = common_properties([as_array(found), *starts])
     return replace(as_array(found).varying_like(both), figure=None)
 
 
@@ -256,7 +256,7 @@ def dynamic_slice(call: Call) -> Value:
 def dynamic_update(call: Call) -> Value:
     """An array with a part of it replaced: it stays as it is."""
     array, update = as_array(call.get(0, "operand")), as_array(call.get(1, "update"))
-    base = replace(meet(call, [array, update]), dtype=array.dtype)
+    base = replace(meet_operands(call, [array, update]), dtype=array.dtype)
     specs = [explicit_spec(array), explicit_spec(update)] if array.explicit else []
     if specs and None not in specs and len({len(one or ()) for one in specs}) == 1 and _specs_differ(*specs):
         call.interpreter.violate("update.conflict", call.place, left=str(array), right=str(update))
@@ -294,7 +294,7 @@ def one_hot(call: Call) -> Value:
 
 
 @function("jax.numpy.unstack")
-def unstack(call: Call) -> Value:
+def unstack_rows(call: Call) -> Value:
     """The rows along a dimension, which must not be split."""
     array = as_array(call.get(0, "x"))
     place = dimension_of(call, array, 1, 0)
@@ -315,6 +315,6 @@ def _specs_differ(one: Spec | None, other: Spec | None) -> bool:
 
 
 @function("jax.ad_checkpoint.checkpoint_name")
-def named(call: Call) -> Value:
+def name_arrays(call: Call) -> Value:
     """The same arrays, with a name for policies."""
     return call.get(0, "x")

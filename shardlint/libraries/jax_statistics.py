@@ -22,11 +22,11 @@ from shardlint.layouts.pieces import (
     trim_pieces,
     without_dimensions,
 )
-from shardlint.layouts.values import Call, Unknown, Value, leaves, map_tree
+from shardlint.layouts.values import Call, Unknown, Value, map_tree, tree_leaves
 from shardlint.libraries.jax_numpy import BINARY, LAX, NN, REDUCTIONS, UNARY
 from shardlint.libraries.jax_sharding import axis_names
 from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import marking
+from shardlint.libraries.registry import mark_results
 from shardlint.libraries.split_dimensions import (
     check_entries_paired,
     check_met_again,
@@ -71,7 +71,7 @@ def _make_statistic(call: Call, kind: str, axes: Axes, of: str = "") -> Statisti
 # of one array
 
 
-@marking(*(f"{module} {REDUCTIONS}" for module in ("jax.numpy", "numpy")), "jax.nn logsumexp",
+@mark_results(*(f"{module} {REDUCTIONS}" for module in ("jax.numpy", "numpy")), "jax.nn logsumexp",
          "jax.scipy.special logsumexp", "jax.numpy.linalg norm")  # fmt: skip
 def mark_reduction(call: Call, found: Value) -> Value:
     """A reduction over all dimensions, or over some."""
@@ -144,7 +144,9 @@ def _statistic_after_reduction(
     return Statistic("part", found.differs, None, "sum") if split and not behind and found.differs else None
 
 
-@marking(*(f"{module} expand_dims" for module in ("jax.numpy", "numpy")), "jax.lax expand_dims", "shardlint.index")
+@mark_results(
+    *(f"{module} expand_dims" for module in ("jax.numpy", "numpy")), "jax.lax expand_dims", "shardlint.index"
+)
 def mark_expanded(call: Call, found: Value) -> Value:
     """An array with further dimensions of size 1 is a statistic of what it was one of."""
     array = as_array(call.args[0] if call.args else call.get(-1, "a"))
@@ -153,10 +155,14 @@ def mark_expanded(call: Call, found: Value) -> Value:
     return replace(found, statistic=array.statistic) if isinstance(found, Layout) and same else found
 
 
-@marking("optax global_norm", "optax.tree_utils tree_l2_norm tree_norm", "optax.tree norm")
+@mark_results("optax global_norm", "optax.tree_utils tree_l2_norm tree_norm", "optax.tree norm")
 def mark_norm_of_tree(call: Call, found: Value) -> Value:
     """The norm of all arrays of a tree."""
-    marks = [leaf.statistic for _, leaf in leaves(call.args) if isinstance(leaf, Layout) and leaf.statistic is not None]
+    marks = [
+        leaf.statistic
+        for _, leaf in tree_leaves(call.args)
+        if isinstance(leaf, Layout) and leaf.statistic is not None
+    ]
     scattered = next((one for one in marks if one.kind == "scattered"), None)
     if scattered is None or not isinstance(found, Layout):
         return found
@@ -168,7 +174,7 @@ def mark_norm_of_tree(call: Call, found: Value) -> Value:
 # of operations entry by entry
 
 
-@marking(
+@mark_results(
     *(f"{module} {BINARY} {UNARY}" for module in ("jax.numpy", "numpy")), f"jax.lax {LAX}", "jax.numpy where",
     f"jax.nn {NN}", "jax.scipy.special erf expit logit",
 )  # fmt: skip
@@ -348,7 +354,7 @@ def _divided_sum(call: Call, one: Statistic, two: Statistic | None, by: Value) -
 # of what devices make together
 
 
-@marking("jax.lax psum pmean pmax pmin")
+@mark_results("jax.lax psum pmean pmax pmin")
 def mark_reduced(call: Call, found: Value) -> Value:
     """Return the result of a reduction over devices, with its statistic."""
     axes = axis_names(call.get(1, "axis_name"))
@@ -398,7 +404,7 @@ def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
     )
 
 
-@marking("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle")
+@mark_results("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle")
 def mark_moved(call: Call, found: Value) -> Value:
     """Return the result of an exchange between devices. Of the result of psum_scatter each device has a piece."""
     axes = axis_names(call.get(1, "axis_name"))
@@ -409,7 +415,7 @@ def mark_moved(call: Call, found: Value) -> Value:
     if last == "all_to_all":
         pieces = exchanged_pieces(call, axes or ())
 
-    def moved(leaf: Value) -> Value:
+    def move_leaf(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
             return leaf
         if last == "psum_scatter":
@@ -418,10 +424,10 @@ def mark_moved(call: Call, found: Value) -> Value:
         kept = mark is not None and mark.is_wrong and not (mark.kind == "own-sum" and mark.axes & over)
         return replace(leaf, pieces=pieces if last == "all_to_all" else NO_PIECES, statistic=mark if kept else None)
 
-    return map_tree(moved, found)
+    return map_tree(move_leaf, found)
 
 
-@marking("jax.lax.axis_index")
+@mark_results("jax.lax.axis_index")
 def mark_index(call: Call, found: Value) -> Value:
     """By its number a device is chosen: what is made of it is one term of a sum over the devices."""
     if not isinstance(found, Layout):
@@ -429,7 +435,7 @@ def mark_index(call: Call, found: Value) -> Value:
     return replace(found, statistic=Statistic("part", found.differs, call.place))
 
 
-@marking("jax.lax cond switch")
+@mark_results("jax.lax cond switch")
 def mark_chosen(call: Call, found: Value) -> Value:
     """The same of branches that devices take by their numbers."""
     mark = as_array(call.get(0, "pred")).statistic
@@ -442,7 +448,9 @@ def _with_mark(leaf: Value, mark: Statistic) -> Value:
     return replace(leaf, statistic=mark) if isinstance(leaf, Layout) and leaf.statistic is None else leaf
 
 
-@marking(*(f"{module} matmul dot einsum tensordot" for module in ("jax.numpy", "numpy")), "jax.lax dot dot_general")
+@mark_results(
+    *(f"{module} matmul dot einsum tensordot" for module in ("jax.numpy", "numpy")), "jax.lax dot dot_general"
+)
 def mark_product(call: Call, found: Value) -> Value:
     """A product: where both operands differ along what is summed, each device has one term of it."""
     operands = [as_array(one) for one in (call.args[1:] if call.function_name == "einsum" else call.args[:2])]

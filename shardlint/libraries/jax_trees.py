@@ -13,10 +13,10 @@ from shardlint.layouts.values import (
     ListValue,
     Unknown,
     Value,
-    children,
     known_items,
     map_tree,
-    rebuilt,
+    rebuild_tree,
+    tree_children,
 )
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
@@ -39,10 +39,10 @@ def tree_map(call: Call) -> Value:
     tree = AnyTree(tree) if isinstance(tree, Unknown) else tree
     is_leaf = call.keywords.get("is_leaf")
 
-    def stops(part: Value) -> bool:
+    def stops_at_leaf(part: Value) -> bool:
         return truth_of(call.interpreter.call(is_leaf, (part,), {}, call.place)) is True
 
-    stop = stops if is_leaf is not None else None
+    stop = stops_at_leaf if is_leaf is not None else None
     return map_tree(
         lambda *each: call.interpreter.call(given, each, {}, call.place), tree, *others, stop=stop
     )
@@ -54,20 +54,22 @@ def map_with_path(call: Call) -> Value:
     if len(call.args) != 2 or isinstance(call.args[1], Unknown | AnyTree):
         return AnyTree(Unknown())
 
-    def walk(tree: Value, path: tuple[Value, ...]) -> Value:
-        parts = children(tree)
+    def walk_tree(tree: Value, path: tuple[Value, ...]) -> Value:
+        parts = tree_children(tree)
         if parts is not None:
-            return rebuilt(tree, [walk(part, (*path, _path_step(tree, key))) for key, part in parts])
+            return rebuild_tree(
+                tree, [walk_tree(part, (*path, _path_step(tree, key))) for key, part in parts]
+            )
         return None if tree is None else call.interpreter.call(call.args[0], (path, tree), {}, call.place)
 
-    return walk(call.args[1], ())
+    return walk_tree(call.args[1], ())
 
 
 def _is_known(tree: Value) -> bool:
     """Return whether all leaves of a tree are known."""
     if isinstance(tree, Unknown | AnyTree) or getattr(tree, "open", False):
         return False
-    return all(_is_known(part) for _, part in children(tree) or ())
+    return all(_is_known(part) for _, part in tree_children(tree) or ())
 
 
 def _has_known_leaves(call: Call) -> bool:
@@ -77,7 +79,7 @@ def _has_known_leaves(call: Call) -> bool:
 
 def _sorted_parts(tree: Value) -> list[tuple[Value, Value]] | None:
     """The parts of a tree in the order of jax, which sorts the keys of dicts; None of a leaf."""
-    parts = children(tree)
+    parts = tree_children(tree)
     if parts is not None and isinstance(tree, DictValue) and all(isinstance(key, str) for key, _ in parts):
         return sorted(parts, key=lambda part: str(part[0]))
     return parts
@@ -105,7 +107,7 @@ def _fill_leaves(tree: Value, values: Iterator[Value]) -> Value:
     if parts is None:
         return None if tree is None else next(values)
     found = {key: _fill_leaves(part, values) for key, part in parts}
-    return rebuilt(tree, [found[key] for key, _ in children(tree) or ()])
+    return rebuild_tree(tree, [found[key] for key, _ in tree_children(tree) or ()])
 
 
 @function("jax.tree leaves", "jax.tree_util tree_leaves", "jax tree_leaves")
@@ -222,7 +224,7 @@ def _path_step(tree: Value, key: Value) -> Value:
 
 
 @function("jax.tree_util keystr", "jax.tree keystr")
-def keystr(call: Call) -> Value:
+def path_text(call: Call) -> Value:
     """A path as jax spells it."""
     parts = call.get(0, "keys")
     if not isinstance(parts, tuple) or call.keywords:
@@ -244,16 +246,16 @@ def path_aware_map(call: Call) -> Value:
     if not isinstance(tree, DictValue) or tree.open:
         return AnyTree(Unknown())
 
-    def walk(part: Value, path: tuple[Value, ...]) -> Value:
+    def walk_tree(part: Value, path: tuple[Value, ...]) -> Value:
         if isinstance(part, DictValue) and part.entries:
-            return rebuilt(part, [walk(one, (*path, key)) for key, one in part.entries.items()])
+            return rebuild_tree(part, [walk_tree(one, (*path, key)) for key, one in part.entries.items()])
         return call.interpreter.call(given, (path, part), {}, call.place)
 
-    return walk(tree, ())
+    return walk_tree(tree, ())
 
 
 @function("flax.core pop", "flax.core.frozen_dict pop")
-def popped(call: Call) -> Value:
+def pop_entry(call: Call) -> Value:
     """A dict without an entry, and that entry."""
     tree, key = call.get(0, "x"), call.get(1, "key")
     if not isinstance(tree, DictValue) or not isinstance(key, str):

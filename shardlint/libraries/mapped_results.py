@@ -23,11 +23,11 @@ from shardlint.layouts.values import (
     PartitionSpec,
     Unknown,
     Value,
-    children,
     function_of,
     item_of,
     known_items,
     path_step,
+    tree_children,
 )
 from shardlint.libraries.draws import check_repeated
 from shardlint.model.values import Place
@@ -121,7 +121,7 @@ def check_unpacked(call: Call, specs: Value, count: int | None, where: Place) ->
 
 def _leaves_with_prefix(tree: Value, prefix: Value, path: str) -> Iterator[tuple[str, Value, Value]]:
     """The leaves of a tree, also of one of which not all parts are known, with what a prefix of it says of each."""
-    parts, inside = children(tree), children(prefix) is not None
+    parts, inside = tree_children(tree), tree_children(prefix) is not None
     if parts is None:
         yield path, tree.leaf if isinstance(tree, AnyTree) else tree, Unknown() if inside else prefix
     for key, part in parts or ():

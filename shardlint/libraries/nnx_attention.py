@@ -22,7 +22,7 @@ def _attend_with_layer(call: Call, layer: Object) -> Value:
 
 
 @function(f"{HOME} MultiHeadAttention")
-def attention(call: Call) -> Value:
+def make_attention(call: Call) -> Value:
     """Attention with its projections `query`, `key`, `value` and `out`."""
     names = _POSITIONAL.split()
     if call.open or len(call.args) > 4:
@@ -44,13 +44,13 @@ def attention(call: Call) -> Value:
     made.attributes.pop("rngs", None)
     shared: dict[str, Value] = {name: given[name] for name in _SHARED if name in given}
 
-    def project(inputs: Value, outputs: Value, **more: Value) -> Value:
+    def make_projection(inputs: Value, outputs: Value, **more: Value) -> Value:
         general, fields = Library(f"{HOME}.LinearGeneral"), {**shared, **more}
         return call.interpreter.call(general, (inputs, outputs), fields, call.place)
 
-    made.attributes["query"] = project(inside, (heads, size))
-    made.attributes["key"] = project(keys, (groups, size))
-    made.attributes["value"] = project(keys, (groups, size))
+    made.attributes["query"] = make_projection(inside, (heads, size))
+    made.attributes["key"] = make_projection(keys, (groups, size))
+    made.attributes["value"] = make_projection(keys, (groups, size))
     if given.get("normalize_qk", False) is not False:
         norms: dict[str, Value] = {name: shared[name] for name in ("dtype", "param_dtype", "rngs") if name in shared}
         for name in ("query_ln", "key_ln"):
@@ -59,7 +59,7 @@ def attention(call: Call) -> Value:
             )
     last = {name: given[f"out_{name}"] for name in ("kernel_init", "bias_init", "kernel_metadata", "bias_metadata")
             if given.get(f"out_{name}") is not None}  # fmt: skip
-    made.attributes["out"] = project((heads, size), out, axis=(-2, -1), **last)
+    made.attributes["out"] = make_projection((heads, size), out, axis=(-2, -1), **last)
     if given.get("dropout_rate", 0.0) != 0.0:
         made.attributes["rngs"] = Unknown("a stream of keys")
     return made

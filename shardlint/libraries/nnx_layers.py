@@ -10,12 +10,21 @@ from dataclasses import field, replace
 from typing import cast
 
 from shardlint.layouts.layout import Layout, Symbol
-from shardlint.layouts.values import Call, DictValue, Instance, Library, Unknown, Value, known_items, operand
+from shardlint.layouts.values import (
+    Call,
+    DictValue,
+    Instance,
+    Library,
+    Unknown,
+    Value,
+    as_operand,
+    known_items,
+)
 from shardlint.libraries import flax_layers, flax_modules
 from shardlint.libraries.jax_numpy import size_of
-from shardlint.libraries.meeting import as_array, fresh
+from shardlint.libraries.meeting import as_array, fresh_array
 from shardlint.libraries.nnx_objects import HOME, Apply, Object
-from shardlint.libraries.nnx_variables import make_variable, next_key, stream
+from shardlint.libraries.nnx_variables import make_stream, make_variable, next_key
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -106,7 +115,7 @@ def _apply_einsum(call: Call, layer: Object) -> Value:
     """An Einstein summation with the kernel, and the bias added to it."""
     run, given = call.interpreter, call.get(1, "einsum_str", None)
     text = layer.setting("einsum_str", Unknown("a text")) if given is None else given
-    kernel, bias = (operand(layer.setting(name, None)) for name in ("kernel", "bias"))
+    kernel, bias = (as_operand(layer.setting(name, None)) for name in ("kernel", "bias"))
     found = run.call(Library("jax.numpy.einsum"), (text, call.get(0, "inputs"), kernel), {}, call.place)
     return found if bias is None else run.call(Library("jax.numpy.add"), (found, bias), {}, call.place)
 
@@ -135,7 +144,7 @@ def _batch_norm(call: Call, layer: Object) -> Value:
             held = layer.setting(name, None)
             if isinstance(held, Instance):
                 run.write_attribute(run.current_copy(held), "value", Layout((size,), "float32"))
-    return flax_layers.normalized(call, cast("flax_modules.Module", layer), ("bias", "scale"))
+    return flax_layers.normalize_array(call, cast("flax_modules.Module", layer), ("bias", "scale"))
 
 
 def _apply_dropout(call: Call, layer: Object) -> Value:
@@ -221,7 +230,9 @@ def _make_layer(call: Call) -> Value:
     if kind == "BatchNorm":
         size = size_of(given.get("num_features"))
         for name in ("mean", "var"):
-            made.attributes[name] = make_variable(plain, "BatchStat", fresh(call, (size,), "float32"), {})
+            made.attributes[name] = make_variable(
+                plain, "BatchStat", fresh_array(call, (size,), "float32"), {}
+            )
     if kind == "Dropout":
         made.attributes["rngs"] = _fork_stream(call, source)
     return made
@@ -232,7 +243,7 @@ def _fork_stream(call: Call, source: Value) -> Value:
     if source is None:
         return None
     known = isinstance(source, Object) and source.kind in ("Rngs", "RngStream")
-    return stream(call, next_key(call, source, "dropout")) if known else Unknown("a stream")
+    return make_stream(call, next_key(call, source, "dropout")) if known else Unknown("a stream")
 
 
 for _kind in LAYERS:
@@ -240,7 +251,7 @@ for _kind in LAYERS:
 
 
 @function(f"{HOME}.Sequential")
-def sequential(call: Call) -> Value:
+def make_sequential(call: Call) -> Value:
     """One layer after the other."""
     layers: Value = Unknown("layers") if call.open else tuple(call.args)
     return Object(None, {"layers": layers}, region=call.interpreter.region, kind="Sequential",

@@ -18,8 +18,8 @@ from shardlint.layouts.values import (
     Value,
     known_items,
 )
-from shardlint.libraries.nnx_modules import taken
-from shardlint.libraries.nnx_objects import HOME, Object, Variable, chosen_of, objects, state_of
+from shardlint.libraries.nnx_modules import take_state
+from shardlint.libraries.nnx_objects import HOME, Object, Variable, chosen_of, reachable_objects, state_of
 from shardlint.libraries.registry import function
 
 _ANY = AnyTree(Unknown())
@@ -33,7 +33,7 @@ def _as_state(tree: Value) -> Value:
 
 
 @function(f"{HOME} State")
-def state(call: Call) -> Value:
+def make_state(call: Call) -> Value:
     """A state of nested dicts."""
     given = call.get(0, "mapping", DictValue())
     return _as_state(given) if isinstance(given, DictValue) else _ANY
@@ -83,9 +83,9 @@ def from_flat_state(call: Call) -> Value:
 
 
 @function(f"{HOME} pop")
-def pop(call: Call) -> Value:
+def pop_variables(call: Call) -> Value:
     """The Variables that filters take, which go from the Module."""
-    found = taken(call, call.get(0, "node"), call.args[1:])
+    found = take_state(call, call.get(0, "node"), call.args[1:])
     call.interpreter.forget_changed(call.args[:1])
     return found
 
@@ -93,7 +93,9 @@ def pop(call: Call) -> Value:
 @function(f"{HOME} iter_graph", f"{HOME}.graph iter_graph")
 def iter_graph(call: Call) -> Value:
     """The objects of a graph with their paths."""
-    found: list[Value] = [(Unknown("a path"), one) for one in objects(call.interpreter, call.get(0, "node"))]
+    found: list[Value] = [
+        (Unknown("a path"), one) for one in reachable_objects(call.interpreter, call.get(0, "node"))
+    ]
     return ListValue(found or [(Unknown("a path"), Unknown("an object"))], True)
 
 
@@ -121,7 +123,7 @@ def _merge_state(holder: DictValue, other: DictValue) -> None:
 
 
 @function(f"{HOME} filter_state split_state", f"{HOME}.statelib filter_state split_state")
-def part(call: Call) -> Value:
+def part_of_state(call: Call) -> Value:
     """The parts of a state that filters take, a tuple of several."""
     filters = call.args[1:]
     found = chosen_of(call.get(0, "state"), filters)

@@ -23,7 +23,7 @@ from shardlint.layouts.values import (
     map_spread,
     map_tree,
 )
-from shardlint.libraries.meeting import fresh
+from shardlint.libraries.meeting import fresh_array
 from shardlint.libraries.optimizers import (
     STATES,
     begin_states,
@@ -63,7 +63,7 @@ _NAMED_STATES = {
 
 
 @function(*(f"optax {names}" for names in _NAMED_STATES))
-def state(call: Call) -> Value:
+def make_program_state(call: Call) -> Value:
     """A state as a program writes it."""
     fields = next(known for names, known in _NAMED_STATES.items() if call.function_name in names.split()).split()
     given = dict(zip(fields, call.args, strict=False))
@@ -74,12 +74,12 @@ def _masked_state(call: Call, inits: list[Value], mask: Value, params: Value) ->
     """The state of a transformation of the parameters for which a mask is true."""
     known = True
 
-    def choose(_: str, leaf: Value, wanted: Value) -> Value:
+    def choose_leaf(_: str, leaf: Value, wanted: Value) -> Value:
         nonlocal known
         known = known and isinstance(wanted, bool)
         return leaf if wanted is True else Instance(None, {})
 
-    chosen = map_spread(choose, mask, params)
+    chosen = map_spread(choose_leaf, mask, params)
     if not known:
         return AnyTree(Unknown())
     return Instance(None, {"inner_state": begin_states(call, inits, chosen)[0]})
@@ -91,7 +91,7 @@ def _apply_mask(call: Call, given: Value, params: Value) -> Value:
 
 
 @function("optax masked")
-def masked(call: Call) -> Value:
+def mask_transformation(call: Call) -> Value:
     """A transformation of some of the parameters."""
     inits, mask = find_inits((call.get(0, "inner"),)), call.get(1, "mask")
 
@@ -109,7 +109,7 @@ def _is_label(label: Value, leaf: Value) -> Value:
 
 
 @function("optax multi_transform partition")
-def partition(call: Call) -> Value:
+def partition_transformation(call: Call) -> Value:
     """A transformation for each label of parameters."""
     transforms, labels = call.get(0, "transforms"), call.get(1, "param_labels")
 
@@ -128,16 +128,16 @@ def partition(call: Call) -> Value:
 
 
 @function("optax inject_hyperparams inject_stateful_hyperparams", "optax.schedules inject_hyperparams")
-def inject(call: Call) -> Value:
+def inject_hyperparameters(call: Call) -> Value:
     """A maker of transformations whose numbers are part of the state: a schedule gives its number of the step."""
     factory = call.get(0, "inner_factory")
 
-    def numbered(value: Value) -> Value:
+    def number_or_value(value: Value) -> Value:
         return Layout((), "float32") if isinstance(value, _FUNCTIONS) or _is_schedule(value) else value
 
     def make(again: Call) -> Value:
-        args = tuple(numbered(one) for one in again.args)
-        keywords = {name: numbered(one) for name, one in again.keywords.items()}
+        args = tuple(number_or_value(one) for one in again.args)
+        keywords = {name: number_or_value(one) for name, one in again.keywords.items()}
         inner = again.interpreter.call(factory, args, keywords, again.place, again.open)
         inits = find_inits((inner,))
 
@@ -166,7 +166,7 @@ def _is_schedule(value: Value) -> bool:
 def _factored_state(call: Call, least: Value, factored: Value, params: Value) -> Value:
     """The state of the root mean squares: of a large matrix those of its rows and columns alone."""
 
-    def part(leaf: Value, name: str) -> Value:
+    def part_of_leaf(leaf: Value, name: str) -> Value:
         if not isinstance(leaf, Layout) or leaf.shape is None or not all(isinstance(one, int) for one in leaf.shape):
             return Layout()
         if not isinstance(least, int) or not isinstance(factored, bool):
@@ -180,12 +180,15 @@ def _factored_state(call: Call, least: Value, factored: Value, params: Value) ->
         gone = order[-1] if name == "v_row" else order[-2]
         return Layout((*leaf.shape[:gone], *leaf.shape[gone + 1 :]), leaf.dtype, host=False)
 
-    parts = {name: map_tree(lambda leaf, name=name: part(leaf, name), params) for name in ("v_row", "v_col", "v")}
+    parts = {
+        name: map_tree(lambda leaf, name=name: part_of_leaf(leaf, name), params)
+        for name in ("v_row", "v_col", "v")
+    }
     return Instance(None, {"count": make_counter(call), **parts})
 
 
 def _one_entry(call: Call, leaf: Layout) -> Layout:
-    return replace(fresh(call, (1,), leaf.dtype), committed=make_counter(call).committed)
+    return replace(fresh_array(call, (1,), leaf.dtype), committed=make_counter(call).committed)
 
 
 @function("optax scale_by_factored_rms")
@@ -196,7 +199,7 @@ def scale_by_factored_rms(call: Call) -> Value:
 
 
 @function("optax adafactor")
-def adafactor(call: Call) -> Value:
+def make_adafactor(call: Call) -> Value:
     """A chain of what its options say."""
     least, factored = call.get(1, "min_dim_size_to_factor", 128), call.keywords.get("factored", True)
     rate, scales = call.get(0, "learning_rate", None), call.get(4, "multiply_by_parameter_scale", True)

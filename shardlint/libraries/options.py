@@ -21,7 +21,7 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
 )
-from shardlint.libraries.jax_transforms import decorator
+from shardlint.libraries.jax_transforms import transform_decorator
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -109,7 +109,7 @@ _METHODS: dict[str, Callable[[Parser, Call], Value]] = {
 
 
 @function("os.environ get setdefault", "os getenv")
-def variable(call: Call) -> Value:
+def environment_variable(call: Call) -> Value:
     """A variable of the environment."""
     return _option_value(call, call.get(1, "default"))
 
@@ -131,7 +131,7 @@ def run_main(call: Call) -> Value:
 
 
 @function("typer Option Argument", "click Option")
-def annotated(call: Call) -> Value:
+def annotated_default(call: Call) -> Value:
     """The default of a parameter, as typer takes it."""
     return call.get(0, "default")
 
@@ -154,7 +154,7 @@ def _make_command(call: Call, given: Value) -> Value:
     return Native("command", lambda again: _with_options(again, given))
 
 
-function("click command group")(decorator(_make_command))
+function("click command group")(transform_decorator(_make_command))
 
 
 @function("hydra.main")

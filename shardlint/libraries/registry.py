@@ -35,7 +35,7 @@ Marking = Callable[[Call, Value], Value]
 """What a result has more in a mapped body, by the call and the result."""
 
 
-def marking(*names: str) -> Callable[[Marking], Marking]:
+def mark_results(*names: str) -> Callable[[Marking], Marking]:
     """Enter what marks the results of functions of the table, or of one that is not modelled, in mapped bodies."""
 
     def enter(mark: Marking) -> Marking:
@@ -53,7 +53,7 @@ def _mark_result(known: Implementation, mark: Marking, call: Call) -> Value:
     return mark(call, found) if run.axes or run.manual is not None else found
 
 
-def unmarked(known: Implementation) -> Implementation:
+def unmarked_function(known: Implementation) -> Implementation:
     """A function of the table without what marks its results."""
     while isinstance(known, partial) and known.func is _mark_result:
         known = known.args[0]
