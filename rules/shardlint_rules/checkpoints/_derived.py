@@ -108,7 +108,7 @@ def _makes_array(site: Site, function: ast.expr) -> bool:
     return _is_one_of(site, function, _ARRAYS)
 
 
-def holder(scope: Scope, target: ast.expr) -> Scope:
+def holder_scope(scope: Scope, target: ast.expr) -> Scope:
     """Where a target may be assigned to: the class, for an attribute of `self`, else the function."""
     of_self = (
         isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
@@ -120,7 +120,7 @@ def holder(scope: Scope, target: ast.expr) -> Scope:
 def made_for(site: Site, restored: Derived, scope: Scope) -> Iterator[tuple[ast.Assign, ast.Call]]:
     """The other statements that assign to what gets what was restored, each with the call that gives it."""
     written = site.text(restored.target)
-    for statement in walk(holder(scope, restored.target).node):
+    for statement in walk(holder_scope(scope, restored.target).node):
         if (
             statement is restored.statement
             or not isinstance(statement, ast.Assign)

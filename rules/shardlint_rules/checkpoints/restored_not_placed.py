@@ -15,7 +15,7 @@ from shardlint.rules_api.rule import Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
-from shardlint_rules.checkpoints._derived import derived_from, holder, made_for
+from shardlint_rules.checkpoints._derived import derived_from, holder_scope, made_for
 from shardlint_rules.jit.placed import placed_by_callers
 
 _LOADING = r"(?:load|restore|from_bytes|from_state_dict|read|deserialise_leaves)"
@@ -322,7 +322,7 @@ def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt
     arguments.
     """
     file, written = site.file, site.text(target)
-    around = holder(scope, target)
+    around = holder_scope(scope, target)
     for node in file.mentions_in(around, target.attr if isinstance(target, ast.Attribute) else written):
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts.origins import origins
+from shardlint.facts.origins import value_origins
 from shardlint.facts.repeated import is_test
 from shardlint.model.values import (
     CallResult,
@@ -195,7 +195,7 @@ def _is_result_placed(site: Site, file: FileFacts, call: ast.expr, depth: int = 
 
 def _calls_making_tree(site: Site, place: Place, depth: int) -> Iterator[Place]:
     """The calls that make a tree that is given, or a part of one, whose leaves have no shardings."""
-    for value in origins(site.program, place):
+    for value in value_origins(site.program, place):
         yield from _of_value(site, value, depth)
 
 

@@ -41,7 +41,7 @@ class Written:
         return self.span(element.start, element.end)
 
 
-def written(site: Site) -> Written | None:
+def written_call(site: Site) -> Written | None:
     """The expression of a call, where the text tells it."""
     argument = site.argument("expression")
     if argument is None:

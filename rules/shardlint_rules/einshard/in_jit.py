@@ -12,7 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm,
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
-from shardlint_rules.einshard.calls import SHARD, written
+from shardlint_rules.einshard.calls import SHARD, written_call
 
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _MAKE = "einshard.make_sharding"
@@ -63,7 +63,7 @@ class EinshardInJit(Rule):
 
     def _write_fix(self, site: Site, array: ast.expr) -> Fix | None:
         expression = site.argument("expression")
-        given = written(site)
+        given = written_call(site)
         known = given is not None and not isinstance(given.parsed, Fault)
         if expression is None or not known or "#" in site.text():
             return None

@@ -8,7 +8,7 @@ from typing import ClassVar
 from shardlint.libraries.einshard import Element, Expression
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.einshard.calls import MAKE, SHARD, Written, written
+from shardlint_rules.einshard.calls import MAKE, SHARD, Written, written_call
 
 _WHY = "the array is now sharded, and a size that the devices do not divide raises"
 
@@ -43,7 +43,7 @@ class StrayStar(Rule):
     @detector("call")
     def find_stars(self, site: Site) -> Iterator[Finding]:
         """The stars of an expression that do something else."""
-        given = written(site)
+        given = written_call(site)
         if given is None or not isinstance(given.parsed, Expression):
             return
         names = [element.name for element in given.parsed.left]

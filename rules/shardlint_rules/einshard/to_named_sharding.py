@@ -15,7 +15,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.einshard._plan import SharedMesh, shared_mesh
-from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written
+from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written_call
 
 _NAMES = ("mesh", "device_mesh")
 _SHARDING = {"jax.sharding.NamedSharding": "NamedSharding", "jax.sharding.PartitionSpec": "P"}
@@ -137,7 +137,7 @@ class _Call:
 
 def _parse_call(site: Site) -> _Call | None:
     """The call, if its expression is known and has no fault that other rules tell of."""
-    given = written(site)
+    given = written_call(site)
     if given is None or not isinstance(given.parsed, Expression):
         return None
     parsed = given.parsed

@@ -43,7 +43,7 @@ class Carried:
     line: int
 
 
-def carried(site: Site, function: Value) -> Carried | None:
+def find_carried_array(site: Site, function: Value) -> Carried | None:
     """The first variable in a function's text that holds an array split over a mesh outside of it."""
     if not isinstance(function, Function) or function.place.file is not site.file:
         return None

@@ -15,18 +15,18 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
 from shardlint_rules.equinox._donate_split import SHARDINGS_FIRST, out_of_dict, split
 from shardlint_rules.equinox._keeping import of_definition, of_expression
-from shardlint_rules.equinox.call_text import comments, cut
-from shardlint_rules.equinox.filled import filled
+from shardlint_rules.equinox.call_text import comments_in, cut_keywords
+from shardlint_rules.equinox.filled import read_dict_entries
 from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
     Definition,
     NotRewritten,
     Wrapping,
-    besides,
+    call_without_keywords,
+    describe_other_function,
+    find_wrappings,
     positional,
-    without,
-    wrappings,
 )
 
 _MODES = "filter_jit donates all arguments, or all except the first"
@@ -50,14 +50,18 @@ class Parameters:
 
 def rewrite(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where `donate=` cannot say the same, or the text does not tell."""
-    if other := besides(site):
+    if other := describe_other_function(site):
         raise NotRewritten(f"{other}, which take other keywords")
     try:
         inside = hidden(site)
     except NotRewritten:
         if any(keyword.arg in (*DONATE_SETTINGS, *STATIC_SETTINGS) for keyword in site.call.keywords):
             raise
-        if any(filled(site, one.value, SHARDING_SETTINGS) for one in site.call.keywords if one.arg is None):
+        if any(
+            read_dict_entries(site, one.value, SHARDING_SETTINGS)
+            for one in site.call.keywords
+            if one.arg is None
+        ):
             raise NotRewritten(SHARDINGS_FIRST) from None
         try:
             return out_of_dict(site)
@@ -72,7 +76,7 @@ def rewrite(site: Site) -> Fix:
         raise NotRewritten("the call has `donate` too")
     found: list[Parameters] | NotRewritten
     try:
-        found = [_wrapped_parameters(site, wrapping) for wrapping in wrappings(site)]
+        found = [_wrapped_parameters(site, wrapping) for wrapping in find_wrappings(site)]
     except NotRewritten as reason:
         found = reason
     put = {}
@@ -82,7 +86,7 @@ def rewrite(site: Site) -> Fix:
         except NotRewritten as reason:
             return _pack_kept_arguments(site, inside, donated[0], reason)
     edit, drops = _call_without_keywords(site, inside, put)
-    if set(comments(site.text())) - set(comments(edit.text)):
+    if set(comments_in(site.text())) - set(comments_in(edit.text)):
         raise NotRewritten("a comment in the call would be lost")
     static = [name for name in STATIC_SETTINGS if _keyword_argument(site, name) is not None]
     if static and _keyword_argument(site, "in_shardings") is not None:
@@ -132,7 +136,7 @@ def _call_without_keywords(
     """The call without the keywords, with what is `put` in the place of one, and the names it stops using."""
     names = (*DONATE_SETTINGS, *STATIC_SETTINGS)
     if not any(map(_has_removed_keywords, inside)):
-        return without(site, set(names), put)
+        return call_without_keywords(site, set(names), put)
     gone = {keyword for keyword in site.call.keywords if keyword.arg in names}
     instead = {one: "=".join(put[one.arg]) for one in gone if one.arg is not None and one.arg in put}
     for one in filter(_has_removed_keywords, inside):
@@ -142,7 +146,7 @@ def _call_without_keywords(
             instead[one.keyword] = left
         else:
             gone.add(one.keyword)
-    made = cut(site, gone - set(instead), instead)
+    made = cut_keywords(site, gone - set(instead), instead)
     return site.replace(site.call, made.text), made.drops
 
 
@@ -151,7 +155,7 @@ def _pack_kept_arguments(site: Site, inside: list[Hidden], keyword: str, reason:
     if any(_keyword_argument(site, name) is not None for name in SHARDING_SETTINGS):
         raise NotRewritten(SHARDINGS_FIRST)
     edit, drops = _call_without_keywords(site, inside, {keyword: ("donate", '"all-except-first"')})
-    if set(comments(site.text())) - set(comments(edit.text)):
+    if set(comments_in(site.text())) - set(comments_in(edit.text)):
         raise NotRewritten("a comment in the call would be lost")
     places = {
         place

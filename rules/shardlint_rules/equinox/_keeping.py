@@ -33,7 +33,7 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import names_in, walk
-from shardlint_rules.equinox.beside_statement import before, indent_of, placed
+from shardlint_rules.equinox.beside_statement import blank_lines_above, indent_of, replace_statement
 from shardlint_rules.equinox.same_in_body import stays_itself
 from shardlint_rules.equinox.wrapped import NotRewritten, positional
 
@@ -226,7 +226,7 @@ def of_expression(site: Site, donated: Collection[int | str], settings: str) -> 
         name = _unused_name(site, named(site, function))
         lines = _write_pair_factory(site, taken, name, settings)
         return [
-            above(site, statement, indent, lines),
+            edit_above_statement(site, statement, indent, lines),
             site.replace(site.call, f"{name}({site.text(function)})"),
         ], (_describe_donation(taken.variables))
     target = (
@@ -243,10 +243,11 @@ def of_expression(site: Site, donated: Collection[int | str], settings: str) -> 
         gap = [] if indent else [""]
         whole = [line for part in lines for line in ([*gap, part] if not part else [part])]
         text = "\n".join(indent + line if line and number else line for number, line in enumerate(whole))
-        return placed(site, statement, text, indent), _describe_donation(taken.variables)
-    return [above(site, statement, indent, lines), site.replace(site.call, outer)], _describe_donation(
-        taken.variables
-    )
+        return replace_statement(site, statement, text, indent), _describe_donation(taken.variables)
+    return [
+        edit_above_statement(site, statement, indent, lines),
+        site.replace(site.call, outer),
+    ], _describe_donation(taken.variables)
 
 
 def _write_function_pair(
@@ -293,13 +294,13 @@ def _write_pair_factory(site: Site, taken: _Taken, name: str, settings: str) -> 
     return [f"def {name}(function):", *(f"{UNIT}{line}" if line else "" for line in body)]
 
 
-def above(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -> Edit:
+def edit_above_statement(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -> Edit:
     """The edit that writes a function above a statement."""
     start = site.file.source.line_starts[statement.lineno - 1]
     gap = "\n" if indent else "\n\n"
     nested = lines[0].startswith("def ")
     text = "".join(f"{indent}{line}\n" if line else "\n" if nested else gap for line in lines)
-    text = before(site, statement, indent) + indented_as(site.file, text, indent) + gap
+    text = blank_lines_above(site, statement, indent) + indented_as(site.file, text, indent) + gap
     return Edit(start, start, text.replace("\r\n", "\n").replace("\n", site.file.source.newline))
 
 

@@ -86,7 +86,7 @@ def _makes_dict(node: ast.expr) -> bool:
     return isinstance(node, ast.Dict | ast.DictComp) or called in ("dict", "asdict", "_asdict", "copy")
 
 
-def copied(site: Site, node: ast.expr) -> str:
+def copy_dict_text(site: Site, node: ast.expr) -> str:
     """An expression for a dict that nothing else holds."""
     text = site.text(node)
     return text if _makes_dict(node) else f"dict({text})"

@@ -10,7 +10,7 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 
-def placed(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:
+def replace_statement(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:
     """A definition in the place of a statement, with empty lines around it."""
     source = site.file.source
     above, below = _missing_lines(site, statement, 1 if indent else 2)
@@ -61,7 +61,7 @@ def _missing_lines(site: Site, statement: ast.stmt, wanted: int) -> tuple[int, i
     )
 
 
-def before(site: Site, statement: ast.stmt, indent: str) -> str:
+def blank_lines_above(site: Site, statement: ast.stmt, indent: str) -> str:
     """The empty lines that are missing above a definition."""
     source = site.file.source
     line = statement.lineno - 1

@@ -43,7 +43,9 @@ class _Chunk:
     own: list[str] = field(default_factory=list)
 
 
-def cut(site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] = MappingProxyType({})) -> Cut:
+def cut_keywords(
+    site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] = MappingProxyType({})
+) -> Cut:
     """The site's call without some keyword arguments, and with text `instead` of others.
 
     With no arguments left the call is its function; a `functools.partial` with nothing bound, what it was of.
@@ -121,7 +123,7 @@ def _argument_chunks(site: Site) -> list[_Chunk]:
         limit = starts[index + 1] if index + 1 < len(nodes) else closing
         end = _end_after_comma(call, ends[index], limit)
         before, after = call[begin : starts[index]], call[ends[index] : end]
-        own = [*_HASH.findall(before), *comments(call[starts[index] : ends[index]]), *_HASH.findall(after)]
+        own = [*_HASH.findall(before), *comments_in(call[starts[index] : ends[index]]), *_HASH.findall(after)]
         found.append(_Chunk(node, begin, starts[index], ends[index], end, own))
         begin = end
     return found
@@ -144,7 +146,7 @@ def _end_after_comma(call: str, end: int, limit: int) -> int:
     return stop if "#" in call[place:stop] else place + 1
 
 
-def comments(text: str) -> list[str]:
+def comments_in(text: str) -> list[str]:
     """The comments in the text of an expression."""
     tokens = tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline)
     return [token.string for token in tokens if token.type == tokenize.COMMENT]

@@ -36,7 +36,7 @@ class Entry:
     place: Place
 
 
-def filled(site: Site, node: ast.expr, names: Iterable[str]) -> dict[str, Entry]:
+def read_dict_entries(site: Site, node: ast.expr, names: Iterable[str]) -> dict[str, Entry]:
     """The keys of a dict among `names`, as far as the text tells."""
     found: dict[str, Entry] = {}
     tables = options(site.value(node))

@@ -34,7 +34,7 @@ class Jitted:
         return not self.keywords and not self.hidden
 
 
-def jitted(site: Site) -> Jitted | None:
+def jitted_function(site: Site) -> Jitted | None:
     """Return the function that the site's jit compiles; None if it is not visible.
 
     For the forms call, partial and name: a bare decorator is no call. A use that is no decorator is none here.
@@ -68,7 +68,7 @@ def _value_below_decorator(site: Site, definition: Definition) -> Value:
     return value
 
 
-def calls(site: Site, found: Jitted) -> Iterator[Place]:
+def calls_of_compiled(site: Site, found: Jitted) -> Iterator[Place]:
     """The calls of the compiled function itself that the text shows."""
     if isinstance(found.function, Definition):
         ends = site.program.flow.ends(site.file, found.function)
@@ -83,9 +83,9 @@ def calls(site: Site, found: Jitted) -> Iterator[Place]:
             yield end.place
 
 
-def expected(site: Site, found: Jitted) -> bool:
+def is_failure_expected(site: Site, found: Jitted) -> bool:
     """Return whether a test expects the jit, or a call of the jitted function, to raise."""
-    return any(expected_to_fail(one.file, one.node) for one in calls(site, found))
+    return any(expected_to_fail(one.file, one.node) for one in calls_of_compiled(site, found))
 
 
 def to_filter_jit(site: Site, found: Jitted) -> Fix | None:

@@ -12,7 +12,13 @@ from shardlint.model.values import ClassValue, Constant, Function, Items, Place,
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.equinox.jitted import Jitted, calls, expected, jitted, to_filter_jit
+from shardlint_rules.equinox.jitted import (
+    Jitted,
+    calls_of_compiled,
+    is_failure_expected,
+    jitted_function,
+    to_filter_jit,
+)
 from shardlint_rules.equinox.wrapped import Definition, positional
 
 
@@ -62,11 +68,11 @@ class ModuleThroughJaxJit(Rule):
     @detector("call", "partial", "name")
     def report_module(self, site: Site) -> Finding | None:
         """A jit that compiles a Module or is called with one, by the first thing that raises."""
-        found = jitted(site)
+        found = jitted_function(site)
         if found is None:
             return None
         problems = sorted(self._find_problems(site, found), key=lambda problem: not problem.sure)
-        if not problems or expected(site, found):
+        if not problems or is_failure_expected(site, found):
             return None
         return site.finding(
             found.name,
@@ -85,7 +91,7 @@ class ModuleThroughJaxJit(Rule):
         yield from self._of_self(site, found, static)
         if isinstance(found.function, Definition) and site.file.home(found.function).kind == "class":
             return
-        for where in calls(site, found):
+        for where in calls_of_compiled(site, found):
             call = site.program.evaluator.arguments(where)
             for index, place in enumerate(call.positional):
                 name = _parameter_name(found, index)

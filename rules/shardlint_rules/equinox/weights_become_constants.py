@@ -13,8 +13,8 @@ from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm,
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._closures import carried, split_at
-from shardlint_rules.equinox.jitted import Jitted, jitted
+from shardlint_rules.equinox._closures import find_carried_array, split_at
+from shardlint_rules.equinox.jitted import Jitted, jitted_function
 from shardlint_rules.jit.placed import PLACED_WORDS
 
 _FILTER = "equinox.filter_jit"
@@ -69,13 +69,13 @@ class WeightsBecomeConstants(Rule):
     @detector("call", "partial", "name")
     def report_closure(self, site: Site) -> Finding | None:
         """A jit of a function that closes over a Module or a sharded array."""
-        found = jitted(site)
+        found = jitted_function(site)
         if found is None:
             return None
         baked = _find_baked_module(site, found)
         if baked is not None:
             return self._report_module(site, found, baked)
-        variable = carried(site, found.fun)
+        variable = find_carried_array(site, found.fun)
         if variable is None:
             return None
         return site.finding(

@@ -16,12 +16,12 @@ from shardlint_rules.flax.annotations import (
     VARIABLES,
     WITH_METADATA,
     Annotation,
+    fix_key,
     given_annotations,
-    heeded,
+    is_key_heeded,
     kept_under,
     names_axes,
-    preferred,
-    renamed,
+    preferred_key,
 )
 
 # What people write for one of KEYS begins so. Other keys are metadata of the user's own.
@@ -89,10 +89,10 @@ class AnnotationKeyIgnored(Rule):
                 yield finding
 
     def _report_ignored(self, site: Site, one: Annotation, others: list[str]) -> Finding | None:
-        write = preferred(site)
-        if any(heeded(site, key) for key in others):
+        write = preferred_key(site)
+        if any(is_key_heeded(site, key) for key in others):
             return None
-        if one.key in KEYS and heeded(site, one.key):
+        if one.key in KEYS and is_key_heeded(site, one.key):
             return None  # SL515 reports deprecated keys
         if not (one.key in KEYS or one.key.startswith(_BEGINNINGS)) or not names_axes(site.value(one.value)):
             return None
@@ -103,7 +103,7 @@ class AnnotationKeyIgnored(Rule):
             f"On {site.release('flax')} `{one.key}` is plain metadata: the variable is not sharded.",
             label="flax ignores this key",
             help=f"write {write}",
-            fix=renamed(site, one, write, "the variable is then sharded"),
+            fix=fix_key(site, one, write, "the variable is then sharded"),
         )
 
     @detector("method")

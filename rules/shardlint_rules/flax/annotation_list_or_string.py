@@ -15,7 +15,7 @@ from shardlint_rules.flax.annotations import (
     WITH_METADATA,
     WITH_PARTITIONING,
     given_annotations,
-    heeded,
+    is_key_heeded,
     names_axes,
 )
 
@@ -70,7 +70,7 @@ class AnnotationListOrString(Rule):
     def find_annotations(self, site: Site) -> Iterator[Finding]:
         """The lists and strings that a variable or layer is annotated with."""
         for one in given_annotations(site):
-            finding = self._judge_annotation(site, one.value) if heeded(site, one.key) else None
+            finding = self._judge_annotation(site, one.value) if is_key_heeded(site, one.key) else None
             if finding is not None:
                 yield finding
 

@@ -40,14 +40,14 @@ def kept_under(site: Site) -> str:
     return "sharding_names" if site.allows("flax", ">=0.11") else "sharding"
 
 
-def heeded(site: Site, key: str) -> bool:
+def is_key_heeded(site: Site, key: str) -> bool:
     """Return whether the project's flax reads a key as a sharding annotation."""
     if key == "out_sharding":
         return site.allows("flax", ">=0.12.4")
     return key == "sharding" or (key == "sharding_names" and site.allows("flax", ">=0.11"))
 
 
-def preferred(site: Site) -> str:
+def preferred_key(site: Site) -> str:
     """The key to write on the project's flax."""
     return "out_sharding" if site.allows("flax", ">=0.12.4") else "sharding"
 
@@ -80,7 +80,7 @@ def _dict_annotations(display: ast.Dict) -> Iterator[Annotation]:
             yield Annotation(key.value, key, value)
 
 
-def renamed(site: Site, one: Annotation, write: str, why: str) -> Fix:
+def fix_key(site: Site, one: Annotation, write: str, why: str) -> Fix:
     """The fix that writes another key; `why` is why it is unsafe."""
     start, end = site.file.span(one.node)
     if isinstance(one.node, ast.keyword):

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from shardlint.model.lifetime.buffers import path_of
 from shardlint.model.lifetime.donation import Argument, DonatingCall
-from shardlint.model.lifetime.reads import Reading, reading
+from shardlint.model.lifetime.reads import Reading, read_part
 from shardlint.model.values import CallResult, ClassValue, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
-from shardlint_rules.jit.donated import taken
+from shardlint_rules.jit.donated import is_buffer_taken
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -53,7 +53,7 @@ def _find_aliases(site: Site, update: Scope, call: DonatingCall, argument: Argum
     file, path = site.file, path_of(argument.node)
     if path is None or len(path) != 2 or path[0] != _self_name(update):
         return
-    if not taken(file, call, argument, (), False):
+    if not is_buffer_taken(file, call, argument, (), False):
         return
     for node in file.mentions(path[1]):
         target = _stored_attribute(file, node)
@@ -113,7 +113,7 @@ def _read_of_attribute(site: Site, name: str, cls: Scope | None) -> ast.Attribut
         compared = isinstance(site.file.parent(node), ast.Compare)
         if method.parent is not cls or _self_name(method) != getattr(node.value, "id", "") or compared:
             continue
-        if reading(evaluator, site.file, node) is not Reading.NONE:
+        if read_part(evaluator, site.file, node) is not Reading.NONE:
             return node
     return None
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted, of_definition
+from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted_value, of_definition
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -27,7 +27,7 @@ class Handed:
     helper: str
 
 
-def handed(site: Site) -> Iterator[Handed]:
+def handed_jits(site: Site) -> Iterator[Handed]:
     """Yield the jits that helpers make with the tree that begins with the site's spec."""
     file, top = site.file, _outermost_display(site)
     if top is site.call or _first_call_in_display(site, top) is not site.call:
@@ -96,7 +96,7 @@ def _specs_from_helper(site: Site, node: ast.expr, call: ast.Call, helper: Funct
     if not names:
         return
     for option in options(site.value(call)):
-        function = jitted(option, evaluator)
+        function = jitted_value(option, evaluator)
         if function is None or function.settings.place.file is not helper.place.file:
             continue
         for setting in SHARDING_SETTINGS:

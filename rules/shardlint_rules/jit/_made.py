@@ -47,10 +47,10 @@ class Made:
 def made(site: Site, function: Function, environment: Environment | None, shardings: Value) -> Iterator[Made]:
     """Yield the arrays that a function returns. One sharding may be for all of them."""
     for node in _return_expressions(function):
-        yield from arrays(site, Made(Place(function.place.file, node), environment, shardings))
+        yield from arrays_in_tree(site, Made(Place(function.place.file, node), environment, shardings))
 
 
-def arrays(site: Site, whole: Made) -> Iterator[Made]:
+def arrays_in_tree(site: Site, whole: Made) -> Iterator[Made]:
     """The arrays of a tree, as far as the text says how it is made."""
     yield from _split_returned_tree(site, whole, _DEPTH)
 
@@ -131,7 +131,9 @@ def _arrays_from_call(site: Site, whole: Made, depth: int) -> Iterator[Made]:
         if env is None and is_nested(callee):
             return  # of the function around it nothing is known
         inner = evaluator.parameters(callee, evaluator.arguments(whole.place, env))
-        yield from _arrays_in_function(site, replace(whole, environment=closed(inner, env)), callee, depth)
+        yield from _arrays_in_function(
+            site, replace(whole, environment=close_environment(inner, env)), callee, depth
+        )
     elif isinstance(callee, Transformed) and callee.api.name in _VMAPS and isinstance(callee.inner, Function):
         told = callee.call
         plain = told is None or (not told.keywords and not told.open_keywords and len(told.positional) <= 1)
@@ -139,7 +141,7 @@ def _arrays_from_call(site: Site, whole: Made, depth: int) -> Iterator[Made]:
             return
         size = _leading_size(site, Place(file, node.args[0]), env)
         each = Environment({one.arg: Unknown("one of many") for one in callee.inner.node.args.args})
-        known = closed(each, env) if env is not None else None
+        known = close_environment(each, env) if env is not None else None
         stacked = replace(whole, environment=known, stacked=(*whole.stacked, size))
         yield from _arrays_in_function(site, stacked, callee.inner, depth)
     elif isinstance(whole.sharding, CallResult):
@@ -158,7 +160,7 @@ def is_nested(function: Function) -> bool:
     return parent is not None and parent.function() is not None
 
 
-def closed(inner: Environment, outer: Environment | None) -> Environment:
+def close_environment(inner: Environment, outer: Environment | None) -> Environment:
     """The parameters of a function with those of the one around it in sight."""
     return Environment(ChainMap({}, inner.values, outer.values)) if outer is not None else inner  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ from shardlint_rules.jit._mesh_of_object import (
     class_around,
     is_mesh,
     is_mesh_type,
-    kept,
+    mesh_attributes,
     of_parameter,
     read_through,
 )
@@ -228,5 +228,5 @@ def _is_of_class(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bo
 
 def _meshes_read_from_object(site: Site, scope: Scope, first: str) -> list[str]:
     """How the meshes that the object keeps are written; else those that the class reads through what it keeps."""
-    found = kept(site, class_around(site, scope))
+    found = mesh_attributes(site, class_around(site, scope))
     return [f"{first}.{name}" for name in found] or read_through(site, scope.node, first)

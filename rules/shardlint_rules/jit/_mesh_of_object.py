@@ -31,7 +31,7 @@ def is_mesh_type(site: Site, file: FileFacts, annotation: ast.expr | None) -> bo
     return any(isinstance(one, Api) and one.name in MESH_MAKERS for one in found)
 
 
-def kept(site: Site, cls: ClassValue) -> list[str]:
+def mesh_attributes(site: Site, cls: ClassValue) -> list[str]:
     """The attributes of a class that are meshes."""
     found: dict[str, None] = {}
     hidden: set[str] = set()
@@ -113,7 +113,7 @@ def of_parameter(site: Site, parameter: str, annotation: ast.expr | None, root: 
     if not found and annotation is not None:
         for option in options(site.value(annotation)):
             if isinstance(option, ClassValue):
-                found += [f"{parameter}.{name}" for name in kept(site, option)]
+                found += [f"{parameter}.{name}" for name in mesh_attributes(site, option)]
     return found
 
 

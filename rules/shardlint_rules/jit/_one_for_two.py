@@ -42,7 +42,7 @@ GIVEN_TWICE = rf"(?s)\b(?:{_COPY})\s*{_VALUE}=\s*\1\b|{_VALUE}\b(?:{_COPY})\s*=\
 _NO_LEAF = ("static", "pytree_node=False", "ClassVar")
 
 
-def twins(site: Site) -> Iterator[tuple[ast.keyword, ast.keyword]]:
+def duplicated_keywords(site: Site) -> Iterator[tuple[ast.keyword, ast.keyword]]:
     """The keywords for copies in a call, each with another one that is given the same name or attribute."""
     for own in site.call.keywords:
         if own.arg not in COPIES or not isinstance(own.value, ast.Name | ast.Attribute):
@@ -55,7 +55,7 @@ def twins(site: Site) -> Iterator[tuple[ast.keyword, ast.keyword]]:
             yield own, other
 
 
-def donated(site: Site, field: str) -> tuple[FileFacts, DonatingCall] | None:
+def call_donating_duplicate(site: Site, field: str) -> tuple[FileFacts, DonatingCall] | None:
     """A call that donates the object which a call with one value for two fields makes."""
     call = site.call
     name = _made_class(site, field)

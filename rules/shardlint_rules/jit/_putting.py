@@ -30,7 +30,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._mapped import TREE_MAP, mapped_tree
-from shardlint_rules.mesh.axis_types import behind
+from shardlint_rules.mesh.axis_types import values_behind
 
 PUT = "jax.device_put"
 MAPS = (TREE_MAP, "builtins.map")
@@ -267,7 +267,9 @@ def _under_keys(site: Site, target: ast.expr) -> list[Value]:
     if not keys or not isinstance(target, ast.Name):
         return []
     expanded = site.program.evaluator.trees.expanded
-    found = [option for one in behind(site.program, site.value(target)) for option in options(expanded(one))]
+    found = [
+        option for one in values_behind(site.program, site.value(target)) for option in options(expanded(one))
+    ]
     for key in keys:
         held = [one.get(key) if isinstance(one, Table) else None for one in found]
         if None in held:
@@ -313,7 +315,7 @@ def _possible_values(site: Site, value: Value) -> list[Value]:
     """
     made = isinstance(value, Parameter) and getattr(value.place.scope.node, "name", "") == "__init__"
     given = site.program.callers.seen(value) if isinstance(value, Parameter) and made else (value,)
-    return [way for one in given for way in behind(site.program, one)]
+    return [way for one in given for way in values_behind(site.program, one)]
 
 
 def annotated_as(site: Site, target: ast.expr) -> str:

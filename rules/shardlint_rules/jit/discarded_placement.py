@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.facts.repeated import is_test
-from shardlint.model.lifetime.effects import called, only_returns
+from shardlint.model.lifetime.effects import called_function, only_returns
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
@@ -24,13 +24,13 @@ from shardlint.rules_api.rule import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.enclosing import around, caught
+from shardlint.syntax.enclosing import caught, enclosing_nodes
 from shardlint_rules.flax import sharded_init as init
-from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped
+from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped_result_message
 from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit._pure_dropped import MAPPED, UPDATES, map_dropped, mapped_line, update_dropped
-from shardlint_rules.jit._synced_unread import SYNCED, lost
+from shardlint_rules.jit._synced_unread import SYNCED, unread_synced_call
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
 
 _MAP = "jax.tree.map"
@@ -120,7 +120,7 @@ class DiscardedPlacement(Rule):
     @detector("line", finds="synced")
     def report_reduced(self, site: Site) -> Finding | None:
         """A call whose result is bound to the name of its argument, which nothing reads afterwards."""
-        call = lost(site)
+        call = unread_synced_call(site)
         if call is None or is_test(site.file, call) or caught(site.file, call) or _is_shown_by_notebook(site):
             return None
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
@@ -148,7 +148,11 @@ class DiscardedPlacement(Rule):
     @detector("statement")
     def report_helper(self, site: Site) -> Finding | None:
         """A function of the project as a statement that only returns an array."""
-        function = called(site.program.evaluator, Place(site.file, site.call)) if not _is_used(site) else None
+        function = (
+            called_function(site.program.evaluator, Place(site.file, site.call))
+            if not _is_used(site)
+            else None
+        )
         if function is None or not only_returns(function):
             return None
         if made := _placed_by(site):
@@ -167,7 +171,7 @@ class DiscardedPlacement(Rule):
     @detector("call", of=tuple(ONLY_GIVING))
     def report_given(self, site: Site) -> Finding | None:
         """A call without side effects whose result is dropped."""
-        said = dropped(site, _find_subject(site))
+        said = dropped_result_message(site, _find_subject(site))
         if (
             said is None
             or is_test(site.file, site.call)
@@ -398,7 +402,7 @@ def _of_a_model(site: Site) -> bool:
 def _read_later(site: Site, name: ast.Name) -> bool:
     """Return whether the name is read after the call, on some path from the call."""
     position = (site.call.end_lineno or 0, site.call.end_col_offset or 0)
-    in_loop = any(around(site.file, site.syntax, ast.For, ast.While))
+    in_loop = any(enclosing_nodes(site.file, site.syntax, ast.For, ast.While))
     for node in site.file.mentions(name.id):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node is not name:
             _, owner = lookup(site.file, node, name.id)

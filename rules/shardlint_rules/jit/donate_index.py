@@ -7,23 +7,23 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
-from shardlint.model.reach import lookup, reaching
+from shardlint.model.reach import lookup, reaching_bindings
 from shardlint.model.signatures import (
     DONATE_SETTINGS,
     JITS,
     Jitted,
     Parameters,
+    argnum_positions,
     names,
-    numbers,
-    positions,
+    setting_positions,
 )
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._donated_shifted import shifted
-from shardlint_rules.jit.parameters import given, lost
-from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
+from shardlint_rules.jit._donated_shifted import find_shifted_position
+from shardlint_rules.jit.parameters import explain_lost_entries, given_entries
+from shardlint_rules.jit.sharded import SeenCall, by_position, calls_of_wrapped, describe_function
 
 
 class DonateIndex(Rule):
@@ -83,7 +83,7 @@ class DonateIndex(Rule):
                 problem, advice, static = wrong
                 yield site.finding(
                     keyword,
-                    f"Wrapping {named(functions[0])} raises ValueError: {problem}.",
+                    f"Wrapping {describe_function(functions[0])} raises ValueError: {problem}.",
                     help=advice,
                     fix=_write_fix(site, keyword, functions[0], static) if static else None,
                 )
@@ -95,8 +95,10 @@ class DonateIndex(Rule):
         functions = site.find_wrapped(*JITS, PMAP)
         if keyword is None or len(functions) != 1:
             return None
-        given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
-        found = shifted(site, given or ())
+        given = argnum_positions(
+            functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator
+        )
+        found = find_shifted_position(site, given or ())
         if found is None:
             return None
         return site.finding(
@@ -116,11 +118,11 @@ _Wrong = tuple[str, str, frozenset[int | str]]
 def _find_wrong_donation(site: Site, function: Jitted, name: str) -> _Wrong | None:
     """Return the mistake in a keyword of a function: a label, the advice, and the static entries."""
     parameters = function.parameters
-    entries = given(function, name, site.program.evaluator)
+    entries = given_entries(function, name, site.program.evaluator)
     if not entries:
         return None
     if parameters is not None and function.api != PMAP:
-        wrong = lost(function, parameters, entries)
+        wrong = explain_lost_entries(function, parameters, entries)
         if wrong is not None:
             return *wrong, frozenset()
     static = _find_static(site, function)
@@ -140,9 +142,9 @@ def _find_static(site: Site, function: Jitted) -> frozenset[int | str | None] | 
     """Static positions, and names that are no positions."""
     evaluator, settings = site.program.evaluator, function.settings
     if function.api == PMAP:
-        found = numbers(function.setting("static_broadcasted_argnums"), settings, evaluator)
+        found = argnum_positions(function.setting("static_broadcasted_argnums"), settings, evaluator)
         return frozenset(found) if found is not None else None
-    by_position = positions(function, "static", evaluator)
+    by_position = setting_positions(function, "static", evaluator)
     by_name = names(function.setting("static_argnames"), settings, evaluator)
     return None if by_position is None or by_name is None else frozenset((*by_position, *by_name))
 
@@ -160,7 +162,7 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
     function = functions[0]
     if keyword.arg != "donate_argnums" or (function.api != PMAP and site.allows("jax", ">=0.12")):
         return
-    given = numbers(function.setting(keyword.arg), function.settings, site.program.evaluator)
+    given = argnum_positions(function.setting(keyword.arg), function.settings, site.program.evaluator)
     negative = [number for number in given or () if number < 0]
     if not negative:
         return
@@ -177,10 +179,12 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
 
 def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
     """Donated arguments that are given to what pmap made by keyword."""
-    donated = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
+    donated = argnum_positions(
+        functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator
+    )
     if functions[0].api != PMAP or not donated:
         return
-    for seen in calls(site, (PMAP,), DONATE_SETTINGS):
+    for seen in calls_of_wrapped(site, (PMAP,), DONATE_SETTINGS):
         given = _undonated_keywords(seen, donated)
         if not given:
             continue
@@ -235,7 +239,7 @@ def _read_again(seen: SeenCall, node: ast.expr) -> str:
         if other in inside or not isinstance(other, ast.Name) or not isinstance(other.ctx, ast.Load):
             continue
         later = (other.lineno, other.col_offset) > (call.lineno, call.col_offset)
-        if later and any(binding.node in given for binding in reaching(file, other, every)):
+        if later and any(binding.node in given for binding in reaching_bindings(file, other, every)):
             return f"line {other.lineno} reads `{node.id}` after the call"
     return ""
 

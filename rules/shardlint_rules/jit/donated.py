@@ -79,7 +79,7 @@ def handed_over(
     return Certainty.PROVEN
 
 
-def taken(
+def is_buffer_taken(
     file: FileFacts, call: DonatingCall, argument: Argument, below: tuple[str, ...], array: bool
 ) -> bool:
     """Return whether the text shows an output that can take the buffer of an argument (of a part of it)."""
@@ -257,7 +257,7 @@ def _one_placed(program: Program, value: CallResult) -> bool:
     return all(_makes_fresh_array(option) for option in inner)
 
 
-def written(file: FileFacts, node: ast.AST) -> str:
+def text_of_expression(file: FileFacts, node: ast.AST) -> str:
     """An expression on one line."""
     return " ".join(file.text(node).split())
 
@@ -267,12 +267,12 @@ def name_of(api: str) -> str:
     return {"equinox.filter_jit": "eqx.filter_jit", "jax.experimental.pjit.pjit": "pjit"}.get(api, api)
 
 
-def ignored(site: Site, *arguments: Argument) -> bool:
+def is_donation_ignored(site: Site, *arguments: Argument) -> bool:
     """Return whether jax ignores the donation of an argument (SL222)."""
     return any(argument.behind for argument in arguments) and site.allows("jax", "<0.12")
 
 
-def stories(site: Site) -> Iterator[tuple[FileFacts, Story]]:
+def stories_of_donations(site: Site) -> Iterator[tuple[FileFacts, Story]]:
     """Yield the buffer events of each function that calls the donating function: those of this file, and callers in
     others.
     """
@@ -285,7 +285,7 @@ def stories(site: Site) -> Iterator[tuple[FileFacts, Story]]:
         yield file, lifetimes.story(file, scope)
 
 
-def asked(site: Site) -> ast.keyword:
+def donation_keyword(site: Site) -> ast.keyword:
     """Where the wrapper asks for donation."""
     return next(keyword for keyword in site.call.keywords if (keyword.arg or "").startswith("donate"))
 

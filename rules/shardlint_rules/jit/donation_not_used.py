@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
-from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions
+from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, setting_positions
 from shardlint.model.values import Function, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._donated_named import WEIGHTS, Named, by_wrapper, named
 from shardlint_rules.jit.donated import donation_of
-from shardlint_rules.jit.no_output import sliced, why_none
+from shardlint_rules.jit.no_output import is_sliced_elementwise, why_none
 from shardlint_rules.jit.results import results as counted
 from shardlint_rules.jit.results import returned_by
 
@@ -167,7 +167,9 @@ def _is_proven_slice(site: Site, function: Jitted, name: str) -> bool:
         return False
     file, node = function.inner.place.file, function.inner.node
     results = returned_by(file, node)
-    if not results or not all(isinstance(one, ast.Subscript) and sliced(one, name) for one in results):
+    if not results or not all(
+        isinstance(one, ast.Subscript) and is_sliced_elementwise(one, name) for one in results
+    ):
         return False
     evaluator = site.program.evaluator
     for end in site.program.flow.calls(Place(site.file, site.call)).found:
@@ -189,7 +191,7 @@ def _position_of_parameter(function: Jitted, name: str) -> int | None:
 
 def _donated_parameters(site: Site, function: Jitted) -> list[str]:
     parameters, evaluator = function.parameters, site.program.evaluator
-    by_position = positions(function, "donate", evaluator)
+    by_position = setting_positions(function, "donate", evaluator)
     by_name = names(function.setting("donate_argnames"), function.settings, evaluator)
     if parameters is None or by_position is None or by_name is None:
         return []

@@ -22,10 +22,19 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._handed_specs import Handed, handed
+from shardlint_rules.jit._handed_specs import Handed, handed_jits
 from shardlint_rules.jit._structure import is_tree, kind_of, returned_by, trees_differ
-from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, tree_of, value_of
-from shardlint_rules.jit.trees import container
+from shardlint_rules.jit.sharded import (
+    Counts,
+    calls_of_wrapped,
+    count_of,
+    counts_of_parameters,
+    describe_function,
+    several,
+    tree_of,
+    value_of,
+)
+from shardlint_rules.jit.trees import container_kind
 
 _INPUTS = "pass one entry per argument, or one sharding for all arguments"
 _OUTPUTS = "pass one entry per result, or one sharding for all results"
@@ -79,7 +88,7 @@ class InShardingsArity(Rule):
     @detector("call", of="jax.sharding.PartitionSpec")
     def find_specs_for_helper(self, site: Site) -> Iterator[Finding]:
         """Trees of specs that do not fit the function which a helper compiles with them."""
-        found = (self._compare_with_helper(site, one) for one in handed(site))
+        found = (self._compare_with_helper(site, one) for one in handed_jits(site))
         yield from (one for one in found if one is not None)
 
     @detector("call", "partial", of=JITS)
@@ -117,7 +126,7 @@ class InShardingsArity(Rule):
         function, value = one.function, tree_of(site, one.function, one.setting)
         given = count_of(site, function, one.setting)
         if one.setting == "in_shardings":
-            counted = counts(site, function)
+            counted = counts_of_parameters(site, function)
             if given is None or counted is None or counted.fits(given) or counted.with_static(given):
                 return None
             takes, has = f"takes {_describe_accepted_count(counted)}", several(given, "entry")
@@ -128,7 +137,8 @@ class InShardingsArity(Rule):
             takes, has = f"returns {kind_of(returned[0])}", kind_of(value)
         return site.finding(
             one.node,
-            f"Every call of the jit in `{one.helper}` raises ValueError: {has}, and {named(function)} {takes}.",
+            f"Every call of the jit in `{one.helper}` raises ValueError: {has}, and {describe_function(function)} "
+            f"{takes}.",
             why=f"{one.setting} has one entry per {'argument' if one.setting == 'in_shardings' else 'result'}",
             help=_INPUTS if one.setting == "in_shardings" else _OUTPUTS,
         )
@@ -138,14 +148,14 @@ class InShardingsArity(Rule):
         given = count_of(site, functions[0], "in_shardings")
         if keyword is None or given is None:
             return
-        found = [counts(site, function) for function in functions]
+        found = [counts_of_parameters(site, function) for function in functions]
         wrong = [
             one for one in found if one is not None and not one.fits(given) and not one.with_static(given)
         ]
         if wrong and len(wrong) == len(found):
             yield site.finding(
                 keyword,
-                f"Every call raises ValueError: {several(given, 'entry')}, and {named(functions[0])} takes "
+                f"Every call raises ValueError: {several(given, 'entry')}, and {describe_function(functions[0])} takes "
                 f"{_describe_accepted_count(wrong[0])}.",
                 why="in_shardings has one entry per positional argument",
                 help=f"{_INPUTS}; if the only argument is a tuple, write `in_shardings=((...),)`",
@@ -153,11 +163,11 @@ class InShardingsArity(Rule):
             return
         if any(one is not None and one.with_static(given) for one in found):
             return  # SL212 reports these
-        for seen in calls(site):
+        for seen in calls_of_wrapped(site):
             if seen.file is not site.file or seen.arguments.keywords or seen.arguments.open_keywords:
                 continue
             count = seen.count
-            static = counts(site, seen.function)
+            static = counts_of_parameters(site, seen.function)
             if count is None or static is None:
                 continue
             dynamic = sum(1 for position in range(count) if position not in static.static)
@@ -175,14 +185,14 @@ class InShardingsArity(Rule):
         """A container that is not a tuple of arguments."""
         keyword = site.keyword("in_shardings")
         given = value_of(site, functions[0], "in_shardings")
-        found = container(site.program, given) if given is not None else None
+        found = container_kind(site.program, given) if given is not None else None
         if keyword is None or found is None:
             return
-        counted = [counts(site, function) for function in functions]
+        counted = [counts_of_parameters(site, function) for function in functions]
         one = all(c is not None and c.most == 1 for c in counted)
         if not one and not found.surely:
             return
-        called = named(functions[0])
+        called = describe_function(functions[0])
         yield site.finding(
             keyword,
             f"Every call raises ValueError{'' if found.surely else ' if this is a container'}: in_shardings is not a "
@@ -218,7 +228,8 @@ class InShardingsArity(Rule):
         first = returned[0][0]
         yield site.finding(
             keyword,
-            f"Every call raises ValueError: out_shardings is {kind_of(given)}, and {named(functions[0])} returns "
+            f"Every call raises ValueError: out_shardings is {kind_of(given)}, "
+            f"and {describe_function(functions[0])} returns "
             f"{kind_of(first)}.",
             why="out_shardings has the structure of the results",
             help=_OUTPUTS,

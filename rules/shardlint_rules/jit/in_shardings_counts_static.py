@@ -9,7 +9,7 @@ from shardlint.model.signatures import JITS, Jitted
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.sharded import count_of, counts, named
+from shardlint_rules.jit.sharded import count_of, counts_of_parameters, describe_function
 
 
 class InShardingsCountsStatic(Rule):
@@ -47,7 +47,7 @@ class InShardingsCountsStatic(Rule):
         given = count_of(site, functions[0], "in_shardings") if functions else None
         if given is None:
             return None
-        found = [counts(site, function) for function in functions]
+        found = [counts_of_parameters(site, function) for function in functions]
         if not all(one is not None and one.with_static(given) for one in found):
             return None
         static = {tuple(sorted(one.static)) for one in found if one is not None}
@@ -57,7 +57,8 @@ class InShardingsCountsStatic(Rule):
             fix, kept = _write_fix(site, keyword.value, dropped, functions[0])
         return site.finding(
             keyword,
-            f"Every call of {named(functions[0])} raises ValueError: in_shardings has no entries for static arguments.",
+            f"Every call of {describe_function(functions[0])} raises ValueError: "
+            "in_shardings has no entries for static arguments.",
             why=f"{len(dropped)} of {given} entries {'is' if len(dropped) == 1 else 'are'} for "
             f"{_find_static(functions[0], dropped)}",
             help="remove the entries of static arguments",

@@ -16,7 +16,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Viola
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, divided_already
-from shardlint_rules.jit._made import Made, arrays, closed, is_nested, made
+from shardlint_rules.jit._made import Made, arrays_in_tree, close_environment, is_nested, made
 
 _PUT = "jax.device_put"
 _JITS = ("jax.jit",)
@@ -79,7 +79,7 @@ class IndivisibleConstraint(Rule):
             place = Place(site.file, array)
             environment = site.program.evaluator.environment(place)
             yield from self._report_indivisible_leaf(
-                site, target, arrays(site, Made(place, environment, found[0]))
+                site, target, arrays_in_tree(site, Made(place, environment, found[0]))
             )
         if parts is None or parts[0] is None:
             return
@@ -218,7 +218,7 @@ def _call_environments(site: Site, jitted: Function) -> Iterator[Environment | N
             if end.kind == "called" and isinstance(end.place.node, ast.Call):
                 called = True
                 given = evaluator.arguments(end.place, evaluator.environment(end.place))
-                yield closed(evaluator.parameters(jitted, given), around)
+                yield close_environment(evaluator.parameters(jitted, given), around)
     if not called:
         yield around
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts.origins import origins
+from shardlint.facts.origins import value_origins
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.values import Api, Function, Place, Value, options
 from shardlint.rules_api.site import Site
@@ -63,7 +63,7 @@ def array_values(site: Site, node: ast.expr) -> Iterator[Value]:
     """
     trees = [place for place, _ in leaves_of(site, node)]
     for place in trees or [Place(site.file, node)]:
-        yield from origins(site.program, place)
+        yield from value_origins(site.program, place)
 
 
 def seems_spread(site: Site, value: Value) -> bool:

@@ -12,7 +12,7 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.optimizers import init_of
-from shardlint_rules.jit.reads import name_of, reads
+from shardlint_rules.jit.reads import name_of, reads_of_binding
 
 
 class OptimizerBeforeSharding(Rule):
@@ -114,7 +114,7 @@ def _as_parameters(site: Site, node: ast.expr) -> ast.Name | None:
 
 def _left_alone(site: Site, state: ast.Name, name: str) -> bool:
     """Return whether nothing between here and the step that takes it could place the state."""
-    uses = reads(site.file, state, only=False)
+    uses = reads_of_binding(site.file, state, only=False)
     return all(site.file.home(use) is site.scope and _is_harmless_use(site, use, name) for use in uses)
 
 

@@ -40,7 +40,7 @@ class Container:
     surely: bool
 
 
-def container(program: Program, value: Value) -> Container | None:
+def container_kind(program: Program, value: Value) -> Container | None:
     """Return the kind of container of a value; None for a tuple, a list, or a possible single sharding."""
     found = [_container_of_value(program, option) for option in options(value)]
     known = [one for one in found if one is not None]
@@ -69,7 +69,7 @@ def _container_of_tree_map(program: Program, call: CallArguments) -> Container |
     if place is None or call.open_positional:
         return None
     tree = program.evaluator.value(place, call.environment)
-    inside = container(program, tree)
+    inside = container_kind(program, tree)
     if inside is not None:
         return Container(f"{inside.what} from jax.tree.map", inside.surely and "is_leaf" not in call.keywords)
     unknown = all(isinstance(one, Unknown | Parameter) or _is_instance(one) for one in options(tree))

@@ -24,7 +24,7 @@ class Configured:
     said: str
 
 
-def configured(site: Site, mesh: ast.expr) -> Configured | None:
+def configured_axes(site: Site, mesh: ast.expr) -> Configured | None:
     """Return the axes that the configurations give a mesh which is made of them alone; None if they give none."""
     found: list[tuple[str, tuple[str, ...] | None]] = []
     for option in options(site.program.followed(site.value(mesh))):

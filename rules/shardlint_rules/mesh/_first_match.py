@@ -36,7 +36,7 @@ def of_linen(site: Site) -> bool:
     return project.holds(path, "linen") and project.holds(path, *_LOGICAL) and not project.holds(path, "nnx")
 
 
-def ways(site: Site) -> frozenset[str]:
+def lookup_orders(site: Site) -> frozenset[str]:
     """How the project's loops look up names in tables of expressions; none where the last one that matches counts."""
     found: set[str] = set()
     for file in site.program.project.holding(site.file.path, _LOOKS):
@@ -84,7 +84,7 @@ def _looked_up(call: ast.Call) -> str | None:
     return tried.id if isinstance(tried, ast.Name) else None
 
 
-def covers(early: str, late: str, way: str) -> bool:
+def pattern_covers(early: str, late: str, way: str) -> bool:
     """Return whether an expression matches whatever a later one of the table does."""
     if early in _ALL:
         return True

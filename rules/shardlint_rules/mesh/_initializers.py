@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.reach import readers
-from shardlint.model.values import Constant, Items, Place, Value, settled
+from shardlint.model.values import Constant, Items, Place, Value, settled_value
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 
@@ -35,7 +35,7 @@ def find_too_many_names(site: Site) -> TooMany | None:
     if place is None or names is None:
         return None
     for shape in _initializer_shapes(site):
-        made = settled(site.program.value(shape.file, shape.node))
+        made = settled_value(site.program.value(shape.file, shape.node))
         if isinstance(made, Items) and not made.open and len(made.items) < names:
             node = place.node if place.file is site.file else site.call
             return TooMany(node, names, len(made.items))
@@ -64,7 +64,7 @@ def _reads_of_result(site: Site, call: ast.Call) -> Iterator[ast.expr]:
 
 def _count_names(site: Site, value: Value) -> int | None:
     """How many names a tuple or a spec says."""
-    value = settled(value)
+    value = settled_value(value)
     if isinstance(value, Items):
         told = not value.open and value.kind == "tuple"
         return len(value.items) if told and all(isinstance(one, Constant | Items) for one in value.items) else None

@@ -19,7 +19,7 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
+from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets_of
 
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
@@ -69,7 +69,7 @@ class ConstraintOnExplicitMesh(Rule):
     def report_constraint(self, site: Site) -> Finding | None:
         """A constraint over Explicit axes."""
         argument = site.argument(CONSTRAINTS[site.api])
-        for target in targets(site.program, site.file, argument) if argument is not None else ():
+        for target in targets_of(site.program, site.file, argument) if argument is not None else ():
             if target.bare:
                 finding = self._report_bare(site, target)
             elif target.meshes:
@@ -84,7 +84,7 @@ class ConstraintOnExplicitMesh(Rule):
     def report_reshard(self, site: Site) -> Finding | None:
         """A `reshard` over Auto axes."""
         argument = site.argument("out_shardings")
-        found = targets(site.program, site.file, argument) if argument is not None else ()
+        found = targets_of(site.program, site.file, argument) if argument is not None else ()
         where = next(filter(None, (_find_auto_mesh(site, target) for target in found)), "")
         if not where:
             return None

@@ -13,7 +13,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given, named, where
+from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given_specs, named_axes, node_of_axis
 
 _SPEC = "jax.sharding.PartitionSpec"
 
@@ -51,7 +51,7 @@ class DuplicateAxis(Rule):
     @detector("call", "partial", of=tuple(TAKERS))
     def find_repeated_axis(self, site: Site) -> Iterator[Finding]:
         """Each axis that a spec names again."""
-        for one in given(site):
+        for one in given_specs(site):
             for axis in _repeated_axes(one.spec):
                 yield self._report_repeated(site, one, axis)
 
@@ -113,10 +113,10 @@ class DuplicateAxis(Rule):
         )
 
     def _report_repeated(self, site: Site, one: Given, axis: str) -> Finding:
-        mentions = [entry for entry, name in named(one.spec) if name == axis]
+        mentions = [entry for entry, name in named_axes(one.spec) if name == axis]
         again = mentions[1]
         nth = 1 if again is mentions[0] else 0  # twice inside one tuple
-        node = where(site, one, again, axis, nth)
+        node = node_of_axis(site, one, again, axis, nth)
         error = "DuplicateSpecError" if site.allows("jax", ">=0.5.3") else "ValueError"
         return site.finding(
             node,
@@ -159,7 +159,7 @@ def _is_pattern(node: ast.expr) -> bool:
 
 
 def _repeated_axes(spec: Spec) -> list[str]:
-    counted = Counter(axis for _, axis in named(spec))
+    counted = Counter(axis for _, axis in named_axes(spec))
     return [axis for axis, times in counted.items() if times > 1 and axis]
 
 

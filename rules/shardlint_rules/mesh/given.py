@@ -47,7 +47,7 @@ class Given:
     certain: bool
 
 
-def given(site: Site) -> Iterator[Given]:
+def given_specs(site: Site) -> Iterator[Given]:
     """The specs given by the site's call."""
     for name in TAKERS[site.api]:
         argument = site.argument(name)
@@ -79,7 +79,7 @@ def _specs_of_value(site: Site, value: Value, node: ast.expr, certain: bool) -> 
                 yield from _specs_of_value(site, part, node, certain and len(found) == 1)
 
 
-def named(spec: Spec) -> Iterator[tuple[SpecEntry, str]]:
+def named_axes(spec: Spec) -> Iterator[tuple[SpecEntry, str]]:
     """The axes a spec names for certain, in order, each with its entry."""
     for entry in spec.entries:
         if entry.known:
@@ -87,7 +87,7 @@ def named(spec: Spec) -> Iterator[tuple[SpecEntry, str]]:
                 yield entry, axis
 
 
-def where(site: Site, one: Given, entry: SpecEntry, axis: str, nth: int = 0) -> ast.AST:
+def node_of_axis(site: Site, one: Given, entry: SpecEntry, axis: str, nth: int = 0) -> ast.AST:
     """The node of an axis in the spec's own call if that is in this file, else the part of the argument.
 
     `nth` says which of several mentions in one entry is meant.
@@ -109,11 +109,11 @@ def bound_by(site: Site, axis: str, maps: str = "[pv]map") -> bool:
     return site.program.project.holds(site.file.path, quoted)
 
 
-def literal(node: ast.AST, axis: str) -> bool:
+def is_written_axis(node: ast.AST, axis: str) -> bool:
     """Return whether a node is the axis written out."""
     return isinstance(node, ast.Constant) and node.value == axis
 
 
-def jitted(site: Site) -> ast.AST:
+def jitted_node(site: Site) -> ast.AST:
     """Return the node of the jitted function: the definition that the site's call decorates, or the call itself."""
     return site.decorated or site.call

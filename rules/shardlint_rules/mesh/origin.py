@@ -13,7 +13,7 @@ from typing import Literal
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import SHARDINGS, leaves, sharding_parts, spec_of
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import Jitted, jitted
+from shardlint.model.signatures import Jitted, jitted_value
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -77,7 +77,7 @@ def refused(program: Program, run: Running) -> str:
     for place in run.calls:
         assert isinstance(place.node, ast.Call)
         for option in _called_functions(program, Place(place.file, place.node.func)):
-            function = jitted(option, program.evaluator, _JITS)
+            function = jitted_value(option, program.evaluator, _JITS)
             argument = _refused_argument(program, place, function) if function is not None else None
             if argument is not None:
                 return _describe_argument(program, place, argument)

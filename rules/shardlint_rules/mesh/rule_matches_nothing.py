@@ -10,7 +10,7 @@ from shardlint.model.mesh.logical import rules_of
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._first_match import covers, find_hidden_rule, of_linen, ways
+from shardlint_rules.mesh._first_match import find_hidden_rule, lookup_orders, of_linen, pattern_covers
 
 _SPEC = "jax.sharding.PartitionSpec"
 # The functions of Linen that look up logical names, and the position of their rules.
@@ -72,8 +72,10 @@ class RuleMatchesNothing(Rule):
         others = [text for one in later if (text := _pattern_of_pair(one)) and site.text(one.elts[1]) != spec]
         if not others:
             return None
-        lookups = site.program.once(site.file, "lookups in tables", lambda: ways(site))
-        dead = [text for text in others if lookups and all(covers(pattern, text, way) for way in lookups)]
+        lookups = site.program.once(site.file, "lookups in tables", lambda: lookup_orders(site))
+        dead = [
+            text for text in others if lookups and all(pattern_covers(pattern, text, way) for way in lookups)
+        ]
         if not dead:
             return None
         return site.finding(

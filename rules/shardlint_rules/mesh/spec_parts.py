@@ -73,7 +73,8 @@ def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
             return True
     found = [one for one in options(site.value(node)) if one != Constant(None)]
     return bool(found) and all(
-        parts.entries(site.program.evaluator, one) is not None or _is_annotated_with(site, one, parts.SPEC)
+        parts.spec_entries(site.program.evaluator, one) is not None
+        or _is_annotated_with(site, one, parts.SPEC)
         for one in found
     )
 

@@ -20,10 +20,10 @@ from shardlint_rules.mesh.given import (
     WAKES,
     Given,
     bound_by,
-    given,
-    literal,
-    named,
-    where,
+    given_specs,
+    is_written_axis,
+    named_axes,
+    node_of_axis,
 )
 
 _SPEC = "jax.sharding.PartitionSpec"
@@ -112,7 +112,7 @@ class UndeclaredAxis(Rule):
         axes = site.program.own.axes
         meant = _similar_axes(site, one)
         fix = None
-        if len(meant) == 1 and literal(one.node, one.axis):
+        if len(meant) == 1 and is_written_axis(one.node, one.axis):
             quote = site.text(one.node)[0]
             if quote in "\"'":
                 text = f"{quote}{meant[0]}{quote}"
@@ -149,12 +149,14 @@ def _describe_error(site: Site) -> str:
 def _list_in_taker(site: Site) -> Iterator[_Named]:
     """Axes of specs that are given to what reads them against a mesh."""
     elsewhere = any(site.argument(name) is not None for name in TAKERS[site.api]) and _has_logical(site)
-    for one in given(site):
-        names = tuple(axis for _, axis in named(one.spec))
-        for entry, axis in named(one.spec):
+    for one in given_specs(site):
+        names = tuple(axis for _, axis in named_axes(one.spec))
+        for entry, axis in named_axes(one.spec):
             # Unless names may be logical, a spec in another file is reported there.
             if entry.place is None or entry.place.file is site.file or elsewhere:
-                yield _Named(where(site, one, entry, axis), axis, names, _describe_error(site), one.certain)
+                yield _Named(
+                    node_of_axis(site, one, entry, axis), axis, names, _describe_error(site), one.certain
+                )
 
 
 def _list_in_spec(site: Site) -> Iterator[_Named]:
@@ -162,11 +164,11 @@ def _list_in_spec(site: Site) -> Iterator[_Named]:
     spec = spec_of(site.value(site.call), site.program.evaluator)
     if spec is None or _has_logical(site):
         return
-    names = tuple(axis for _, axis in named(spec))
+    names = tuple(axis for _, axis in named_axes(spec))
     of_mesh = any(axis in site.program.own.axes for axis in names)
-    for entry, axis in named(spec):
+    for entry, axis in named_axes(spec):
         one = Given(spec, site.call, True)
-        found = _Named(where(site, one, entry, axis), axis, names, _describe_error(site))
+        found = _Named(node_of_axis(site, one, entry, axis), axis, names, _describe_error(site))
         certain = of_mesh or bool(_similar_axes(site, found))
         yield found if certain else _Named(found.node, axis, names, found.happens, certain=False)
 
@@ -196,7 +198,7 @@ def _list_in_collective(site: Site) -> Iterator[_Named]:
 
 def _axis_node(call: ast.AST, axis: str) -> ast.AST:
     """Where a call names an axis, if it is written out there; else the call."""
-    return next((part for part in walk(call) if literal(part, axis)), call)
+    return next((part for part in walk(call) if is_written_axis(part, axis)), call)
 
 
 def _list_written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:

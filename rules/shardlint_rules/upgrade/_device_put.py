@@ -9,16 +9,16 @@ from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade._positional import NEW
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
-from shardlint_rules.upgrade.places import references
+from shardlint_rules.upgrade.places import references_to
 
 NAMES = ("jax.device_put_sharded", "jax.device_put_replicated")
 
 
-def fix(site: Site, name: str) -> Fix | str:
+def fix_device_put(site: Site, name: str) -> Fix | str:
     """The fix of all the calls in the file; or why there is none."""
     edits: list[Edit] = []
     drops: set[str] = set()
-    for node in references(site.program, site.file, name):
+    for node in references_to(site.program, site.file, name):
         call = site.file.parent(node)
         if not isinstance(call, ast.Call) or call.func is not node:
             return f"line {node.lineno} passes it on without calling it"
@@ -55,12 +55,12 @@ def _rewrite_device_put_call(site: Site, call: ast.Call, name: str) -> list[Edit
         return f"line {call.lineno} computes the devices in the call"
     edits: list[Edit] = []
 
-    def spell(what: str) -> str:
+    def spell_name(what: str) -> str:
         text, imports = site.spell(what)
         edits.extend(imports)
         return text
 
-    numpy = spell("numpy.array").rpartition(".")[0]
+    numpy = spell_name("numpy.array").rpartition(".")[0]
     if not numpy:
         return "numpy has no module name in this file"
     names, imports = spell_short(site.program, site.file, call, NEW)
@@ -68,11 +68,11 @@ def _rewrite_device_put_call(site: Site, call: ast.Call, name: str) -> list[Edit
     new_mesh, named, spec = names.values()
     sharding = f'{named}({new_mesh}({numpy}.array({devices}), ("devices",)), {spec}("devices"))'
     if name == NAMES[0]:
-        tree = f"{spell('jax.tree.map')}(lambda *leaves: {numpy}.stack(leaves), *{value})"
+        tree = f"{spell_name('jax.tree.map')}(lambda *leaves: {numpy}.stack(leaves), *{value})"
     else:
         copies = f"{numpy}.broadcast_to(leaf, (len({devices}), *{numpy}.shape(leaf)))"
-        tree = f"{spell('jax.tree.map')}(lambda leaf: {copies}, {value})"
-    return [site.replace(call, f"{spell('jax.device_put')}({tree}, {sharding})"), *edits]
+        tree = f"{spell_name('jax.tree.map')}(lambda leaf: {copies}, {value})"
+    return [site.replace(call, f"{spell_name('jax.device_put')}({tree}, {sharding})"), *edits]
 
 
 def _is_repeatable(node: ast.expr) -> bool:

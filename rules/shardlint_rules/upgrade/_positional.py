@@ -268,7 +268,7 @@ class Rewriter:
         return ["None" if entry is None else f'"{axes[entry]}"' for entry in grid.entries]
 
 
-def fix(site: Site) -> Fix | str:
+def fix_positional_sharding(site: Site) -> Fix | str:
     """The fix of all that the file does with PositionalSharding; or why there is none."""
     rewriter = Rewriter(site)
     why = rewriter.run()

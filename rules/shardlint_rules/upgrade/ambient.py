@@ -14,7 +14,7 @@ from shardlint.syntax import FileFacts
 from shardlint.syntax.enclosing import block_of
 from shardlint_rules.mesh.host import runs_on_the_host
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
-from shardlint_rules.upgrade.places import references
+from shardlint_rules.upgrade.places import references_to
 
 OLD = (
     "jax.interpreters.pxla.thread_resources",
@@ -34,9 +34,9 @@ _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _NAMED = "jax.sharding.NamedSharding"
 
 
-def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
+def uses_of_thread_resources(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to thread_resources, imports aside."""
-    return references(program, file, *OLD)
+    return references_to(program, file, *OLD)
 
 
 def as_new(site: Site, node: ast.expr) -> list[Edit] | str:

@@ -26,7 +26,7 @@ from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, 
 from shardlint_rules.upgrade import ambient, pjit
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.readers import by_hand as entered_by_hand
-from shardlint_rules.upgrade.readers import renamed, sets_a_mesh
+from shardlint_rules.upgrade.readers import renamed_pjit_imports, sets_a_mesh
 
 # Where any of it may stand. A docstring costs a parse and no more.
 _WHERE = (
@@ -111,7 +111,7 @@ class _Part:
 _Block = tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]
 
 
-def plan(site: Site) -> Plan:
+def joint_plan(site: Site) -> Plan:
     """The plan for all that the site's file is joined to by imports."""
     return site.program.once(site.file, "joint plan", lambda: _plan_joint_move(site), joined=True)
 
@@ -189,14 +189,14 @@ def _add_file(site: Site, file: FileFacts, found: Plan) -> None:
     for what in _moving_blocks(site, file):
         found.contexts += 1
         found.obstacles += _kept_block(_site_at_node(site, file, what[1].context_expr), what)
-    for node in pjit.uses(site.program, file):
+    for node in pjit.uses_of_pjit(site.program, file):
         found.readers += 1
         found.obstacles += _kept_pjit(_site_at_node(site, file, node), node)
-    for alias in renamed(file):
+    for alias in renamed_pjit_imports(file):
         if alias.asname and taken_elsewhere(_site_at_node(site, file, alias), alias.asname):
             found.readers += 1
             found.obstacles.append(Obstacle(file.path, alias.lineno, _TAKEN))
-    for node in ambient.uses(site.program, file):
+    for node in ambient.uses_of_thread_resources(site.program, file):
         found.readers += 1
         found.obstacles += _kept_read(_site_at_node(site, file, node), node)
     for by_hand in entered_by_hand(site.program, file):
@@ -318,7 +318,7 @@ def carried(site: Site) -> Fix | str:
     kept = _kept_here(site)
     if kept is not None:
         return _describe_obstacles(site, kept)
-    found = plan(site)
+    found = joint_plan(site)
     if found.moves:
         return _fix_all_together(site, found)
     if found.entered or found.unsure:
@@ -330,7 +330,7 @@ def obstacles(site: Site) -> tuple[str, ...]:
     """Return the obstacles to moving the site's project, each with its file and line: in its own file, or else
     anywhere.
     """
-    found = (_kept_here(site) or plan(site)).obstacles
+    found = (_kept_here(site) or joint_plan(site)).obstacles
     return tuple(dict.fromkeys(placed(site, one.path, one.line, one.why) for one in found))
 
 
@@ -392,11 +392,11 @@ def _fix_all_together(site: Site, found: Plan) -> Fix | str:
 
 
 def _pjit_uses(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return _moving_nodes(file, pjit.uses(program, file))
+    return _moving_nodes(file, pjit.uses_of_pjit(program, file))
 
 
 def _mesh_reads(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return _moving_nodes(file, ambient.uses(program, file))
+    return _moving_nodes(file, ambient.uses_of_thread_resources(program, file))
 
 
 def _fix_pjit_alone(site: Site) -> Fix | str:

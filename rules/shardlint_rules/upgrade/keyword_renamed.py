@@ -11,7 +11,7 @@ from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Needed, Ru
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.places import is_the_library
 from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for, mapped_axes
-from shardlint_rules.upgrade.table import Keyword, advice, table
+from shardlint_rules.upgrade.table import Keyword, replacement_clause, table
 
 # Functions that are the same object under several names.
 _SAME = {
@@ -73,7 +73,7 @@ class KeywordRenamed(Rule):
                 yield site.finding(
                     keyword,
                     f"On {site.release('jax')} this raises TypeError: {_describe_history(entry, site)}.",
-                    help=advice(entry.instead) or _shortest_advice(entry),
+                    help=replacement_clause(entry.instead) or _shortest_advice(entry),
                     fix=self._write_fix(site, keyword, entry),
                     span=(site.file.span(keyword)[0], site.file.span(keyword)[0] + len(entry.keyword)),
                 )

@@ -12,7 +12,7 @@ from shardlint.model.values import Api, Assumed, CallResult, Constant, Parameter
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.upgrade.places import references
+from shardlint_rules.upgrade.places import references_to
 
 NAME = "jax.experimental.pjit.pjit"
 # Taken by position by pjit; jax.jit takes only the function so.
@@ -28,9 +28,9 @@ _NONE = Constant(None)
 _OLD_NAMES = {"in_axis_resources": "in_shardings", "out_axis_resources": "out_shardings"}
 
 
-def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
+def uses_of_pjit(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to pjit, imports aside."""
-    return references(program, file, NAME)
+    return references_to(program, file, NAME)
 
 
 def _pjit_call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:
@@ -47,7 +47,7 @@ def _pjit_call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:
     return None
 
 
-def decorates(site: Site, node: ast.expr) -> bool:
+def is_pjit_decorator(site: Site, node: ast.expr) -> bool:
     """`@pjit`, with no arguments."""
     parent = site.file.parent(node)
     return isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.decorator_list
@@ -63,7 +63,7 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
         return "the name may be of another function on some paths"
     name, imports = site.spell("jax.jit")
     edits = [site.replace(node, name), *imports]
-    if decorates(site, node):
+    if is_pjit_decorator(site, node):
         return edits
     found = _pjit_call(site, node)
     if found is None:
@@ -161,7 +161,7 @@ def _opening_parenthesis(file: FileFacts, argument: ast.expr) -> int | None:
     return start if file.source.text[:start].rstrip().endswith((",", "(")) else None
 
 
-def shardings(site: Site, node: ast.expr) -> list[ast.expr]:
+def pjit_shardings(site: Site, node: ast.expr) -> list[ast.expr]:
     """The shardings given to a use of pjit."""
     found = _pjit_call(site, node)
     if found is None:
@@ -175,13 +175,16 @@ def needs_no_context(site: Site, node: ast.expr) -> bool:
     """Return whether all shardings that are given name their mesh."""
     found = _pjit_call(site, node)
     if found is None:
-        return decorates(site, node)
+        return is_pjit_decorator(site, node)
     call, _ = found
     if any(one.arg is None for one in call.keywords) or any(
         isinstance(one, ast.Starred) for one in call.args
     ):
         return False
     every = [
-        leaf for given in shardings(site, node) for way in options(site.value(given)) for leaf in leaves(way)
+        leaf
+        for given in pjit_shardings(site, node)
+        for way in options(site.value(given))
+        for leaf in leaves(way)
     ]
     return all(leaf == Constant(None) or (isinstance(leaf, CallResult) and leaf.api in SHARDINGS) for leaf in every)

@@ -74,7 +74,7 @@ def in_a_bridge(site: Site) -> bool:
     return _COMPATIBILITY.search(site.file.path.stem) is not None or is_the_library(site.program.project.root)
 
 
-def references(program: Program, file: FileFacts, *names: str) -> Iterator[ast.Name | ast.Attribute]:
+def references_to(program: Program, file: FileFacts, *names: str) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to one of these names, which all end in the same word, imports aside."""
     last = names[0].rpartition(".")[2]
     aliases = [node.asname for node in file.mentions(last) if isinstance(node, ast.alias) and node.asname]
@@ -177,12 +177,12 @@ def _is_patched(site: Site, dotted: str) -> bool:
     )
 
 
-def certainty(site: Site, use: Use) -> Certainty:
+def certainty_of_use(site: Site, use: Use) -> Certainty:
     """Annotations that are never evaluated raise nothing by themselves."""
-    return Certainty.PROVEN if use.form != "attribute" else evaluated(site.file, use.node)
+    return Certainty.PROVEN if use.form != "attribute" else certainty_of_evaluation(site.file, use.node)
 
 
-def evaluated(file: FileFacts, node: ast.AST) -> Certainty:
+def certainty_of_evaluation(file: FileFacts, node: ast.AST) -> Certainty:
     """Return how surely an expression runs with the code around it: annotations may never be evaluated."""
     if _of_a_local(file, node):
         return Certainty.POSSIBLE

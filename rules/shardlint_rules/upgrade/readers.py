@@ -42,16 +42,16 @@ def _find_mesh_readers(site: Site) -> Readers:
     for file in program.project.holding(site.file.path, _WHERE):
         if file is None:
             return Readers((PJIT, AMBIENT), unseen=True)
-        if any(True for _ in pjit.uses(program, file)) or renamed(file):
+        if any(True for _ in pjit.uses_of_pjit(program, file)) or renamed_pjit_imports(file):
             found[PJIT] = None
-        if any(True for _ in ambient.uses(program, file)):
+        if any(True for _ in ambient.uses_of_thread_resources(program, file)):
             found[AMBIENT] = None
         if len(found) == len(_WHERE):
             break
     return Readers(tuple(one for one in (PJIT, AMBIENT) if one in found))
 
 
-def renamed(file: FileFacts) -> list[ast.alias]:
+def renamed_pjit_imports(file: FileFacts) -> list[ast.alias]:
     """Imports of pjit under another name, which other files may take it by."""
     found = []
     for node in file.mentions("pjit"):

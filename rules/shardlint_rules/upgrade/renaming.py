@@ -13,7 +13,7 @@ from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.importing import move_import
 from shardlint_rules.upgrade.places import Use, imports_of
 from shardlint_rules.upgrade.shard_map import new_call
-from shardlint_rules.upgrade.table import needed, table
+from shardlint_rules.upgrade.table import names_needed_by_fixes, table
 
 # What enters a mesh that is there again is deprecated.
 _UNCOVERED = ("SL315",)
@@ -23,7 +23,7 @@ _USE_MESH = "jax.sharding.use_mesh"
 _COME_WITH_JAX = frozenset({"jax", "jax.sharding", "jax.lax", "jax.tree", "jax.tree_util", "jax.errors"})
 
 
-def renamed(site: Site, use: Use) -> Fix | None:
+def fix_renaming(site: Site, use: Use) -> Fix | None:
     """The fix that writes the replacement instead, where that is all there is to do."""
     if use.entry.kind == "module" and use.dotted == use.entry.name and isinstance(use.node, ast.alias):
         return _fix_module_import(site, use, use.node)
@@ -41,11 +41,18 @@ def renamed(site: Site, use: Use) -> Fix | None:
     drops = [use.root.id] if use.root is not None else []
     edits = [*edits, site.replace(use.node, text[0]), *text[1]]
     uncovers = _UNCOVERED if new == "jax.sharding.Mesh" else ()
-    return site.fix(Safety.SAFE, f"write {text[0]}", edits, drops=drops, uncovers=uncovers, needs=needed(new))
+    return site.fix(
+        Safety.SAFE,
+        f"write {text[0]}",
+        edits,
+        drops=drops,
+        uncovers=uncovers,
+        needs=names_needed_by_fixes(new),
+    )
 
 
 def why_kept(site: Site, use: Use) -> str:
-    """Why `renamed` gives no fix; empty if the advice says so."""
+    """Why `fix_renaming` gives no fix; empty if the advice says so."""
     entry, new = use.entry, use.entry.replacement
     if "no mechanical rewrite" in entry.advice:
         return ""
@@ -138,7 +145,9 @@ def _fix_import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
     uncovers = _UNCOVERED if new == "jax.sharding.Mesh" else ()
     if not moved:
         return None
-    return site.fix(Safety.SAFE, f"import {new}", [*moved, *edits], uncovers=uncovers, needs=needed(new))
+    return site.fix(
+        Safety.SAFE, f"import {new}", [*moved, *edits], uncovers=uncovers, needs=names_needed_by_fixes(new)
+    )
 
 
 def _still_raises(site: Site, use: Use, alias: ast.alias) -> bool:
@@ -200,7 +209,9 @@ def _fix_module_import(site: Site, use: Use, alias: ast.alias) -> Fix | None:
         bound = alias.name.partition(".")[0]
     uncovers = _UNCOVERED if any(text.endswith("Mesh") for text in messages) else ()
     message = f"write {', '.join(dict.fromkeys(messages))}"
-    return site.fix(Safety.SAFE, message, edits, drops=[bound], uncovers=uncovers, needs=needed(*written))
+    return site.fix(
+        Safety.SAFE, message, edits, drops=[bound], uncovers=uncovers, needs=names_needed_by_fixes(*written)
+    )
 
 
 def _written_api_names(site: Site, node: ast.AST) -> list[str]:

@@ -2,7 +2,7 @@
 
 `api_versions.json` holds one entry a name and one a keyword argument. Its claims are written by people, from
 changelogs and experiments; its `observed` columns are written by scripts/observe_api.py from installed
-releases, and `disagreements` says where the two differ.
+releases, and `find_disagreements` says where the two differ.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Name:
     @property
     def advice(self) -> str:
         """Return the replacement as a clause."""
-        return advice(self.instead or (f"`{self.replacement}`" if self.replacement else ""))
+        return replacement_clause(self.instead or (f"`{self.replacement}`" if self.replacement else ""))
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Keyword:
         )
 
 
-def advice(instead: str) -> str:
+def replacement_clause(instead: str) -> str:
     """Return the replacement as a clause: "write `x`", or the sentence it already is."""
     return f"write {instead}" if instead.startswith("`") else instead
 
@@ -194,7 +194,7 @@ def options_gone() -> tuple[str, ...]:
     )
 
 
-def needed(*names: str) -> tuple[Needed, ...]:
+def names_needed_by_fixes(*names: str) -> tuple[Needed, ...]:
     """Return the names written by a fix that older releases lack, each with its first release."""
     entries = [table().names.get(name) for name in dict.fromkeys(names)]
     return tuple(
@@ -226,7 +226,7 @@ def trigger_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
 # claims and observations
 
 
-def disagreements(entry: Name | Keyword) -> Iterator[str]:
+def find_disagreements(entry: Name | Keyword) -> Iterator[str]:
     """Where a release was seen to do something else than the table claims, in words."""
     for version, seen in entry.observed.items():
         expected = _expected_observations(entry, parse(version))
@@ -248,7 +248,7 @@ def _expected_observations(entry: Name | Keyword, release: Release) -> tuple[See
     return ("absent",)
 
 
-def dump(data: Mapping[str, list[dict[str, Any]]]) -> str:
+def dump_table(data: Mapping[str, list[dict[str, Any]]]) -> str:
     """The table as text: an entry's claims on one line and what was observed on the next."""
     lines = []
     for section, entries in data.items():

@@ -88,7 +88,7 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
     if isinstance(value, Items) and not value.open:
         if value.kind != "tuple" or len(value.items) != 3:
             return Outcome(raises + "the inner jit of `filter_jit` returns three values", Harm.CRASH)
-        if shards(site, value.items[0]):
+        if has_sharding_entries(site, value.items[0]):
             return Outcome(raises + "its first entry applies to a scalar", Harm.CRASH)
         return Outcome("`{keyword}` applies its second entry to every result and ignores the others", Harm.SILENT)
     if isinstance(value, Table):
@@ -96,7 +96,11 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
     found = options(value)
     if all(is_replicated(site, option) for option in found):
         return _REPLICATES
-    certainty = Certainty.PROVEN if all(shards(site, option) for option in found) else Certainty.POSSIBLE
+    certainty = (
+        Certainty.PROVEN
+        if all(has_sharding_entries(site, option) for option in found)
+        else Certainty.POSSIBLE
+    )
     return Outcome(raises + "it also applies to an internal scalar", Harm.CRASH, certainty)
 
 
@@ -121,7 +125,7 @@ def is_replicated(site: Site, value: Value) -> bool:
     return _is_sharding_with_axes(site, value) is False
 
 
-def shards(site: Site, value: Value) -> bool:
+def has_sharding_entries(site: Site, value: Value) -> bool:
     """Return whether a value is surely a sharding that has entries, which no array of rank 0 can take."""
     return _is_sharding_with_axes(site, value) is True
 

@@ -13,7 +13,11 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
-from shardlint_rules.equinox._shardings_inside.layout import assigned, indented, line_length
+from shardlint_rules.equinox._shardings_inside.layout import (
+    assignment_lines,
+    indented_call_lines,
+    line_length,
+)
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 
@@ -58,14 +62,14 @@ def _constraint_lines(target: str, shard: str, value: str, asked: One, room: int
     """A statement that constrains what is named, all of it."""
     if asked.parted is not None:
         return [f"{target} = {asked.call(shard, value)}"]
-    return assigned(target, shard, value, asked.text, room)
+    return assignment_lines(target, shard, value, asked.text, room)
 
 
 def _set_to(name: str, shard: str, asked: Each, text: str, room: int) -> list[str]:
     """A statement that constrains a parameter to one of the entries."""
     if text in asked.trees:
         return [f"{name} = {asked.call(shard, name, text)}"]
-    return assigned(name, shard, name, text, room)
+    return assignment_lines(name, shard, name, text, room)
 
 
 def _one_by_one(shard: str, pairs: list[tuple[str, str]], asked: Each, room: int) -> Iterator[str]:
@@ -192,7 +196,9 @@ class Body:
         long = column + len(f"return {', '.join(texts)}") > line_length(self.file)
         if long and indent is not None and statement.lineno == statement.end_lineno:
             lines = [
-                indented(self.shard, self.site.text(one), text, indent + unit, unit, line_length(self.file))
+                indented_call_lines(
+                    self.shard, self.site.text(one), text, indent + unit, unit, line_length(self.file)
+                )
                 if text is not None and text not in (*asked.optional, *asked.trees)
                 else made
                 for (one, text), made in zip(pairs, texts, strict=True)

@@ -32,14 +32,20 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
-from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One, sources, under_name
+from shardlint_rules.equinox._shardings_inside.given_shardings import (
+    Each,
+    Given,
+    One,
+    expressions_in_shardings,
+    under_name,
+)
 from shardlint_rules.equinox._shardings_inside.layout import line_length
-from shardlint_rules.equinox._shardings_inside.outer_def import results
+from shardlint_rules.equinox._shardings_inside.outer_def import result_statements
 from shardlint_rules.equinox.before_call import runs_anew
-from shardlint_rules.equinox.beside_statement import before, indent_of
+from shardlint_rules.equinox.beside_statement import blank_lines_above, indent_of
 from shardlint_rules.equinox.changed_later import changed_later
-from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_itself
-from shardlint_rules.equinox.wrapped import Definition, NotRewritten, besides, positional
+from shardlint_rules.equinox.same_in_body import explain_change, gives_the_same, stays_itself
+from shardlint_rules.equinox.wrapped import Definition, NotRewritten, describe_other_function, positional
 
 if TYPE_CHECKING:
     from shardlint_rules.equinox._shardings_inside.given_shardings import RequestedShardings
@@ -52,7 +58,7 @@ _LETTERS = ("x", "y", "z")
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def above(
+def edits_above(
     site: Site, function: ast.expr | None, asked: RequestedShardings, rest: Cut, first: Sequence[str] = ()
 ) -> tuple[list[Edit], list[str]]:
     """The edits, the call's own too, and what they write. Without a `function` the call makes a decorator.
@@ -86,11 +92,14 @@ def above(
     whole = indented_as(site.file, f"{lead}{indent}def {name}({taken}):\n{text}\n", indent)
     whole = whole.replace("\n", newline) + gap
     start = site.file.source.line_starts[statement.lineno - 1]
-    edits = [*imports, Edit(start, start, ("" if first else before(site, statement, indent)) + whole)]
+    edits = [
+        *imports,
+        Edit(start, start, ("" if first else blank_lines_above(site, statement, indent)) + whole),
+    ]
     if not before_all:
         assert function is not None
         return [*edits, *rest.edits, site.replace(function, name)], lines
-    if other := besides(site):
+    if other := describe_other_function(site):
         raise NotRewritten(f"{other}: the second does not take an eqx.Partial")
     bound, more = spell(site.program, site.file, statement, "equinox.Partial")
     if function is not None:
@@ -114,7 +123,7 @@ def handed_over(site: Site, asked: RequestedShardings) -> tuple[RequestedShardin
     found: list[Given] = []
     shardings: dict[str, str] = {}
     for name, given in zip(SHARDING_SETTINGS, (asked.inputs, asked.outputs), strict=True):
-        if given is None or not any(map(partial(_only_there, site), sources(given))):
+        if given is None or not any(map(partial(_only_there, site), expressions_in_shardings(given))):
             found.append(given)
             continue
         value, one = under_name(site, given, name)
@@ -174,7 +183,7 @@ def _names_kept_as_defaults(site: Site, asked: RequestedShardings) -> dict[str, 
     Raises `NotRewritten` where a sharding means something else there.
     """
     kept: dict[str, str] = {}
-    for source in (*sources(asked.inputs), *sources(asked.outputs)):
+    for source in (*expressions_in_shardings(asked.inputs), *expressions_in_shardings(asked.outputs)):
         if (change := changed_later(site, source)) is not None:
             raise NotRewritten(change.reason)
         for part in walk(source):
@@ -193,7 +202,7 @@ def _names_kept_as_defaults(site: Site, asked: RequestedShardings) -> dict[str, 
                     f"`{part.id}` at line {part.lineno} is assigned inside the statement, and a function "
                     "above cannot read it"
                 )
-            problem = changes(site, part, bindings, scope)
+            problem = explain_change(site, part, bindings, scope)
             if problem is not None:
                 kept[part.id] = problem
     return kept
@@ -260,7 +269,11 @@ def _constrained_parameters(
         )
     named = {
         part.id
-        for source in (function, *sources(asked.inputs), *sources(asked.outputs))
+        for source in (
+            function,
+            *expressions_in_shardings(asked.inputs),
+            *expressions_in_shardings(asked.outputs),
+        )
         for part in (walk(source) if source is not None else ())
         if isinstance(part, ast.Name)
     }
@@ -328,5 +341,5 @@ def _wrapper_lines(
     call = f"{inner}({given})"
     if isinstance(function, ast.Lambda):
         call = site.text(function.body)
-    out = [f"return {call}"] if asked.outputs is None else results(shard, call, asked.outputs, room)
+    out = [f"return {call}"] if asked.outputs is None else result_statements(shard, call, asked.outputs, room)
     return list(imports), [*asked.above_inputs, *lines, *asked.above_outputs, *out]

@@ -136,7 +136,7 @@ class Each:
 Given = One | Each | None
 
 
-def sources(given: Given) -> tuple[ast.expr, ...]:
+def expressions_in_shardings(given: Given) -> tuple[ast.expr, ...]:
     """The expressions whose text is written elsewhere."""
     if given is None:
         return ()
@@ -171,7 +171,7 @@ def imported(*asked: Given) -> list[Edit]:
     return [edit for one in parted for edit in one.imports]
 
 
-def given(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
+def read_given_shardings(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
     """Read the value of a keyword: in_shardings where it is of `inputs`. Raises `NotRewritten` where it does not tell.
 
     An attribute that is None in sight may have another value in a subclass, or by somebody else's hand.

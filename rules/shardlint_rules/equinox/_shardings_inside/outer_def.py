@@ -12,10 +12,10 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
-from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
+from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, expressions_in_shardings
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody
-from shardlint_rules.equinox.beside_statement import indent_of, placed
+from shardlint_rules.equinox.beside_statement import indent_of, replace_statement
 from shardlint_rules.equinox.changed_later import changed_later
 from shardlint_rules.equinox.same_in_body import gives_the_same
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
@@ -43,7 +43,7 @@ def around_call(site: Site, target: WithoutBody, asked: RequestedShardings, rest
     edits, body, shown = _write_body(site, target, asked, site.text(target.node), indent, statement)
     signature = _signature_text(site, target, asked)
     text = f"@{decorator}\n{indent}def {name.id}({signature}):\n{body}".rstrip("\n")
-    return [*edits, *placed(site, statement, text, indent)], shown
+    return [*edits, *replace_statement(site, statement, text, indent)], shown
 
 
 def of_lambda(
@@ -63,13 +63,15 @@ def of_lambda(
     names, inputs = with_star(names, function.args.vararg, asked.inputs)
     lines = input_lines(shard, names, inputs, spare, "the lambda", room)
     body = site.text(function.body)
-    returned = [f"return {body}"] if asked.outputs is None else results(shard, body, asked.outputs, room)
+    returned = (
+        [f"return {body}"] if asked.outputs is None else result_statements(shard, body, asked.outputs, room)
+    )
     head = site.text(function)[len("lambda") : site.file.span(function.body)[0] - site.file.span(function)[0]]
     signature = head[: head.rindex(":")].strip()
     text = "".join(f"{indent}{UNIT}{part}\n" for line in [*lines, *returned] for part in line.split("\n"))
     decorator = _decorator_text(site, rest, function)
     whole = f"@{decorator}\n{indent}def {name.id}({signature}):\n{text}".rstrip("\n")
-    return [*imports, *placed(site, statement, whole, indent)], [*lines, *returned]
+    return [*imports, *replace_statement(site, statement, whole, indent)], [*lines, *returned]
 
 
 def around_decorated(
@@ -154,13 +156,15 @@ def _write_body(
     room = line_length(site.file) - len(indent) - len(UNIT)
     lines = input_lines(shard, names, asked.inputs, 0, f"`{target.text}`", room)
     call = f"{function}({given})"
-    returned = [f"return {call}"] if asked.outputs is None else results(shard, call, asked.outputs, room)
+    returned = (
+        [f"return {call}"] if asked.outputs is None else result_statements(shard, call, asked.outputs, room)
+    )
     every = [*asked.above_inputs, *lines, *asked.above_outputs, *returned]
     text = "".join(f"{indent}{UNIT}{part}\n" for line in every for part in line.split("\n"))
     return list(imports), text, [*lines, *returned]
 
 
-def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
+def result_statements(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
     """The statements that constrain what a call gives, and return it."""
     if isinstance(asked, Each) and (
         None in asked.texts or len(asked.texts) == 1 or asked.optional or asked.trees
@@ -183,7 +187,7 @@ def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
 
 def _check_names(site: Site, asked: RequestedShardings, names: list[str], node: ast.stmt) -> None:
     """The shardings must mean the same in the new function, which is made where they are given."""
-    for source in (*sources(asked.inputs), *sources(asked.outputs)):
+    for source in (*expressions_in_shardings(asked.inputs), *expressions_in_shardings(asked.outputs)):
         if (change := changed_later(site, source)) is not None:
             raise NotRewritten(change.reason)
         for part in walk(source):

@@ -24,12 +24,12 @@ from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox._shardings_inside.body import Body
-from shardlint_rules.equinox._shardings_inside.def_above import above
+from shardlint_rules.equinox._shardings_inside.def_above import edits_above
 from shardlint_rules.equinox._shardings_inside.given_shardings import (
     RequestedShardings,
-    given,
+    expressions_in_shardings,
     imported,
-    sources,
+    read_given_shardings,
 )
 from shardlint_rules.equinox._shardings_inside.in_lambda import in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
@@ -37,11 +37,11 @@ from shardlint_rules.equinox._shardings_inside.outer_def import around_call, aro
 from shardlint_rules.equinox._shardings_inside.taken_out import lines_above, taken_out, with_names
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody, Written, written
 from shardlint_rules.equinox.before_call import runs_anew
-from shardlint_rules.equinox.call_text import Cut, cut
-from shardlint_rules.equinox.filled import filled
+from shardlint_rules.equinox.call_text import Cut, cut_keywords
+from shardlint_rules.equinox.filled import read_dict_entries
 from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
-from shardlint_rules.equinox.same_in_body import obstacle
-from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, one_argument, wrappings
+from shardlint_rules.equinox.same_in_body import explain_obstacle
+from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, find_wrappings, one_argument
 
 _WHY = "the arrays are now sharded, and the compiled program changes"
 
@@ -56,7 +56,7 @@ def rewrite(site: Site) -> Fix:
         inside = hidden(site)
     except NotRewritten:
         opened = (keyword for keyword in site.call.keywords if keyword.arg is None)
-        if any(filled(site, keyword.value, SHARDING_SETTINGS) for keyword in opened):
+        if any(read_dict_entries(site, keyword.value, SHARDING_SETTINGS) for keyword in opened):
             return _out_of_dict(site)
         inside = []  # what is in the dict stays there
     try:
@@ -74,7 +74,10 @@ def _fix_with_written_shardings(site: Site, inside: list[Hidden], *, named: bool
         nodes.update({name: one.entries[name] for name in SHARDING_SETTINGS if name in one.entries})
     direct = {name: site.keyword(name) for name in SHARDING_SETTINGS}
     nodes.update({name: keyword.value for name, keyword in direct.items() if keyword is not None})
-    inputs, outputs = given(site, nodes.get("in_shardings"), inputs=True), given(site, nodes.get("out_shardings"))
+    inputs, outputs = (
+        read_given_shardings(site, nodes.get("in_shardings"), inputs=True),
+        read_given_shardings(site, nodes.get("out_shardings")),
+    )
     imports = imported(inputs, outputs)
     rest = _call_without_shardings(
         site, inside, {keyword for keyword in direct.values() if keyword is not None}
@@ -114,7 +117,7 @@ def _fix_with_names_above(
     definition = site.decorated
     edits: Iterable[Edit]
     if definition is not None:
-        (wrapping,) = wrappings(site)
+        (wrapping,) = find_wrappings(site)
         target = written(site, wrapping)
         if isinstance(target, WithoutBody) or site.file.home(definition).kind == "class":
             raise NotRewritten(
@@ -125,7 +128,7 @@ def _fix_with_names_above(
         more, shown, _ = _edits_for_function(site, target, asked, rest, 1)
         edits = [*rest.edits, *more, *lines_above(site, first.lineno, lines)]
     elif (function := _wrapped_function(site)) is not None:
-        edits, shown = above(site, function, asked, rest, lines)
+        edits, shown = edits_above(site, function, asked, rest, lines)
     else:
         raise NotRewritten(f"the function that line {site.call.lineno} wraps is not known")
     message = f"write: {' '.join('; '.join([*lines, *shown]).split())}"
@@ -155,7 +158,7 @@ def _call_without_shardings(site: Site, inside: list[Hidden], gone: set[ast.keyw
             instead[one.keyword] = left
         elif not left:
             gone = gone | {one.keyword}
-    return cut(site, gone, instead)
+    return cut_keywords(site, gone, instead)
 
 
 def _is_moved_entry(one: Hidden) -> bool:
@@ -165,7 +168,7 @@ def _is_moved_entry(one: Hidden) -> bool:
 
 def _fix_by_constraints(site: Site, asked: RequestedShardings, rest: Cut, forgotten: list[Edit]) -> Fix:
     try:
-        found = wrappings(site)
+        found = find_wrappings(site)
         if not found:
             raise NotRewritten(f"this file wraps no function with the result of line {site.call.lineno}")
         return _in_place(site, found, asked, rest, forgotten)
@@ -177,7 +180,7 @@ def _fix_by_constraints(site: Site, asked: RequestedShardings, rest: Cut, forgot
         ):
             raise
         try:
-            edits, shown = above(site, _wrapped_function(site), asked, rest)
+            edits, shown = edits_above(site, _wrapped_function(site), asked, rest)
         except NotRewritten as why:
             raise NotRewritten(f"{reason}, and {why}" if str(why) != str(reason) else str(why)) from None
         message = f"write around it: {' '.join('; '.join(shown).split())}"
@@ -217,7 +220,7 @@ def _edits_for_function(
     site: Site, target: Written | WithoutBody, asked: RequestedShardings, rest: Cut, count: int
 ) -> tuple[list[Edit], list[str], bool]:
     """The edits for one function, what they write, and whether they hold the call itself too."""
-    every = sources(asked.inputs) + sources(asked.outputs)
+    every = expressions_in_shardings(asked.inputs) + expressions_in_shardings(asked.outputs)
     if isinstance(target, WithoutBody):
         if count > 1:
             raise NotRewritten(
@@ -228,7 +231,7 @@ def _edits_for_function(
         edits, shown = made(site, target, asked, rest)
         return edits, shown, True
     for source in every:
-        problem = obstacle(site, source, target.function)
+        problem = explain_obstacle(site, source, target.function)
         if problem is not None:
             there = f"inside `{getattr(target.function, 'name', '')}`"
             around = problem.endswith(there) or (_wrapped_function(site) is not None and runs_anew(site))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.signatures import STATIC_SETTINGS, Parameters, names, numbers, parameters_of
+from shardlint.model.signatures import STATIC_SETTINGS, Parameters, argnum_positions, names, parameters_of
 from shardlint.model.values import Api, CallResult, Function, Transformed
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -91,7 +91,9 @@ def _static_parameters(site: Site, every: list[str]) -> set[str]:
     found: set[str] = set()
     for setting in STATIC_SETTINGS:
         place = site.arguments.keywords.get(setting)
-        read = (numbers if setting.endswith("nums") else names)(place, site.arguments, site.program.evaluator)
+        read = (argnum_positions if setting.endswith("nums") else names)(
+            place, site.arguments, site.program.evaluator
+        )
         if read is None:
             raise NotRewritten(
                 f"the value of `{setting}` is not known, and in_shardings leaves the static arguments out"
