@@ -28,7 +28,7 @@ class Places:
         self, tree: Tree | None = None, config: Path | None = None, given: Iterable[Path] = ()
     ) -> None:
         self.tree = tree or Tree()
-        self._named = sorted({real(path) for path in given if os.path.isdir(path)}, key=len)
+        self._named = sorted({real_path(path) for path in given if os.path.isdir(path)}, key=len)
         self._given = given_settings(config) if config is not None else None
         self._settings: dict[str, Settings] = {}
         self._marked: dict[str, str | None] = {}
@@ -121,10 +121,10 @@ def project_root(path: Path) -> Path:
 
 def find_settings(folder: Path) -> Settings:
     """The settings that govern a folder. Raises `BadSettings`."""
-    return Places().settings(real(folder))
+    return Places().settings(real_path(folder))
 
 
-def real(path: Path | str) -> str:
+def real_path(path: Path | str) -> str:
     """The absolute path of a file, links followed. Raises `BadSettings` where the current folder is gone."""
     try:
         return os.path.realpath(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.config.certainty import DEFAULT, Certainty
-from shardlint.config.meant import meant
+from shardlint.config.meant import did_you_mean
 from shardlint.config.own_names import OwnNames
 from shardlint.source.regular import CONFIGURATION_BYTES, parse_toml, read_regular
 
@@ -147,7 +147,7 @@ def _make_settings(path: Path, table: dict[str, Any]) -> Settings:
         strange = next((axis for axis in made if axis not in axes), None)
         if strange is not None:
             said = f"mesh-makers.{name} names the axis {strange!r}, which axis-names does not contain"
-            raise BadSettings(f"{path}: {said}; {meant(strange, axes)}")
+            raise BadSettings(f"{path}: {said}; {did_you_mean(strange, axes)}")
     return Settings(**values)
 
 
@@ -175,7 +175,7 @@ def _extended_values(path: Path, table: dict[str, Any], below: tuple[str, ...]) 
         elif key != "verify":  # fixtures, read by `shardlint verify`
             from shardlint.config.lines import with_line
 
-            hint = meant(key.replace("_", "-"), [*_KEYS, EXTEND])
+            hint = did_you_mean(key.replace("_", "-"), [*_KEYS, EXTEND])
             raise BadSettings(with_line(path, key, f"{path}: unknown setting {key!r}; {hint}"))
     return values
 

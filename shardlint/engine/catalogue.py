@@ -103,7 +103,7 @@ def cards(codes: Collection[str] | None = None) -> dict[str, Card]:
     return {code: known[code] for code in entries if code in asked}
 
 
-def keep(store: Store | None) -> None:
+def keep_cards(store: Store | None) -> None:
     """Keep what is known of all rules, where they were imported and this process has not kept it already."""
     if store is None or not registry.are_imported() or registry.are_kept():
         return
@@ -113,7 +113,7 @@ def keep(store: Store | None) -> None:
         _Catalogue.saved = store.folder, entries
 
 
-def recall(store: Store | None) -> None:
+def recall_cards(store: Store | None) -> None:
     """Take over what an earlier run kept of all rules. It holds for the same shardlint and packs: see `store`."""
     if store is None or _Catalogue.entries is not None:
         return

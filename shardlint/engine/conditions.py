@@ -27,7 +27,7 @@ from shardlint.syntax import NOWHERE
 
 # Words that stand for a library name whose own last part is not in the text.
 _SPELLINGS: dict[str, set[str]] = {}
-for _written, _name in api.spellings():
+for _written, _name in api.canonical_spellings():
     _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
 WITH = "with"
 # Files that are looked into for the form of their statements import something.

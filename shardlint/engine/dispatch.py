@@ -32,14 +32,14 @@ class Asked(NamedTuple):
     api: Api = Api("", "")
 
 
-def sites(
+def find_sites(
     program: Program, file: FileFacts, index: RuleIndex, targets: Targets, words: Iterable[Word]
 ) -> list[Site]:
     """The sites of a file, in text order. `words` are those of its text."""
-    return sites_at(program, file, index, targets, asked(file, index, words))
+    return sites_at(program, file, index, targets, asked_places(file, index, words))
 
 
-def asked(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Asked]:
+def asked_places(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Asked]:
     """The places of a file at which rules may trigger, by its text alone."""
     return asked_on(file, index, words, ())[0]
 
@@ -307,4 +307,4 @@ def _imported_api(file: FileFacts, node: ast.alias) -> Api | None:
         written = f"{statement.module}.{node.name}"
     else:
         written = node.name
-    return Api(api.canonical(written), written) if written.partition(".")[0] in api.LIBRARIES else None
+    return Api(api.canonical_name(written), written) if written.partition(".")[0] in api.LIBRARIES else None

@@ -30,14 +30,14 @@ from shardlint.model.values import (
     Unknown,
     Value,
 )
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.text import read_bytes
 from shardlint.syntax import FileFacts, Scope
 
 _SHOWN = ("jax", "equinox", "flax")
 
 
-def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
+def explain_place(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     """Lines of text about a line of a file: where it runs, under which mesh, what its names are.
 
     In a notebook it is a line of a `cell`.
@@ -45,7 +45,7 @@ def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     Raises `Unreadable` and `NotParsed` for a file that cannot be read, `LookupError` for a line that is not there.
     """
     absolute = Path(os.path.realpath(path))
-    source = decode(path, read_bytes(path))
+    source = decode_file(path, read_bytes(path))
     shown = f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
     if cell is not None or source.in_cells:
         line = source.line_of(cell, line) or 0
@@ -57,7 +57,7 @@ def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     releases = (
         f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
     )
-    told = list(about(program, program.project.checked(source, absolute), line))
+    told = list(explain_line(program, program.project.checked(source, absolute), line))
     yield f"{shown}: {source.line(line).strip()}"
     yield f"  releases  {', '.join(releases)}"
     yield from map(source.told, told)
@@ -69,7 +69,7 @@ def program_of(path: Path) -> tuple[Program, Targets]:
     return Program(root, own=settings.own_names), find_targets(root, {}, settings.targets, settings.name)
 
 
-def about(program: Program, facts: FileFacts, line: int, column: int | None = None) -> Iterator[str]:
+def explain_line(program: Program, facts: FileFacts, line: int, column: int | None = None) -> Iterator[str]:
     """Lines of text about a line: of all expressions that begin there, or the smallest that holds a character of it.
 
     `column` counts bytes of UTF-8 from 0, as the `ast` module does.
@@ -91,7 +91,7 @@ def about(program: Program, facts: FileFacts, line: int, column: int | None = No
             value = program.value(facts, node)
             if text not in seen and not isinstance(value, Unknown):
                 seen.add(text)
-                yield f"  {text:<9} {describe(value, program)}"
+                yield f"  {text:<9} {describe_value(value, program)}"
     yield from _describe_arrays(program, facts, nodes)
 
 
@@ -187,7 +187,7 @@ def _describe_context(context: Context, facts: FileFacts) -> Iterator[str]:
         yield "  mesh      there may be others: not all callers or context managers are known"
 
 
-def describe(value: Value, program: Program) -> str:
+def describe_value(value: Value, program: Program) -> str:
     """A value in words."""
     mesh = mesh_of(value, program.evaluator)
     if mesh is not None:
@@ -197,12 +197,12 @@ def describe(value: Value, program: Program) -> str:
         return _describe_spec(spec)
     parts = sharding_parts(value, program.evaluator)
     if parts is not None:
-        return f"NamedSharding({describe(parts[0], program)}, {describe(parts[1], program)})"
+        return f"NamedSharding({describe_value(parts[0], program)}, {describe_value(parts[1], program)})"
     match value:
         case Constant(value=constant):
             return repr(constant)
         case Items(kind=kind, items=items, open=more):
-            inside = ", ".join(describe(item, program) for item in items) + (", ..." if more else "")
+            inside = ", ".join(describe_value(item, program) for item in items) + (", ..." if more else "")
             return f"{kind} ({inside})"
         case Api(written=written):
             return written
@@ -211,13 +211,13 @@ def describe(value: Value, program: Program) -> str:
         case ClassValue(node=node):
             return f"class {node.name}"
         case Transformed(api=wrapper, inner=inner):
-            return f"{wrapper.written} of {describe(inner, program)}"
+            return f"{wrapper.written} of {describe_value(inner, program)}"
         case CallResult(by=by):
-            return f"made by {describe(by, program)}"
+            return f"made by {describe_value(by, program)}"
         case Parameter(name=name):
             return f"parameter {name}"
         case Choice(options=options):
-            return " or ".join(dict.fromkeys(describe(option, program) for option in options))
+            return " or ".join(dict.fromkeys(describe_value(option, program) for option in options))
         case Unknown(why=why):
             return f"not known ({why})" if why else "not known"
     return type(value).__name__

@@ -13,7 +13,7 @@ from shardlint.facts.layouts import layouts_of
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import Instance, Value
 from shardlint.model import Program
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.text import read_bytes
 from shardlint.syntax import FileFacts
 
@@ -27,7 +27,7 @@ def explain_file(path: Path) -> Iterator[str]:
     Raises `Unreadable` and `NotParsed` for a file that cannot be read.
     """
     absolute = Path(os.path.realpath(path))
-    source = decode(path, read_bytes(path))
+    source = decode_file(path, read_bytes(path))
     program, targets = program_of(absolute)
     beside = layouts_by_line(program, program.project.checked(source, absolute), targets)
     for number in range(1, len(source.line_starts) + 1):

@@ -33,16 +33,16 @@ class Content(NamedTuple):
     """Of the statement, without what formatters change."""
 
 
-def contents(file: FileReport) -> list[Content]:
+def finding_contents(file: FileReport) -> list[Content]:
     """Of each finding of a file, in their order."""
     places = _Statements(file.source) if file.findings else None
     return [places.content(finding) for finding in file.findings] if places is not None else []
 
 
-def fingerprints(file: FileReport, path: str) -> Iterator[str]:
+def finding_fingerprints(file: FileReport, path: str) -> Iterator[str]:
     """A name for each finding, that no other finding of a report has and that lasts while its statement does."""
     seen: Counter[str] = Counter()
-    for finding, content in zip(file.findings, contents(file), strict=True):
+    for finding, content in zip(file.findings, finding_contents(file), strict=True):
         said = "\0".join((path, finding.rule.code, content.scope, content.digest))
         seen[said] += 1
         yield _digest_text(f"{said}\0{seen[said]}")

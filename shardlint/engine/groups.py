@@ -24,12 +24,12 @@ from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
-from shardlint.source.store import digest
+from shardlint.source.store import digest_bytes
 from shardlint.source.text import Source
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, file_of
-from shardlint.syntax.parts import OUTLINE, Part, lines_of, pieces, texts
+from shardlint.syntax.parts import OUTLINE, Part, lines_of, part_pieces, texts_of_parts
 
 _LINES = regex(r"\blines? \d")
 Spot = tuple[str, int]
@@ -129,7 +129,7 @@ class Layout:
     """The characters of a file by its parts."""
 
     def __init__(self, source: Source, cut: Sequence[Part]) -> None:
-        parts = list(pieces(cut))
+        parts = list(part_pieces(cut))
         starts = source.line_starts if parts else []
         self.names = [part.name for part in parts]
         self.starts = [starts[part.first - 1] for part in parts]
@@ -202,9 +202,9 @@ class Look:
         self.program, self.facts, self.index, self.targets, self.kept = program, facts, index, targets, kept
         parts = facts.looked.parts
         self._layout = Layout(facts.untold, parts)
-        self._own = texts(facts.untold.text, parts) if kept else {}
+        self._own = texts_of_parts(facts.untold.text, parts) if kept else {}
         self._texts = {
-            name: digest(text.encode("utf-8", "surrogatepass")) for name, text in self._own.items()
+            name: digest_bytes(text.encode("utf-8", "surrogatepass")) for name, text in self._own.items()
         }
         self._before = before if before is not None and self._is_usable(before.record) else None
         texts_before = self._before.record.texts if self._before is not None else {}
@@ -355,7 +355,7 @@ class Look:
 
     def _digest_of_triggers(self, sites: Iterable[Site]) -> str:
         spots = ((self._spot_of_node(one.syntax), one) for one in sites)
-        return digest(
+        return digest_bytes(
             repr([(spot, one.rule.code, one.form, one.api, one.written) for spot, one in spots]).encode()
         )
 
@@ -449,7 +449,7 @@ def _digest_of(words: Iterable[Word]) -> str:
         )
         for one in words
     ]
-    return digest(repr(told).encode("utf-8", "surrogatepass"))
+    return digest_bytes(repr(told).encode("utf-8", "surrogatepass"))
 
 
 def _is_asked(place: Asked) -> bool:
@@ -468,7 +468,7 @@ def _digest_of_questions(inside: Sequence[tuple[int, Asked]]) -> str:
         )
         for along, one in inside
     ]
-    return digest(repr(sorted(told)).encode())
+    return digest_bytes(repr(sorted(told)).encode())
 
 
 def _set_bits(bits: int) -> Iterator[int]:

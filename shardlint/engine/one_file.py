@@ -17,20 +17,20 @@ from shardlint.engine.catalogue import Card, cards, wanted
 from shardlint.engine.conditions import Around
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
-from shardlint.engine.rule_limit import SECONDS, TookTooLong, limited, limits_kept
+from shardlint.engine.rule_limit import SECONDS, TookTooLong, limit_time, limits_kept
 from shardlint.model.project import Answers, Project
 from shardlint.rules_api.registry import UnknownRule, entries, matching, selected
 from shardlint.rules_api.rule import Finding
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.find import matches
 from shardlint.source.import_graph import ImportGraph
 from shardlint.source.lazy import dataclass
-from shardlint.source.newer import newer
-from shardlint.source.notebook import Notebook, program
+from shardlint.source.newer import explain_newer_syntax
+from shardlint.source.notebook import Notebook, program_text
 from shardlint.source.packs import BrokenPack
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
-from shardlint.source.suppress import suppressions
+from shardlint.source.suppress import find_suppressions
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, read_bytes
 from shardlint.source.timing import timed
 from shardlint.syntax import NotParsed, check_parses
@@ -277,7 +277,7 @@ class Checker:
                     data = python = given.text.encode("utf-8", "surrogatepass")
                 else:
                     data = read_bytes(path, named=True) if data is None else data
-                    python = program(path, data) or b""  # what cannot be read, `decode` below says why
+                    python = program_text(path, data) or b""  # what cannot be read, `decode` below says why
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
         # A finding that is not sure enough to be reported still makes its suppression a used one.
@@ -298,7 +298,7 @@ class Checker:
         look: Look | None = None
         faults: dict[str, Fault] = {}
         try:
-            source = self._overlay.get(absolute) or decode(path, data)
+            source = self._overlay.get(absolute) or decode_file(path, data)
             if words:
                 look = self._look_at_file(scope, absolute, source, index, texts)
                 unfit = self._unfit.get(real, {})
@@ -328,14 +328,14 @@ class Checker:
         unparsed = self._left_out(scope, path, source)
         if not words and not commented and not unparsed:
             return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
-        from shardlint.engine.suppressed import about, unsuppressed
+        from shardlint.engine.suppressed import comment_findings, unsuppressed_findings
 
         found = _keep_surest(look.findings(), faults) if look is not None else []
-        comments = suppressions(source.text, source.line_starts)
+        comments = find_suppressions(source.text, source.line_starts)
         ran = None if faults else scope.codes
         kept = [
-            *unsuppressed(source, found, comments, scope.least),
-            *about(source, comments, ran),
+            *unsuppressed_findings(source, found, comments, scope.least),
+            *comment_findings(source, comments, ran),
         ]
         wanted = scope.reported - scope.ignored(path)
         kept = sorted((one for one in kept if one.rule.code in wanted), key=_finding_order)
@@ -391,7 +391,7 @@ class Checker:
         offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
         reason = source.told(str(error))
         if error.newer and not _IN_A_STRING.search(reason):  # libcst does not look into strings
-            reason += newer(source)
+            reason += explain_newer_syntax(source)
         return Outcome(path, self._report_not_parsed(scope, path, source, offset, reason), reason, needed=())
 
     def _left_out(self, scope: _Scope, path: Path, source: Source) -> list[Finding]:
@@ -427,11 +427,11 @@ class Checker:
 def _surroundings_of_file(scope: _Scope, path: Path, own: Texts) -> Around:
     project = scope.project
 
-    def says(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
+    def says_any(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
         return any(own[text.encode()] for text in (*texts, *or_own)) or project.holds(path, *texts)
 
     imports = cache(lambda module: project.imported(path, module))
-    return Around(imports, cache(says), project.is_test(path), lambda: bool(project.mappers(path)))
+    return Around(imports, cache(says_any), project.is_test(path), lambda: bool(project.mappers(path)))
 
 
 def _is_reported_at(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
@@ -473,17 +473,17 @@ def _with_other_words(finding: Finding, told: Callable[[str], str]) -> Finding:
 def _read_per_file_ignores(settings: Settings) -> tuple[tuple[str, frozenset[str]], ...]:
     """The patterns and codes of `per-file-ignores`. Raises `UnknownRule`, with the file, for whatever setting."""
 
-    def codes(key: str, selectors: Sequence[str]) -> frozenset[str]:
+    def codes_of_selectors(key: str, selectors: Sequence[str]) -> frozenset[str]:
         try:
             return frozenset(matching(selectors))
         except UnknownRule as error:
             raise UnknownRule(f"{settings.path}: {key}: {error}") from None
 
-    codes("select", settings.select)
-    codes("extend-select", settings.extend_select)
-    codes("ignore", settings.ignore)
+    codes_of_selectors("select", settings.select)
+    codes_of_selectors("extend-select", settings.extend_select)
+    codes_of_selectors("ignore", settings.ignore)
     return tuple(
-        (pattern, codes(f"per-file-ignores.{pattern}", selectors))
+        (pattern, codes_of_selectors(f"per-file-ignores.{pattern}", selectors))
         for pattern, selectors in settings.per_file_ignores.items()
     )
 
@@ -511,7 +511,7 @@ def _findings_at_site(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
     line, pack = getattr(site.syntax, "lineno", 1), entries()[rule.code].pack
     where = f"{rule.code} ({pack}) at line {line} of {site.file.path}"
     try:
-        with timed(f"{rule.code} {rule.name}"), limited(where):
+        with timed(f"{rule.code} {rule.name}"), limit_time(where):
             findings = list(site.findings())
         for finding in findings:
             if not isinstance(finding, Finding):

@@ -58,7 +58,7 @@ class Meter:
 meter = Meter()
 
 
-def told(each: Iterable[One], of: int) -> Iterator[One]:
+def report_progress(each: Iterable[One], of: int) -> Iterator[One]:
     """The same, saying how far it is."""
     if meter.since is None:
         yield from each

@@ -43,7 +43,7 @@ def _stop_rule(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def limits_kept() -> Iterator[None]:
-    """Have `limited` keep its limits meanwhile."""
+    """Have `limit_time` keep its limits meanwhile."""
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -55,7 +55,7 @@ def limits_kept() -> Iterator[None]:
 
 
 @contextmanager
-def limited(running: str) -> Iterator[None]:
+def limit_time(running: str) -> Iterator[None]:
     """Raise `TookTooLong` in what takes longer than the limit; `running` names it."""
     if sys.platform == "win32" or signal.getsignal(signal.SIGALRM) is not _stop_rule:
         yield

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.config.folders import Places, folder_of, real
+from shardlint.config.folders import Places, folder_of, real_path
 from shardlint.engine.check_files import check_files
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import Options, Outcome, Report
@@ -52,7 +52,7 @@ def check(
     report.find_targets = lambda asked: _targets_of_projects(found, asked, options, places)
     report.passed_by(found)
     report.since = since
-    report.root = lambda path: places.root(folder_of(Path(real(path))))
+    report.root = lambda path: places.root(folder_of(Path(real_path(path))))
     memory = _open_memory(options, places) if cached else None
     others = _findings_elsewhere(found, options, places, memory) if elsewhere else None
     met = [*found.met, *(others.met if others is not None else ())]
@@ -137,13 +137,13 @@ def _targets_of_projects(
 
 def _check_text(options: Options, path: Path, data: bytes) -> Report:
     from shardlint.engine.one_file import Checker
-    from shardlint.source.decoding import decode
+    from shardlint.source.decoding import decode_file
     from shardlint.source.text import Unreadable
 
-    absolute = Path(real(path))
+    absolute = Path(real_path(path))
     overlay: dict[Path, Source] = {}
     with contextlib.suppress(Unreadable):  # check_file says why
-        overlay[absolute] = decode(path, data)
+        overlay[absolute] = decode_file(path, data)
     checker = Checker(options, overlay)
     report = Report(find_targets=lambda _: {checker.root(absolute): checker.targets(absolute)})
     report.root = checker.root

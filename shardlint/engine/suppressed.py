@@ -11,7 +11,7 @@ from shardlint.source.suppress import Suppression, is_code, names
 from shardlint.source.text import Source
 
 
-def unsuppressed(
+def unsuppressed_findings(
     source: Source, found: Iterable[Finding], comments: Sequence[Suppression], least: Certainty
 ) -> Iterator[Finding]:
     """The findings that no comment silences. Comments that silence some are told so."""
@@ -26,7 +26,9 @@ def unsuppressed(
             yield finding
 
 
-def about(source: Source, comments: Sequence[Suppression], ran: frozenset[str] | None) -> Iterator[Finding]:
+def comment_findings(
+    source: Source, comments: Sequence[Suppression], ran: frozenset[str] | None
+) -> Iterator[Finding]:
     """Findings about the comments, once all that they silence is known.
 
     `ran` are the rules that looked at the file; None where one of them failed, so that nobody knows what is unused.

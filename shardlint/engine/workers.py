@@ -40,12 +40,12 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    from shardlint.engine.progress import meter, told
+    from shardlint.engine.progress import meter, report_progress
 
     checker.targets(Path(os.path.realpath(files[0])))  # loads the rules once for all
     count = min(_processors(), _MOST, max(1, 2 * len(files) // _FILES))
     first, parts = _split_work(files, checker, count)
-    found = dict(zip(first, told(map(checker.check_file, first), len(files)), strict=True))
+    found = dict(zip(first, report_progress(map(checker.check_file, first), len(files)), strict=True))
     others = multiprocessing.active_children()
     try:
         with ProcessPoolExecutor(

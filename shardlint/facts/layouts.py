@@ -31,7 +31,7 @@ def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[
     A function that shard_map or pmap maps is judged in its own file, also for files that map it or call what maps it.
     """
 
-    def find() -> tuple[Violation, ...]:
+    def find_violations() -> tuple[Violation, ...]:
         found = [
             one for one in _run_layouts(program, file, targets)[0] if not _is_told_there(program, one, file)
         ]
@@ -42,7 +42,7 @@ def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[
         placed = {(one.kind, one.place): one for one in reversed(found)}
         return tuple(sorted(placed.values(), key=_position_order))
 
-    return program.of_node(("violations", file.path, _release_key(targets)), find)
+    return program.of_node(("violations", file.path, _release_key(targets)), find_violations)
 
 
 def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[ast.AST, Value]:

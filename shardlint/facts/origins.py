@@ -17,7 +17,7 @@ _CALLS = 8
 _PARTING = ("partition", "split", "filter")
 
 
-def origins(program: Program, place: Place, depth: int = 0) -> Iterator[Value]:
+def value_origins(program: Program, place: Place, depth: int = 0) -> Iterator[Value]:
     """Yield the values of an expression, as far as they are visible.
 
     Of parameters it is what the calls in sight give them, and of what a step makes of a name it is what the name was
@@ -34,9 +34,9 @@ def origins(program: Program, place: Place, depth: int = 0) -> Iterator[Value]:
     for one in options(value):
         if isinstance(one, Parameter):
             for given in list(_arguments_from_callers(program, one))[:_CALLS]:
-                yield from origins(program, given, depth + 1)
+                yield from value_origins(program, given, depth + 1)
     for whole in _enclosing_tree(place.file, place.node):
-        yield from origins(program, whole, depth + 1)
+        yield from value_origins(program, whole, depth + 1)
 
 
 def _arguments_from_callers(program: Program, parameter: Parameter) -> Iterator[Place]:

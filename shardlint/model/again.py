@@ -11,11 +11,11 @@ from shardlint.model.needs import GROUPS, Needs
 from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.lazy import dataclass
-from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, holds
+from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, search_holds
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, code_digests
-from shardlint.syntax.parts import texts
+from shardlint.syntax.parts import texts_of_parts
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,12 @@ def _digests_of_parts(text: Text, names: set[str]) -> dict[str, str]:
 
 def _text_of_file(facts: FileFacts) -> Text:
     text = facts.untold.text
-    return Text(text, texts(text, facts.looked.parts))
+    return Text(text, texts_of_parts(text, facts.looked.parts))
 
 
 def _search_matches(question: Question, data: bytes | None) -> bool:
     """Return whether a search finds a text now; False for a deleted text."""
-    return data is not None and holds(question, data)
+    return data is not None and search_holds(question, data)
 
 
 def _changed_import_graph(

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Literal
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.evaluator.taken import asks_for_shape, truth
+from shardlint.model.evaluator.taken import asks_for_shape, truth_of_test
 from shardlint.model.path_tests import MOST_TESTS, tests_to
 from shardlint.model.reach import lookup
 from shardlint.model.values import (
@@ -64,7 +64,7 @@ class Condition:
         return None
 
 
-def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Condition, ...]:
+def find_conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Condition, ...]:
     """Return the conditions on the function's parameters from tests around a node, and from earlier tests that
     leave.
     """
@@ -84,7 +84,7 @@ def is_ruled_out(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> bool:
     for test, wanted in islice(tests_to(file, node), MOST_TESTS):
         env = evaluator.environment(Place(file, node))
         asked = env.asked if env is not None else 0
-        told = truth(evaluator, file, test, env)
+        told = truth_of_test(evaluator, file, test, env)
         if told is not None and told[0] is not wanted and told[1] is None:
             if (env is not None and env.asked > asked) or asks_for_shape(evaluator, file, test, env):
                 return True

@@ -206,7 +206,7 @@ class Flow:
         transform = api.TRANSFORMS.get(name)
         if transform is None:
             return None
-        return Wrapper(transform.effect, spelled(place), place, "decorated with", name)
+        return Wrapper(transform.effect, spelled_transform(place), place, "decorated with", name)
 
     # following a name
 
@@ -644,7 +644,7 @@ class Flow:
                     ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
                 continue
             how = "passed to" if transform.now else "wrapped by"
-            wrapper = Wrapper(transform.effect, spelled(where), where, how, name.name)
+            wrapper = Wrapper(transform.effect, spelled_transform(where), where, how, name.name)
             if name.name == "functools.partial":
                 self._follow_expression(where, (*wrappers, wrapper), ends, depth + 1)
             elif transform.now:
@@ -664,13 +664,13 @@ class Flow:
         if not is_function_argument(given, place.node, transform):
             return None
         where = Place(place.file, call)
-        return Wrapper(transform.effect, spelled(where), where, "passed to", inner.name)
+        return Wrapper(transform.effect, spelled_transform(where), where, "passed to", inner.name)
 
     def _follow_into_function(
         self, place: Place, to: Value, call: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         """Follow a function that is passed to a function of the project, or stored by an instance."""
-        wrapper = Wrapper("passed", spelled(call), call, "passed to")
+        wrapper = Wrapper("passed", spelled_transform(call), call, "passed to")
         effects = tuple(other.effect for other in wrappers if other.effect != "passed")
         inside = wrappers[-1:] if wrappers and wrappers[-1].effect == "held" else ()
         through = (*wrappers[: len(wrappers) - len(inside)], wrapper, *inside)
@@ -704,7 +704,9 @@ def _decorator_wrappers(value: Value, function: ast.AST, decorator: Place) -> tu
         if transform is None:
             return None
         where = value.call.place if value.call is not None else decorator
-        found.insert(0, Wrapper(transform.effect, spelled(where), where, "wrapped by", value.api.name))
+        found.insert(
+            0, Wrapper(transform.effect, spelled_transform(where), where, "wrapped by", value.api.name)
+        )
         value = value.inner
     return tuple(found) if isinstance(value, Function) and value.node is function else None
 
@@ -723,7 +725,7 @@ def _in_annotation(file: FileFacts, node: ast.AST) -> bool:
     return False
 
 
-def spelled(place: Place) -> str:
+def spelled_transform(place: Place) -> str:
     """A transform as the user wrote it: `eqx.filter_jit`, `jax.jit` (through `partial` too)."""
     node = place.node
     while isinstance(node, ast.Call):

@@ -242,7 +242,7 @@ def _catches_import_error(handler: ast.ExceptHandler) -> bool:
     return any(called_name(kind) in _IMPORT_ERRORS for kind in types)
 
 
-def tested(file: FileFacts, node: ast.AST) -> bool:
+def is_branch_tested(file: FileFacts, node: ast.AST) -> bool:
     """Return whether a branch around a node, or an earlier one that returns, tests a parameter of its function.
 
     Then a call that is seen may be one that does not come this way.

@@ -30,7 +30,7 @@ def imports_of(linker: Linker, file: FileFacts) -> Iterator[FileFacts]:
         yield from (one.file for one in found)
 
 
-def together(linker: Linker, project: Project, home: FileFacts) -> Iterator[FileFacts]:
+def files_together(linker: Linker, project: Project, home: FileFacts) -> Iterator[FileFacts]:
     """The file, what it imports, what imports it, and what those import, the nearest first; tests aside, at most 80."""
     seen = {home.path}
     level = [home]

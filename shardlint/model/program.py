@@ -15,7 +15,7 @@ from shardlint.model.evaluator.callers import Callers
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.ways import Ways
 from shardlint.model.flow import Flow
-from shardlint.model.imported import together
+from shardlint.model.imported import files_together
 from shardlint.model.lifetime.donation import Donations
 from shardlint.model.lifetime.lifetimes import Lifetimes
 from shardlint.model.mesh.contexts import Context, Contexts
@@ -29,7 +29,7 @@ from shardlint.model.values import Place, Value
 from shardlint.source.searches import PART
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
-from shardlint.syntax.edited import joined
+from shardlint.syntax.edited import join_needs
 from shardlint.syntax.parts import OUTLINE
 
 Answer = TypeVar("Answer")
@@ -163,7 +163,7 @@ class Program:
 
     def together(self, file: FileFacts) -> Iterator[FileFacts]:
         """The file and those that run together with it by import, the nearest first."""
-        yield from together(self.evaluator.linker, self.project, file)
+        yield from files_together(self.evaluator.linker, self.project, file)
 
     def shared_meshes(self, file: FileFacts, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
         """The meshes handed around by what runs with a file, if all are made with axes of this type; else none."""
@@ -194,7 +194,7 @@ class Program:
             finally:
                 needed, self.needs.now = self.needs.whole(self.needs.now), before
             # Such answers are many, and who asks for one asks for all.
-            self._answers.lend(key, made, joined(needed))
+            self._answers.lend(key, made, join_needs(needed))
         return self._kept_answer(key, answer)
 
     def _kept_answer(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:

@@ -10,13 +10,13 @@ from pathlib import Path
 from shardlint.config.folders import MARKERS
 from shardlint.model.mesh.configuration import Configurations, configuration_files
 from shardlint.model.needs import Memo, Needs
-from shardlint.source.decoding import decode
-from shardlint.source.find import survey
+from shardlint.source.decoding import decode_file
+from shardlint.source.find import survey_folder
 from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
 from shardlint.source.notebook import read_program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
-from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, Question, holds
+from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, Question, search_holds
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, limit_of, read_bytes
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
@@ -92,7 +92,7 @@ class Project:
                 if lent is not None and own is None:
                     self._keep_facts(path, lent)
                 else:
-                    self._parse_file(path, own or decode(path, read_bytes(path)))
+                    self._parse_file(path, own or decode_file(path, read_bytes(path)))
             except (Unreadable, NotParsed):
                 self._facts[path] = None
         facts = self._facts[path]
@@ -157,7 +157,7 @@ class Project:
     @cached_property
     def _survey_files(self) -> tuple[dict[str, Stamp], tuple[Path, ...]]:
         tree = Tree()
-        files, folders = survey(self.root, tree)
+        files, folders = survey_folder(self.root, tree)
         return files, configuration_files(self.root, folders, tree)
 
     @cached_property
@@ -354,7 +354,7 @@ class Project:
     def _find_answer(self, question: Question) -> None:
         found = self._search_index(question)
         if found is None:
-            found = (path for path, data in self._file_contents() if holds(question, data))
+            found = (path for path, data in self._file_contents() if search_holds(question, data))
         self.answers[question] = list(found)
 
     def _search_index(self, question: Question) -> Iterable[Path] | None:
@@ -368,8 +368,12 @@ class Project:
             return None
         found = [path for path in self._index.find(said, kind == "starred") if path not in self._outdated]
         if kind in _ASIDE:
-            found = [path for path in found if holds(question, self.bytes_of(path))]
-        changed = [path for path in self._outdated if path in self.files and holds(question, self.bytes_of(path))]
+            found = [path for path in found if search_holds(question, self.bytes_of(path))]
+        changed = [
+            path
+            for path in self._outdated
+            if path in self.files and search_holds(question, self.bytes_of(path))
+        ]
         if not changed:
             return found
         members = {*found, *changed}

@@ -46,7 +46,7 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
     for scope, bindings in _owners_of_name(file, home, name):
         where = _runs_at(use, home, scope)
         if where is not None:
-            found = reaching(file, where, bindings)
+            found = reaching_bindings(file, where, bindings)
             if not found and scope.kind == "class":
                 continue  # `class C: mesh = mesh`: not bound yet in the class, so it is the one outside
             return found, scope
@@ -173,7 +173,7 @@ def _child_under(file: FileFacts, use: ast.AST, scope: Scope) -> ast.AST | None:
     return home.node if home is not None else None
 
 
-def reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
+def reaching_bindings(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
     """Of bindings in the scope of the use, those whose value can still stand when it is read.
 
     Kept for all bindings of a name: each of them is asked about the same reads.

@@ -213,7 +213,7 @@ class Jitted:
         return self.settings.keywords.get(name)
 
 
-def jitted(value: Value, evaluator: Evaluator, apis: tuple[str, ...] = JITS) -> Jitted | None:
+def jitted_value(value: Value, evaluator: Evaluator, apis: tuple[str, ...] = JITS) -> Jitted | None:
     """The jitted function a value is, or None."""
     if not isinstance(value, Transformed) or value.api.name not in apis or value.call is None:
         return None
@@ -258,7 +258,9 @@ def _bound_later(function: Function, call: CallArguments, evaluator: Evaluator) 
     return False
 
 
-def numbers(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[int, ...] | None:
+def argnum_positions(
+    place: Place | None, settings: CallArguments, evaluator: Evaluator
+) -> tuple[int, ...] | None:
     """The positions given to `donate_argnums` and the like: none where there is no argument, None where not told."""
     found = _constants_of_setting(place, settings, evaluator)
     if found is None or any(not isinstance(one, int) or isinstance(one, bool) for one in found):
@@ -292,7 +294,7 @@ def _constants_of_setting(
     return None
 
 
-def positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[int] | None:
+def setting_positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[int] | None:
     """The positions that `static_` or `donate_` settings mean, names too, as jax works them out; None where not told.
 
     What names mean is known only with the parameters; numbers out of range are left out.
@@ -300,7 +302,7 @@ def positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[in
     if function.settings.open_keywords:
         return None
     given = function.setting(f"{kind}_argnums")
-    by_number = numbers(given, function.settings, evaluator)
+    by_number = argnum_positions(given, function.settings, evaluator)
     by_name = names(function.setting(f"{kind}_argnames"), function.settings, evaluator)
     if by_number is None or by_name is None:
         return None
@@ -318,7 +320,7 @@ def positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[in
 # from settings to functions
 
 
-def wrappings(
+def jit_wrappings(
     program: Program, file: FileFacts, call: ast.expr, form: str, apis: tuple[str, ...] = JITS
 ) -> Iterator[Jitted]:
     """The functions wrapped by a `jax.jit` call, decorator or `partial(jax.jit, ...)` written at `call`.
@@ -336,7 +338,9 @@ def wrappings(
     if isinstance(parent, ast.Call) and parent.func is call:
         owners.append(parent)  # `jax.jit(donate_argnums=0)(f)`
     for owner in owners:
-        found = [jitted(option, evaluator, apis) for option in options(evaluator.value(Place(file, owner)))]
+        found = [
+            jitted_value(option, evaluator, apis) for option in options(evaluator.value(Place(file, owner)))
+        ]
         if any(one is not None for one in found):
             yield from (one for one in found if one is not None)
             return
@@ -355,10 +359,10 @@ def _jits_by_partial(
         parent = file.parent(use)
         if isinstance(parent, ast.Call) and parent.func is use:
             made = options(evaluator.value(Place(file, parent)))
-            yield from (one for option in made if (one := jitted(option, evaluator, apis)) is not None)
+            yield from (one for option in made if (one := jitted_value(option, evaluator, apis)) is not None)
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and use in parent.decorator_list:
             outer = evaluator.decorated(Place(file, use), evaluator.function(file, parent))
-            found = jitted(outer, evaluator, apis)
+            found = jitted_value(outer, evaluator, apis)
             if found is not None:
                 yield found
 
@@ -375,7 +379,7 @@ def _jits_by_decorator(
     for decorator in reversed(node.decorator_list):
         outer = evaluator.decorated(Place(file, decorator), inner)
         if decorator is call:
-            found = jitted(outer, evaluator, apis)
+            found = jitted_value(outer, evaluator, apis)
             if found is not None:
                 yield found
             return

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal
 
-from shardlint.model.branches import Condition, conditions
+from shardlint.model.branches import Condition, find_conditions
 from shardlint.model.deciding import tracers_leave_before
 from shardlint.model.ends import RULE, End, Ends
 from shardlint.model.evaluator.evaluate import scope_label
-from shardlint.model.flow import Flow, spelled
+from shardlint.model.flow import Flow, spelled_transform
 from shardlint.model.needs import Circular
 from shardlint.model.values import Place
 from shardlint.model.ways import ways_in
@@ -105,7 +105,7 @@ class Tracing:
             return whole
         if tracers_leave_before(self.flow.evaluator, file, node, function.node):
             return _UNKNOWN
-        asked = conditions(file, node, function)
+        asked = find_conditions(file, node, function)
         return self._ask(file, function, asked) if asked else whole
 
     def function(self, file: FileFacts, scope: Scope) -> Region:
@@ -219,7 +219,7 @@ class Tracing:
         if sure.traced in ("never", "unknown") or (inside and not sure.proven):
             return sure if not inside else None
         place = given[around.index(sure)]
-        step = Step(f"given to {spelled(place)}", place)
+        step = Step(f"given to {spelled_transform(place)}", place)
         return Region(sure.traced, sure.by, None, step, sure)
 
 

@@ -13,7 +13,14 @@ from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.ends import End
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import JITS, Jitted, jitted, of_definition, positions, takes_self
+from shardlint.model.signatures import (
+    JITS,
+    Jitted,
+    jitted_value,
+    of_definition,
+    setting_positions,
+    takes_self,
+)
 from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import Binding, Scope
 
@@ -125,7 +132,7 @@ def _tracer_from_jit(
     if len([one for one in end.wrappers if one.effect != "passed"]) > 1 or wrapper.api not in JITS:
         return ""
     for option in _jits_of_function(program, wrapper.place, node):
-        static = positions(option, "static", program.evaluator) if option is not None else None
+        static = setting_positions(option, "static", program.evaluator) if option is not None else None
         if static is None or index is None or index in static:
             return ""
     where = f"{wrapper.place.file.path.name}:{wrapper.place.line}"
@@ -140,4 +147,4 @@ def _jits_of_function(
         made = evaluator.decorated(place, evaluator.function(place.file, node))
     else:
         made = evaluator.value(place)
-    return [jitted(option, evaluator, JIT_WRAPPERS) for option in options(made)]
+    return [jitted_value(option, evaluator, JIT_WRAPPERS) for option in options(made)]

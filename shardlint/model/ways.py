@@ -8,7 +8,7 @@ from shardlint.model import api
 from shardlint.model.branches import Condition, comes_to
 from shardlint.model.ends import End, Ends
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.signatures import SHARDING_SETTINGS, jitted, parameters_of
+from shardlint.model.signatures import SHARDING_SETTINGS, jitted_value, parameters_of
 from shardlint.model.values import Items, Place, options
 from shardlint.syntax import FileFacts, Scope
 
@@ -83,7 +83,7 @@ def _call_fits_function(evaluator: Evaluator, end: End) -> bool:
 def _can_be_called(evaluator: Evaluator, end: End) -> bool:
     """Return whether a jit has as many shardings for arguments as the function takes arguments."""
     for option in options(evaluator.value(end.place)):
-        function = jitted(option, evaluator)
+        function = jitted_value(option, evaluator)
         place = function.setting(SHARDING_SETTINGS[0]) if function is not None else None
         if function is None or place is None or function.parameters is None or function.parameters.star:
             return True

@@ -113,7 +113,7 @@ def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
     return _spec_matches(_Ignore(list(patterns)), str(base), str(path), False)
 
 
-def survey(top: Path, tree: Tree | None = None) -> Below:
+def survey_folder(top: Path, tree: Tree | None = None) -> Below:
     """Every Python file below `top` by its absolute path, in order, and the folders they were looked for in.
 
     What `.gitignore` files from the repository root down say is ignored.

@@ -97,7 +97,7 @@ def _make_repr(self: Any) -> str:
     return f"{self.__class__.__qualname__}({', '.join(shown)})"
 
 
-def complete() -> None:
+def complete_classes() -> None:
     """Give all classes so far their methods. To be called before a second thread starts: the above is for one."""
     for cls in list(_LATER):
         _complete_class(cls)

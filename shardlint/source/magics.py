@@ -74,12 +74,12 @@ def indent_of(code: str) -> str:
     return first[: len(first) - len(first.lstrip(" \t"))]
 
 
-def unindented(code: str, indent: str) -> str:
+def remove_indent(code: str, indent: str) -> str:
     """The code without it."""
     return with_lines(code, [line.removeprefix(indent) for line in lines_of(code)]) if indent else code
 
 
-def indented(code: str, indent: str, before: str) -> str:
+def restore_indent(code: str, indent: str, before: str) -> str:
     """The code with it, but for lines that had none in the code `before`."""
     if not indent:
         return code

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.left_out import LeftOut, as_it_was, in_place_of, left_out, problem
-from shardlint.source.magics import as_python, as_written, indent_of, indented, lines_of, unindented
+from shardlint.source.left_out import LeftOut, as_it_was, in_place_of, left_out, parse_problem
+from shardlint.source.magics import as_python, as_written, indent_of, lines_of, remove_indent, restore_indent
 from shardlint.source.other import says_jupytext
 from shardlint.source.patterns import regex
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, check_size, check_text, read_bytes
@@ -162,7 +162,7 @@ class Notebook(Source):
             raise Unreadable("the fix would change the border of two cells")
         made, at = [], 0
         for cell, part in zip(self.cells, parts, strict=False):
-            code = indented(_as_written(part), cell.indent, cell.code)
+            code = restore_indent(_as_written(part), cell.indent, cell.code)
             if code != cell.code:
                 made += [self.raw[at : cell.start], _put_back(self, cell, code)]
                 at = cell.end
@@ -170,12 +170,12 @@ class Notebook(Source):
         return codecs.BOM_UTF8 + data if self.bom else data
 
 
-def program(path: Path, data: bytes) -> bytes | None:
+def program_text(path: Path, data: bytes) -> bytes | None:
     """The Python text of a file, for those who search it; None where a notebook cannot be read."""
     if not str(path).endswith(NOTEBOOKS):
         return data
     try:
-        return notebook(path, data).text.encode("utf-8")
+        return read_notebook(path, data).text.encode("utf-8")
     except Unreadable:
         return None
 
@@ -183,13 +183,13 @@ def program(path: Path, data: bytes) -> bytes | None:
 def read_program(path: Path) -> bytes | None:
     """The Python text of a file on the disk; None where it cannot be read."""
     try:
-        return program(path, read_bytes(path))
+        return program_text(path, read_bytes(path))
     except Unreadable:
         return None
 
 
 @lru_cache(maxsize=2)
-def notebook(path: Path, data: bytes) -> Notebook:
+def read_notebook(path: Path, data: bytes) -> Notebook:
     """Read a notebook; the last ones are remembered, as one is screened before it is read. Raises `Unreadable`."""
     bom = data.startswith(codecs.BOM_UTF8)
     try:
@@ -197,10 +197,10 @@ def notebook(path: Path, data: bytes) -> Notebook:
     except UnicodeDecodeError as error:
         raise Unreadable(f"the file is not a notebook: byte {error.start} is not UTF-8") from None
     cells = tuple(_markdown_blocks(raw) if path.suffix == ".md" else _read_cells(raw))
-    texts = [as_python(unindented(cell.code, cell.indent)) for cell in cells]
+    texts = [as_python(remove_indent(cell.code, cell.indent)) for cell in cells]
     text = check_text(_join_cells(cells, texts))
     check_size(len(text))
-    unparsed = {} if problem(text) is None else left_out(texts)
+    unparsed = {} if parse_problem(text) is None else left_out(texts)
     if unparsed:
         texts = [in_place_of(part) if index in unparsed else part for index, part in enumerate(texts)]
         text = _join_cells(cells, texts)
@@ -208,7 +208,8 @@ def notebook(path: Path, data: bytes) -> Notebook:
     exact = not cells or (
         len(parts) == len(cells)
         and all(
-            indented(part, cell.indent, cell.code) == cell.code for part, cell in zip(parts, cells, strict=True)
+            restore_indent(part, cell.indent, cell.code) == cell.code
+            for part, cell in zip(parts, cells, strict=True)
         )
     )
     return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells, unparsed=tuple(unparsed.items()))

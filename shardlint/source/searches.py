@@ -20,7 +20,7 @@ TOGETHER, JOINED = "together", "joined"
 """The kinds of the questions which files may run in one program with a file, and which with one of those, and so on."""
 
 
-def holds(question: Question, data: bytes) -> bool:
+def search_holds(question: Question, data: bytes) -> bool:
     """Return whether a file's bytes match a search."""
     match question:
         case ("named", name, stem):

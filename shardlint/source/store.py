@@ -44,7 +44,7 @@ class Store:
         """Return the data saved under a name; None if there is none, or none that can be trusted."""
         try:
             data = read_regular(os.path.join(self.folder, name), _MOST_BYTES, own=True)
-            if data[:_DIGEST] != digest(data[_DIGEST:]).encode():
+            if data[:_DIGEST] != digest_bytes(data[_DIGEST:]).encode():
                 return None
             found = json.loads(data[_DIGEST:])
         except (OSError, ValueError, RecursionError):
@@ -56,7 +56,9 @@ class Store:
         written = json.dumps(data, separators=(",", ":")).encode("ascii")
         with contextlib.suppress(OSError):
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            replace_file(Path(self.folder, name), digest(written).encode() + written, 0o600, durable=False)
+            replace_file(
+                Path(self.folder, name), digest_bytes(written).encode() + written, 0o600, durable=False
+            )
             if not self._tidied:
                 self._tidied = True
                 self._remove_oldest()
@@ -115,8 +117,8 @@ def _forget_older(top: str) -> None:
 
 def _tool_name(about: Store) -> str:
     """A name for this shardlint: what its own files and those of the rule packs are."""
-    path = [[entry, changed(entry)] for entry in sys.path]
-    name = f"packs-{digest(json.dumps(path).encode())}.json"
+    path = [[entry, change_time(entry)] for entry in sys.path]
+    name = f"packs-{digest_bytes(json.dumps(path).encode())}.json"
     packs = (about.load(name) or {}).get("packs")
     if not isinstance(packs, list) or not all(isinstance(pack, str) for pack in packs):
         from shardlint.source.packs import pack_folders  # few runs need them
@@ -129,10 +131,10 @@ def _tool_name(about: Store) -> str:
         sys.version,
         [(folder, _package_stamps(folder)) for folder in (_HERE, *packs)],
     ]
-    return digest(json.dumps(parts).encode())
+    return digest_bytes(json.dumps(parts).encode())
 
 
-def changed(path: str) -> int:
+def change_time(path: str) -> int:
     """When a file or folder was last changed; 0 where there is none."""
     try:
         return os.stat(path or ".").st_mtime_ns
@@ -159,6 +161,6 @@ def _package_stamps(folder: str) -> list[tuple[str, Stamp]]:
     return found
 
 
-def digest(data: bytes) -> str:
+def digest_bytes(data: bytes) -> str:
     """A name for bytes, that others do not have."""
     return blake2b(data, digest_size=12).hexdigest()

@@ -67,7 +67,7 @@ def names(said: str, code: str, name: str) -> bool:
     return said.lower() == name
 
 
-def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
+def find_suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
     """All suppression comments of a file; text inside strings does not count."""
     if "shardlint:" not in text:
         return []
@@ -98,7 +98,7 @@ def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
     return found
 
 
-def statements(text: str) -> list[tuple[int, int]]:
+def statement_spans(text: str) -> list[tuple[int, int]]:
     """The first and the last line of every statement, or of its head where it holds others."""
     return _find_comments(text)[1]
 

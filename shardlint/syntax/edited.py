@@ -9,10 +9,10 @@ from typing import NamedTuple
 from shardlint.source.code import code_of
 from shardlint.source.lazy import dataclass
 from shardlint.source.searches import BOUND, GLOBALS, OF_FILES, PART, SAYS, WITHIN, WORD, holds_word
-from shardlint.source.store import digest
+from shardlint.source.store import digest_bytes
 from shardlint.source.text import Source
 from shardlint.source.words import bound_with, rebound_globals
-from shardlint.syntax.parts import EVERY, OUTLINE, defined_by, parts_of, texts
+from shardlint.syntax.parts import EVERY, OUTLINE, defined_by, parts_of, texts_of_parts
 
 _Need = Path | tuple[str, ...]
 
@@ -27,12 +27,12 @@ class Text(NamedTuple):
     def of(source: Source, path: Path) -> Text | None:
         """The parts of a text; None where it cannot be parsed."""
         parts = parts_of(source, path)
-        return None if parts is None else Text(source.text, texts(source.text, parts))
+        return None if parts is None else Text(source.text, texts_of_parts(source.text, parts))
 
 
 def code_digests(text: Text) -> dict[str, str]:
     """By what the code of each part is known; a comment changes none."""
-    return {name: digest(code_of(_encode_text(said))) for name, said in text.parts.items()}
+    return {name: digest_bytes(code_of(_encode_text(said))) for name, said in text.parts.items()}
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def file_of(need: _Need) -> str | None:
     return need[1] if need[0] in OF_FILES else None
 
 
-def joined(needed: Iterable[_Need]) -> frozenset[_Need]:
+def join_needs(needed: Iterable[_Need]) -> frozenset[_Need]:
     """Needs with one for all parts of a file, and one for all words that were looked for in it."""
     found: dict[tuple[str, str], set[str]] = {}
     others: set[_Need] = set()

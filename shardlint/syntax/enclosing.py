@@ -11,7 +11,7 @@ from shardlint.syntax.names import called_name
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def around(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+def enclosing_nodes(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
     """Those of the ancestors that are of some kinds, innermost first.
 
     What lies between is passed once for all that ask: a chain of `elif` is as deep as it is long.
@@ -31,7 +31,7 @@ def caught(file: FileFacts, node: ast.AST) -> bool:
 
 def caught_around(file: FileFacts, node: ast.AST) -> Iterator[ast.expr | None]:
     """The classes of errors that are caught around a node in its own function, as they are written; None for all."""
-    for outer in around(file, node, ast.Try, ast.With, *_FUNCTIONS):
+    for outer in enclosing_nodes(file, node, ast.Try, ast.With, *_FUNCTIONS):
         match outer:
             case ast.Try(body=body, handlers=handlers) if stands_in(node, body):
                 yield from (one.type for one in handlers)

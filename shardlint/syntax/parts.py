@@ -53,7 +53,7 @@ def defined_by(part: str) -> str | None:
     return part.removesuffix(_HEADER) if part.endswith(_HEADER) else None
 
 
-def pieces(parts: Iterable[Part]) -> Iterator[Part]:
+def part_pieces(parts: Iterable[Part]) -> Iterator[Part]:
     """The parts but the outline with those that are headers, in text order."""
     for part in parts:
         if part.header:
@@ -259,7 +259,7 @@ def lines_of(names: Container[str], parts: Sequence[Part], count: int) -> LineSe
     """The lines of some parts of a file, by their names. `count` is how many lines the file has."""
     found: list[tuple[int, int]] = []
     at = 1
-    for part in (*pieces(parts), Part(OUTLINE, count + 1, count + 1)):
+    for part in (*part_pieces(parts), Part(OUTLINE, count + 1, count + 1)):
         if OUTLINE in names and at < part.first:
             found.append((at, part.first - 1))
         if part.name != OUTLINE and part.name in names:
@@ -268,13 +268,13 @@ def lines_of(names: Container[str], parts: Sequence[Part], count: int) -> LineSe
     return LineSet(found)
 
 
-def texts(text: str, parts: Iterable[Part]) -> dict[str, str]:
+def texts_of_parts(text: str, parts: Iterable[Part]) -> dict[str, str]:
     """Return the text of each part, by its name."""
     lines = iter(text.split("\n"))
     outline: list[str] = []
     found: dict[str, str] = {}
     at = 1
-    for part in pieces(parts):
+    for part in part_pieces(parts):
         outline += islice(lines, part.first - at)
         found[part.name] = "\n".join(islice(lines, part.last - part.first + 1))
         if not part.header:

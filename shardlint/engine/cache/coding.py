@@ -8,7 +8,7 @@ from shardlint.config.certainty import Certainty
 from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Named, Needed, Safety
 
 
-def coded(finding: Finding) -> list[Any]:
+def encode_finding(finding: Finding) -> list[Any]:
     """A finding as plain data."""
     fix = finding.fix
     return [
@@ -39,7 +39,7 @@ def coded(finding: Finding) -> list[Any]:
     ]
 
 
-def decoded(data: Any, rests: tuple[str, ...] = ()) -> Finding:
+def decode_finding(data: Any, rests: tuple[str, ...] = ()) -> Finding:
     """The finding, which rests on files. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
     code, name, start, end, label, message, help, harm, certainty, fix, form, why, obstacles = data
     return Finding(

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardlint.source.notebook import program
-from shardlint.source.store import digest
+from shardlint.source.notebook import program_text
+from shardlint.source.store import digest_bytes
 
 if TYPE_CHECKING:
     from shardlint.engine.cache.files import Files
@@ -94,8 +94,8 @@ class Earlier:
             name = self._files.name(real)
             # Of a file that is there and is none of the project's nobody asks.
             if name is not None and (name in self._files.walked or self._files.current(name) is None):
-                text = program(Path(real), data) if data is not None else None
-                found[name] = digest(text) if text is not None else None
+                text = program_text(Path(real), data) if data is not None else None
+                found[name] = digest_bytes(text) if text is not None else None
         return found
 
     def data(self) -> list[Any]:

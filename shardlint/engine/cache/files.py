@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.source.code import code_of
-from shardlint.source.find import survey
+from shardlint.source.find import survey_folder
 from shardlint.source.notebook import read_program
-from shardlint.source.store import digest as digest_of
+from shardlint.source.store import digest_bytes as digest_of
 from shardlint.source.tree import Stamp, Tree, stamp_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Files:
 
     def walk(self) -> list[str]:
         """Look at the whole project. Returns its folders."""
-        files, folders = survey(Path(self.root), self.tree)
+        files, folders = survey_folder(Path(self.root), self.tree)
         cut = len(self._prefix)
         self.looked = True
         self.walked = {path[cut:]: stamp for path, stamp in files.items() if path.startswith(self._prefix)}
@@ -131,7 +131,7 @@ class Files:
         """Return the text of a file's parts; None if it cannot be parsed."""
         from shardlint.source.text import Source
         from shardlint.syntax.edited import Text
-        from shardlint.syntax.parts import texts
+        from shardlint.syntax.parts import texts_of_parts
 
         data = self.text(name)
         if data is None:
@@ -140,7 +140,11 @@ class Files:
             source = Source(Path(name), data.decode("utf-8-sig"))
         except UnicodeDecodeError:
             return None
-        return Text.of(source, Path(name)) if parts is None else Text(source.text, texts(source.text, parts))
+        return (
+            Text.of(source, Path(name))
+            if parts is None
+            else Text(source.text, texts_of_parts(source.text, parts))
+        )
 
     def edited(self, name: str) -> Edited:
         """Return the changes of the code of a file since the last run."""

@@ -15,7 +15,7 @@ from shardlint.engine.cache.shard import Shard
 from shardlint.engine.results import Options, Outcome
 from shardlint.source.find import Met
 from shardlint.source.screen import Screen, Screens
-from shardlint.source.store import Store, digest
+from shardlint.source.store import Store, digest_bytes
 
 if TYPE_CHECKING:
     from shardlint.config.settings import Settings
@@ -108,7 +108,7 @@ class Memory:
                 asks = [options.select, options.ignore, options.harm, options.extend_select]
                 targets = sorted(options.targets.items())
                 about = json.dumps([key, repr(settings), *asks, options.certainty, targets])
-                name = f"{digest(about.encode())}.json"
+                name = f"{digest_bytes(about.encode())}.json"
                 loaded = self.store.load(name)
                 # Whoever asks for rules that there are not is told so, also where nothing would be checked.
                 own = (settings.select, settings.extend_select, settings.ignore, settings.per_file_ignores)
@@ -131,7 +131,7 @@ class Memory:
         own = settings.own_names
         name = f"words-{sure}.json"
         if own.waking:
-            name = f"{digest(json.dumps(['words', sure, own.waking]).encode())}.json"
+            name = f"{digest_bytes(json.dumps(['words', sure, own.waking]).encode())}.json"
         if name not in self._known_screens:
             try:
                 kept = self.store.load(name) or {}
@@ -141,11 +141,11 @@ class Memory:
                     {str(module): whole.without(left) for module, left in kept["without"].items()},
                 )
             except (TypeError, ValueError, AttributeError, KeyError):
-                from shardlint.engine.catalogue import recall
-                from shardlint.engine.index import screens
+                from shardlint.engine.catalogue import recall_cards
+                from shardlint.engine.index import make_screens
 
-                recall(self.store)
-                found = screens(sure, own)
+                recall_cards(self.store)
+                found = make_screens(sure, own)
                 without = {module: one.left_of(found[0]) for module, one in found[1].items()}
                 self.store.save(name, {"all": found[0].dump(), "without": without})
             self._known_screens[name] = found

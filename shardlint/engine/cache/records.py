@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from shardlint.source.store import Store, digest
+from shardlint.source.store import Store, digest_bytes
 
 if TYPE_CHECKING:
     from shardlint.engine.groups import Record, Told
@@ -27,7 +27,7 @@ class Records:
     def get(self, name: str, mark: str, path: Callable[[str], str]) -> Record | None:
         """The record of a file that was kept under a mark; None where it is not there."""
         text = self._load_records(_bucket_of_name(name)).get(name, "")
-        if not text or marked(text) != mark:
+        if not text or record_mark(text) != mark:
             return None
         try:
             return _decode_record(json.loads(text), path)
@@ -40,7 +40,7 @@ class Records:
         place = _bucket_of_name(name)
         self._load_records(place)[name] = text
         self._dirty.add(place)
-        return marked(text)
+        return record_mark(text)
 
     def save(self, there: Mapping[str, Any]) -> None:
         """Save what is new, of files that are there."""
@@ -56,16 +56,16 @@ class Records:
         return self._loaded[place]
 
     def _record_file_name(self, place: int) -> str:
-        return f"{digest(f'{self._about} {place}'.encode())}.json"
+        return f"{digest_bytes(f'{self._about} {place}'.encode())}.json"
 
 
-def marked(text: str) -> str:
+def record_mark(text: str) -> str:
     """By what a record is known to be the one that was kept."""
-    return digest(text.encode())[:8]
+    return digest_bytes(text.encode())[:8]
 
 
 def _bucket_of_name(name: str) -> int:
-    return int(digest(name.encode("utf-8", "surrogatepass"))[:4], 16) % _FILES
+    return int(digest_bytes(name.encode("utf-8", "surrogatepass"))[:4], 16) % _FILES
 
 
 def _encode_record(record: Record, called: Callable[[str], str]) -> list[Any]:
@@ -85,9 +85,9 @@ def _encode_record(record: Record, called: Callable[[str], str]) -> list[Any]:
 
 
 def _encode_finding(told: Told, called: Callable[[str], str]) -> list[Any]:
-    from shardlint.engine.cache.coding import coded
+    from shardlint.engine.cache.coding import encode_finding
 
-    return [told.spots, coded(told.finding), list(map(called, told.finding.rests))]
+    return [told.spots, encode_finding(told.finding), list(map(called, told.finding.rests))]
 
 
 def _decode_record(data: Any, path: Callable[[str], str]) -> Record:
@@ -114,10 +114,11 @@ def _decode_record(data: Any, path: Callable[[str], str]) -> Record:
 
 
 def _told_again(data: Any, path: Callable[[str], str]) -> Told:
-    from shardlint.engine.cache.coding import decoded
+    from shardlint.engine.cache.coding import decode_finding
     from shardlint.engine.groups import Told
 
     spots, finding, rests = data
     return Told(
-        decoded(finding, tuple(map(path, rests))), tuple((str(part), int(along)) for part, along in spots)
+        decode_finding(finding, tuple(map(path, rests))),
+        tuple((str(part), int(along)) for part, along in spots),
     )

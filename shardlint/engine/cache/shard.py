@@ -18,8 +18,8 @@ from shardlint.source.find import Met
 from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.notebook import read_program
 from shardlint.source.screen import Texts
-from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, holds
-from shardlint.source.store import changed
+from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, search_holds
+from shardlint.source.store import change_time
 from shardlint.source.tree import Tree
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Shard:
         if sum(stamp[0] for stamp in files.values()) > _FEW_BYTES:
             return True  # so much had better be read once, by whoever checks
         texts = (read_program(Path(self.files.path(name))) or b"" for name in files)
-        return any(holds(("imported", module), text) for text in texts)
+        return any(search_holds(("imported", module), text) for text in texts)
 
     def _known_outcome(self, met: Met, name: str) -> Outcome | None:
         self._drop_stale_answers()
@@ -291,15 +291,15 @@ class Shard:
             self.earlier.findings[name] = self._encode_findings(findings)
 
     def _encode_findings(self, findings: Iterable[Finding]) -> list[Any]:
-        from shardlint.engine.cache.coding import coded
+        from shardlint.engine.cache.coding import encode_finding
 
-        return [[*coded(one), list(map(self.files.called, one.rests))] for one in findings]
+        return [[*encode_finding(one), list(map(self.files.called, one.rests))] for one in findings]
 
     def _decode_findings(self, found: Iterable[Any]) -> list[Finding] | None:
-        from shardlint.engine.cache.coding import decoded
+        from shardlint.engine.cache.coding import decode_finding
 
         try:
-            return [decoded(finding, tuple(map(self.files.path, rests))) for *finding, rests in found]
+            return [decode_finding(finding, tuple(map(self.files.path, rests))) for *finding, rests in found]
         except (LookupError, TypeError, ValueError):
             return None
 
@@ -484,10 +484,10 @@ class Shard:
 
     def _file_holds(self, question: tuple[str, ...], name: str) -> bool:
         text = self.files.text(name) if name in self.files.walked else None
-        return text is not None and holds(question, text)
+        return text is not None and search_holds(question, text)
 
     def _folder_stamps(self, folders: list[str]) -> list[Any]:
-        found: list[Any] = [[place, changed(place)] for place, _ in site_packages(self.root)]
+        found: list[Any] = [[place, change_time(place)] for place, _ in site_packages(self.root)]
         for path in folders:
             folder = self.files.tree.folder(path)
             for name, stamp in (folder.telling if folder is not None else {}).items():

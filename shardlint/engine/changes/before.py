@@ -18,7 +18,7 @@ from shardlint.engine.changes.git import (
     top_of,
     tracked_files,
 )
-from shardlint.source.find import survey
+from shardlint.source.find import survey_folder
 from shardlint.source.text import NOTEBOOK_BYTES, NOTEBOOKS
 from shardlint.source.tree import SUFFIXES, Tree
 
@@ -35,10 +35,10 @@ def changed(revision: str, folder: Path) -> list[Path]:
 
     Raises `BadSettings` where that cannot be told.
     """
-    return [path for path in differing(revision, folder, SUFFIXES) if path.is_file()]
+    return [path for path in differing_files(revision, folder, SUFFIXES) if path.is_file()]
 
 
-def differing(revision: str, folder: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
+def differing_files(revision: str, folder: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
     """The same, with those that are no longer there, and of all kinds where no suffixes are named."""
     top = top_of(folder)
     return [top / name for name, _ in _differing_files(top, _fork_commit(top, revision), folder, suffixes)]
@@ -62,7 +62,7 @@ def _differing_files(
 def _walked_files(folder: Path, top: Path) -> Iterator[str]:
     """The Python files and settings that a walk meets in a folder, by their paths from the top."""
     tree = Tree()
-    files, folders = survey(folder, tree)
+    files, folders = survey_folder(folder, tree)
     told = (f"{path}/{name}" for path in folders for name in getattr(tree.folder(path), "telling", ()))
     for path in map(Path, (*files, *told)):
         if path.is_relative_to(top):

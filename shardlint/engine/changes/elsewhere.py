@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.config.folders import shown_folder
-from shardlint.engine.adoption.baseline import match
+from shardlint.engine.adoption.baseline import match_entries
 from shardlint.engine.adoption.known import entries_of
 from shardlint.engine.changes.before import Base
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import FileReport
-from shardlint.source.decoding import decode
-from shardlint.source.find import Met, survey
+from shardlint.source.decoding import decode_file
+from shardlint.source.find import Met, survey_folder
 from shardlint.source.import_graph import ImportGraph, imports_in
 from shardlint.source.text import Source, Unreadable
 
@@ -86,7 +86,7 @@ class Elsewhere:
             if resting:
                 before = self._findings_before(resting, base or files, memory if base is not None else None)
                 entries = entries_of(before, Path(root))
-                matched = match(entries, list(resting.values()), Path(root), lambda _: False)
+                matched = match_entries(entries, list(resting.values()), Path(root), lambda _: False)
                 yield from (file.of(findings) for file, findings in matched.new)
 
     def _findings_before(
@@ -117,7 +117,7 @@ class Elsewhere:
 def _sources_of_texts(texts: Mapping[str, bytes | None]) -> Iterator[tuple[Path, Source]]:
     for name, data in texts.items():
         with contextlib.suppress(Unreadable):
-            yield Path(name), decode(Path(name), data) if data else Source(Path(name), "")
+            yield Path(name), decode_file(Path(name), data) if data else Source(Path(name), "")
 
 
 def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
@@ -148,7 +148,7 @@ def _is_new(report: FileReport, before: list[Finding] | None) -> bool:
 
 
 def _build_graph(root: str, places: Places) -> ImportGraph:
-    stamps, _ = survey(Path(root), places.tree)
+    stamps, _ = survey_folder(Path(root), places.tree)
     return ImportGraph(root, {path: imports_in(Path(path)) for path in stamps})
 
 

@@ -21,7 +21,7 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    choice,
+    choose_value,
     options,
 )
 from shardlint.syntax import Binding, FileFacts, Scope
@@ -74,7 +74,7 @@ class Assuming(Evaluator):
                     self.why.append(why)
                 return self.settled(inner, depth + 1)
             case Choice():
-                return choice([self.settled(option, depth + 1) for option in options(value)])
+                return choose_value([self.settled(option, depth + 1) for option in options(value)])
             case Items(kind=kind, items=items, open=is_open, repeated=repeated, names_of=names):
                 known = tuple(self.settled(item, depth + 1) for item in items)
                 return Items(kind, known, is_open, repeated, names and self.settled(names, depth + 1))

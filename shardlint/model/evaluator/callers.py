@@ -21,7 +21,7 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    choice,
+    choose_value,
     options,
 )
 from shardlint.syntax import FileFacts, Scope
@@ -44,7 +44,7 @@ class Callers:
         A parameter stays one unless every call of its function is known and none goes through something that moves
         arguments (`functools.partial`, `lax.scan`).
         """
-        return choice([self._value_from_callers(option, depth) for option in options(value)])
+        return choose_value([self._value_from_callers(option, depth) for option in options(value)])
 
     def seen(self, value: Parameter) -> list[Value]:
         """Return the values of a parameter in the visible calls, each as it is written there. There may be other
@@ -69,7 +69,7 @@ class Callers:
             return value
         function, ends = known
         found = [self._argument(function, end, value.name) for end in _without_expected_errors(ends)]
-        return choice([self.followed(argument, depth + 1) for argument in found])
+        return choose_value([self.followed(argument, depth + 1) for argument in found])
 
     def receiving(self, function: Function, end: End, environment: Environment | None) -> Function:
         """The function as it is called at an end: a method knows the object it is called on."""

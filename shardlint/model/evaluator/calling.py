@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model import api
 from shardlint.model.evaluator import parts
-from shardlint.model.evaluator.loaded import LOADERS, loaded
+from shardlint.model.evaluator.loaded import LOADERS, loaded_value
 from shardlint.model.evaluator.trees import of_table
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
@@ -32,10 +32,10 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed,
-    choice,
+    assumed_value,
+    choose_value,
     options,
-    settled,
+    settled_value,
 )
 from shardlint.source.lazy import dataclass
 
@@ -163,13 +163,13 @@ class Calling:
         assert isinstance(place.node, ast.Call)
         callee = self.evaluator.value(Place(place.file, place.node.func), env)
         arguments = self.arguments(place, env)
-        return choice([self.apply(option, arguments) for option in options(callee)])
+        return choose_value([self.apply(option, arguments) for option in options(callee)])
 
     def apply(self, callee: Value, arguments: CallArguments) -> Value:
         """The result of calling a value."""
         match callee:
             case Assumed(value=inner):
-                return assumed(self.apply(inner, arguments), callee)
+                return assumed_value(self.apply(inner, arguments), callee)
             case Api():
                 return self._apply_api(callee, arguments)
             case ClassValue():
@@ -226,18 +226,18 @@ class Calling:
             kind = callee.name.rpartition(".")[2]
             found: list[Value] = []
             for option in options(inner):
-                one = settled(option)
-                held = parts.entries(evaluator, one) or evaluator.trees.listed(one)
+                one = settled_value(option)
+                held = parts.spec_entries(evaluator, one) or evaluator.trees.listed(one)
                 made: Value = Items(kind, (), True, (), one) if isinstance(one, Parameter) else Unknown()
                 if held is not None:
                     made = Items(kind, held.items, held.open, held.repeated, held.names_of)
-                found.append(assumed(made, option))
-            return choice(found)
+                found.append(assumed_value(made, option))
+            return choose_value(found)
         if callee.name in _DICTS or callee.name in _SAME:
             known = self._make_dict(callee.name, arguments)
             return CallResult(callee, arguments) if known is None else known
         if callee.name in LOADERS:
-            return loaded(self.evaluator, callee.name, arguments) or CallResult(callee, arguments)
+            return loaded_value(self.evaluator, callee.name, arguments) or CallResult(callee, arguments)
         return CallResult(callee, arguments)
 
     def _make_dict(self, name: str, arguments: CallArguments) -> Value | None:
@@ -254,7 +254,7 @@ class Calling:
             return Table((*more, *hidden.entries)) if name in _DICTS else None
         first = arguments.positional[0]
         given = self.evaluator.trees.expanded(self.evaluator.value(first, arguments.environment))
-        known = settled(given)
+        known = settled_value(given)
         if isinstance(known, Leaves) and not more and not hidden.entries:
             return given
         if not isinstance(known, Table) and name in _DICTS:
@@ -262,7 +262,7 @@ class Calling:
             known = (_table_of_pairs(rows) if rows is not None else None) or known
         if not isinstance(known, Table):
             return None
-        return assumed(Table((*known.entries, *more, *hidden.entries), known.open), given)
+        return assumed_value(Table((*known.entries, *more, *hidden.entries), known.open), given)
 
     def _promised_instance(self, function: Function) -> Value | None:
         """An instance of the class of the project that a function is annotated to return."""
@@ -298,7 +298,7 @@ class Calling:
                 if expression is not None
                 else Constant(None)
             )
-        result = choice(results)
+        result = choose_value(results)
         # A value that leans on a parameter we could not fill in is not known.
         return Choice(tuple(options(result))) if isinstance(result, Choice) else result
 
@@ -351,7 +351,7 @@ class Calling:
         environment = arguments.environment
         for name, place in zip(names, arguments.positional, strict=False):
             values[name] = place, environment
-        more = parts.spread(self.evaluator, arguments) if arguments.open_positional else ()
+        more = parts.spread_arguments(self.evaluator, arguments) if arguments.open_positional else ()
         left = names[len(arguments.positional) :]
         values.update(zip(left, more or (), strict=False))
         if args.vararg is not None:
@@ -382,7 +382,11 @@ def _table_of_pairs(rows: list[Value]) -> Table | None:
     """The dict of pairs of a constant key and a value."""
     entries: list[tuple[object, Value]] = []
     for row in rows:
-        key = settled(row.items[0]) if isinstance(row, Items) and len(row.items) == 2 and not row.open else None
+        key = (
+            settled_value(row.items[0])
+            if isinstance(row, Items) and len(row.items) == 2 and not row.open
+            else None
+        )
         if not isinstance(row, Items) or not isinstance(key, Constant):
             return None
         entries.append((key.value, row.items[1]))

@@ -20,8 +20,8 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed,
-    choice,
+    assumed_value,
+    choose_value,
     options,
 )
 from shardlint.syntax import Binding, FileFacts
@@ -63,15 +63,15 @@ class Classes:
                 elif instance is not None and set_again and file.says(f".{name} = "):
                     again = self._values_assigned_to_self(candidate, name, instance)
                     if again and self._in_init(candidate, name):
-                        return choice(again)
+                        return choose_value(again)
                     values += again
-                return choice(values)
+                return choose_value(values)
             if instance is not None:
                 if name in self.objects.fields(candidate):  # `size: int`, without a default
                     return self._field_value(cls, instance, name)
                 assigned = self._values_assigned_to_self(candidate, name, instance)
                 if assigned:
-                    return choice(assigned)
+                    return choose_value(assigned)
         return self._attribute_of_delegate(cls, name, instance) or Unknown(
             f"{cls.node.name} has no known {name}"
         )
@@ -113,7 +113,9 @@ class Classes:
         if len(found) == len(returned) == 1:
             return value
         first = found[0].node.name if isinstance(found[0], ClassValue) else file.text(asked[0])
-        return assumed(value, Assumed(value, f"`{cls.node.name}.{name}` is that of `{first}`, or given elsewhere"))
+        return assumed_value(
+            value, Assumed(value, f"`{cls.node.name}.{name}` is that of `{first}`, or given elsewhere")
+        )
 
     def _in_init(self, cls: ClassValue, name: str) -> bool:
         """Return whether `__init__` surely sets `self.name`, in a statement of its own block."""
@@ -136,7 +138,7 @@ class Classes:
             for value in self._values_assigned_to_self(candidate, name, instance)
         ]
         if assigned:
-            return choice(assigned)
+            return choose_value(assigned)
         if self.objects.init(cls) is not None and instance.call is not None:
             binding, owner = self.objects.fields(cls)[name]
             default = self.objects.default(binding, Place(owner.place.file, binding.node))

@@ -16,12 +16,12 @@ from shardlint.model import api
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
-from shardlint.model.evaluator.filled import grown
+from shardlint.model.evaluator.filled import apply_mutations
 from shardlint.model.evaluator.linking import Linker
 from shardlint.model.evaluator.rebound import held_before, wraps_itself
-from shardlint.model.evaluator.taken import surely_true, taken
+from shardlint.model.evaluator.taken import live_branches, surely_true
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
-from shardlint.model.evaluator.written import Written, number
+from shardlint.model.evaluator.written import Written, number_value
 from shardlint.model.needs import GIVEN, Answer, Key, Memo
 from shardlint.model.path_tests import is_not_none, none_is_ruled_out
 from shardlint.model.project import Project
@@ -47,10 +47,10 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed,
-    choice,
+    assumed_value,
+    choose_value,
     options,
-    settled,
+    settled_value,
 )
 from shardlint.syntax import Binding, FileFacts, Scope, called_name
 
@@ -231,7 +231,7 @@ class Evaluator:
         file, node = place.file, place.node
         match node:
             case ast.Constant(value=int() as value):
-                return number(value)
+                return number_value(value)
             case ast.Constant(value=value):
                 return Constant(value)
             case ast.Name():
@@ -249,7 +249,9 @@ class Evaluator:
             case ast.Lambda():
                 return self.function(file, node)
             case ast.IfExp():
-                return choice([self.value(Place(file, part), env) for part in taken(self, file, node, env)])
+                return choose_value(
+                    [self.value(Place(file, part), env) for part in live_branches(self, file, node, env)]
+                )
             case ast.NamedExpr():
                 return self.value(Place(file, node.value), env)
             case ast.Starred() | ast.Await():
@@ -267,7 +269,7 @@ class Evaluator:
                     values.append(self.value(Place(file, part), env))
                     if surely_true(values[-1]):
                         break  # what stands behind it is never taken
-                return choice([value for value in values if value != Constant(None)])
+                return choose_value([value for value in values if value != Constant(None)])
             case ast.Subscript():
                 return self.written.subscript(file, node, env)
             case ast.JoinedStr():
@@ -304,11 +306,13 @@ class Evaluator:
             else:
                 # An environment speaks of the parameters of the innermost function only.
                 inner = env if env is not None and scope is file.home(use) else None
-                value = grown(self, Place(file, use), binding, self.binding(file, binding, inner), inner)
+                value = apply_mutations(
+                    self, Place(file, use), binding, self.binding(file, binding, inner), inner
+                )
                 values += _options_here(file, use, binding, value)
         if len(values) > 1 and any(replaces_none(file, binding) for binding in bindings):
             values = [option for value in values for option in options(value) if option != Constant(None)]
-        return choice(values)
+        return choose_value(values)
 
     def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
         """The value a binding gives its name."""
@@ -350,14 +354,16 @@ class Evaluator:
             if not any(isinstance(outer, ast.For | ast.While) for outer in file.ancestors(statement)):
                 before = self.name(file, binding.node, binding.name, env)
                 more = self.value(Place(file, statement.value), env)
-                made = self.written.operated(statement.op, settled(before), settled(more))
+                made = self.written.operated(statement.op, settled_value(before), settled_value(more))
                 if not isinstance(made, Unknown):
-                    return assumed(made, before, more)
+                    return assumed_value(made, before, more)
         return Unknown("bound by augment")
 
     def _value_of_with_target(self, place: Place, env: Environment | None) -> Value:
         """Return the value that `with ... as name` binds to the name."""
-        return choice([self._result_of_entering(option, place) for option in options(self.value(place, env))])
+        return choose_value(
+            [self._result_of_entering(option, place) for option in options(self.value(place, env))]
+        )
 
     def _result_of_entering(self, manager: Value, place: Place) -> Value:
         """Return the result of entering a context manager: itself, as of most that are closed, or the object it
@@ -365,7 +371,7 @@ class Evaluator:
         """
         match manager:
             case Assumed(value=inner):
-                return assumed(self._result_of_entering(inner, place), manager)
+                return assumed_value(self._result_of_entering(inner, place), manager)
             case CallResult(by=Api(name=name)) if name in api.ENTERED:
                 return manager
             case CallResult(by=Api(name="contextlib.closing" | "contextlib.nullcontext"), call=CallArguments() as call):
@@ -447,8 +453,8 @@ class Evaluator:
             return self.value(Place(file, before), env)
         base = self.value(Place(file, node.value), env)
         if wraps_itself(file, node):
-            return choice([self._method_of_class(option, node.attr) for option in options(base)])
-        return choice([self.attribute(option, node.attr) for option in options(base)])
+            return choose_value([self._method_of_class(option, node.attr) for option in options(base)])
+        return choose_value([self.attribute(option, node.attr) for option in options(base)])
 
     def _method_of_class(self, base: Value, name: str) -> Value:
         """An attribute as the class of an object has it, where a method is read to be set again on the object."""
@@ -460,7 +466,7 @@ class Evaluator:
         """An attribute of a value."""
         match base:
             case Assumed(value=inner):
-                return assumed(self.attribute(inner, name), base)
+                return assumed_value(self.attribute(inner, name), base)
             case Api():
                 member = self.linker.library(f"{base.written}.{name}")
                 return Constant(api.CONSTANTS[member.name]) if member.name in api.CONSTANTS else member
@@ -488,7 +494,7 @@ def without_none(file: FileFacts, node: ast.expr, value: Value) -> Value:
     found = options(value)
     if len(found) < 2 or Constant(None) not in found or not is_not_none(file, node):
         return value
-    return choice([one for one in found if one != Constant(None)])
+    return choose_value([one for one in found if one != Constant(None)])
 
 
 def _options_here(file: FileFacts, use: ast.AST, binding: Binding, value: Value) -> list[Value]:

@@ -22,9 +22,9 @@ from shardlint.model.values import (
     Place,
     Table,
     Value,
-    assumed,
-    choice,
-    settled,
+    assumed_value,
+    choose_value,
+    settled_value,
 )
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding, FileFacts, Scope
@@ -61,12 +61,12 @@ class _Unclear(Exception):
     """Raised if the contents of a container cannot be listed one by one."""
 
 
-def grown(
+def apply_mutations(
     evaluator: Evaluator, use: Place, binding: Binding, value: Value, env: Environment | None
 ) -> Value:
     """Return the value of a name at its use, after in-place changes of its list, set or dict."""
     if isinstance(value, Assumed):
-        return assumed(grown(evaluator, use, binding, value.value, env), value)
+        return assumed_value(apply_mutations(evaluator, use, binding, value.value, env), value)
     if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
         return value
     file, name = use.file, binding.name
@@ -311,7 +311,7 @@ class _Filling:
         if any(isinstance(one, Table) and not one.entries for one in made):
             return replace(value, open=True)
         if isinstance(value, Table):
-            return Leaves(choice(made), "dict")
+            return Leaves(choose_value(made), "dict")
         return Items(value.kind, (), True, tuple(made))
 
     def _apply_changes(
@@ -343,7 +343,7 @@ class _Filling:
             raise _Unclear
         if change.kind == "handed":
             return self._by_a_function(value, change.statement, elements)
-        keys = [settled(self._value_in_environment(key, elements)) for key in change.keys]
+        keys = [settled_value(self._value_in_environment(key, elements)) for key in change.keys]
         assert change.value is not None
         made = self._value_in_environment(change.value, elements)
         return self._change_entry(value, change.kind, keys, made)
@@ -378,7 +378,7 @@ class _Filling:
         if keys and (not puts or len(keys) > 1):
             part = self._entry_at_key(value, keys[0])
             return self._put_entry(value, keys[0], self._change_entry(part, kind, keys[1:], made))
-        match kind, value, settled(made):
+        match kind, value, settled_value(made):
             case "put", _, _:
                 return self._put_entry(value, keys[0], made)
             case "default", Table(open=False), _:

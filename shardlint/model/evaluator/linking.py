@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
-from shardlint.model.values import Api, ModuleValue, Unknown, Value, choice
+from shardlint.model.values import Api, ModuleValue, Unknown, Value, choose_value
 from shardlint.source.import_graph import in_root
 from shardlint.syntax import Binding, FileFacts
 
@@ -62,7 +62,7 @@ class Linker:
             found = self._module_value(self._path_of_module(dotted, file))
             if found is not None:
                 return found
-        return Api(api.canonical(dotted), dotted)
+        return Api(api.canonical_name(dotted), dotted)
 
     def _path_of_module(self, dotted: str, file: FileFacts) -> Path | None:
         """The project's file of an absolute name; the root itself may be the package that it begins with."""
@@ -77,7 +77,7 @@ class Linker:
 
     def library(self, dotted: str) -> Api:
         """A dotted name of a library, under its canonical name."""
-        return self.own(dotted) or Api(api.canonical(dotted), dotted)
+        return self.own(dotted) or Api(api.canonical_name(dotted), dotted)
 
     def own_function(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Api | None:
         """A function of the project, or a method, that the settings say something of."""
@@ -116,7 +116,7 @@ class Linker:
             return Unknown(f"{name} is not in {file.path.name}")
         if all(file.statement_in_block(b.node, file.module) is not None for b in bindings):
             bindings = bindings[-1:]
-        return choice([self.evaluator.binding(file, binding) for binding in bindings])
+        return choose_value([self.evaluator.binding(file, binding) for binding in bindings])
 
     def starred(self, file: FileFacts, name: str) -> Value | None:
         """A name that `from module import *` may bring; None where no such import has it."""

@@ -25,8 +25,8 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    assumed,
-    settled,
+    assumed_value,
+    settled_value,
 )
 from shardlint.syntax import last_name
 
@@ -48,13 +48,13 @@ _MOST = 5_000
 _DEPTH = 40
 
 
-def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
+def loaded_value(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
     """Return the result of a loader of this name, if it reads one file of the project. Another file may be read at run
     time.
     """
     first = call.positional[0] if call.positional else None
     named = _path_read(evaluator, first, call.environment, _STEPS) if first is not None else None
-    text = settled(named) if named is not None else None
+    text = settled_value(named) if named is not None else None
     if first is None:
         return None
     if named is None or not isinstance(text, Constant):
@@ -68,7 +68,7 @@ def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
     if path is None or not isinstance(data, dict):
         return None
     evaluator.rests_on_call()
-    return assumed(_value_of_data(data, f"`{path.name}` says so", count(), 0), named)
+    return assumed_value(_value_of_data(data, f"`{path.name}` says so", count(), 0), named)
 
 
 def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
@@ -141,7 +141,7 @@ def _path_read(evaluator: Evaluator, place: Place, env: Environment | None, step
             if bound is not None and bound.value is not None and bound.kind in ("assign", "with") and not bound.index:
                 return _path_read(evaluator, Place(file, bound.value), env, steps - 1)
     value = evaluator.value(place, env)
-    match settled(value):
+    match settled_value(value):
         case Constant(value=str()):
             return value
         case CallResult(by=Api(name=name), call=CallArguments() as call) if call.positional:
@@ -155,7 +155,7 @@ def _path_read(evaluator: Evaluator, place: Place, env: Environment | None, step
 def _join_path(evaluator: Evaluator, given: list[Place], env: Environment | None, steps: int) -> Value | None:
     """A path in a folder: one that is written out, or one that is found from where the code is."""
     last = _path_read(evaluator, given[-1], env, steps)
-    text = settled(last) if last is not None else None
+    text = settled_value(last) if last is not None else None
     if last is None or not isinstance(text, Constant) or not isinstance(text.value, str):
         return None
     front = "."
@@ -163,11 +163,11 @@ def _join_path(evaluator: Evaluator, given: list[Place], env: Environment | None
         if _is_here(evaluator, folder, env, steps):
             continue
         found = _path_read(evaluator, folder, env, steps)
-        part = settled(found) if found is not None else None
+        part = settled_value(found) if found is not None else None
         if found is None or not isinstance(part, Constant) or not isinstance(part.value, str):
             return None
-        front, last = f"{front}/{part.value}", assumed(last, found)
-    return assumed(Constant(f"{front}/{text.value}"), last)
+        front, last = f"{front}/{part.value}", assumed_value(last, found)
+    return assumed_value(Constant(f"{front}/{text.value}"), last)
 
 
 def _is_here(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:

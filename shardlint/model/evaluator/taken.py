@@ -23,7 +23,7 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    settled,
+    settled_value,
 )
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -41,43 +41,45 @@ _TRUE = ("jax.sharding.NamedSharding", "jax.sharding.Mesh", "jax.make_mesh")
 _PLAIN = ("list", "tuple", "set", "dict", "str", "int", "float", "bytes")
 
 
-def taken(
+def live_branches(
     evaluator: Evaluator, file: FileFacts, node: ast.IfExp, env: Environment | None
 ) -> tuple[ast.expr, ...]:
     """The sides that may be taken. Both, where the test leans on no argument: a flag of a module may be set anew."""
     if env is not None:
         asked = env.asked
-        told = truth(evaluator, file, node.test, env)
+        told = truth_of_test(evaluator, file, node.test, env)
         if told is not None and told[1] is None and env.asked > asked:
             return (node.body if told[0] else node.orelse,)
     return node.body, node.orelse
 
 
-def truth(
+def truth_of_test(
     evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None
 ) -> tuple[bool, Assumed | None] | None:
     """Return the truth of a test, and an assumption that it depends on. None means that it is unknown."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = truth(evaluator, file, operand, env)
+            inner = truth_of_test(evaluator, file, operand, env)
             return None if inner is None else (not inner[0], inner[1])
         case ast.BoolOp(op=op, values=parts):
-            return _join_truth(isinstance(op, ast.Or), [truth(evaluator, file, part, env) for part in parts])
+            return _join_truth(
+                isinstance(op, ast.Or), [truth_of_test(evaluator, file, part, env) for part in parts]
+            )
         case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Constant():
             values = [_value_of_operand(evaluator, file, test, env)]
-            answer = _truth_of_value(settled(values[0]))
+            answer = _truth_of_value(settled_value(values[0]))
         case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds], keywords=[]):
             kind, of = (evaluator.value(Place(file, part), env) for part in (asked, kinds))
-            answer = _is_kind(settled(kind), of)
+            answer = _is_kind(settled_value(kind), of)
             # No reason of its own: a side, or element, that is taken for its kind is assumed as well.
             return None if answer is None else (answer, None)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             values = [_value_of_operand(evaluator, file, part, env) for part in (left, right)]
-            answer = _compare_values(op, settled(values[0]), settled(values[1]))
+            answer = _compare_values(op, settled_value(values[0]), settled_value(values[1]))
         case ast.Compare(left=left, ops=ops, comparators=others):
             pairs = zip([left, *others], ops, others, strict=False)
             chain = [ast.Compare(first, [op], [second]) for first, op, second in pairs]
-            return _join_truth(False, [truth(evaluator, file, part, env) for part in chain])
+            return _join_truth(False, [truth_of_test(evaluator, file, part, env) for part in chain])
         case _:
             return None
     return None if answer is None else (answer, next((one for one in values if isinstance(one, Assumed)), None))

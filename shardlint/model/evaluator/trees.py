@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from shardlint.model.evaluator.taken import truth
+from shardlint.model.evaluator.taken import truth_of_test
 from shardlint.model.values import (
     Api,
     Assumed,
@@ -27,10 +27,10 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed,
-    choice,
+    assumed_value,
+    choose_value,
     options,
-    settled,
+    settled_value,
 )
 from shardlint.syntax import Binding, FileFacts
 
@@ -60,7 +60,7 @@ class Trees:
 
     def expanded(self, value: Value) -> Value:
         """A value with the result of `jax.tree.map` seen as the tree it is; any other value as it is."""
-        return choice([self._expand_mapped(option) for option in options(value)])
+        return choose_value([self._expand_mapped(option) for option in options(value)])
 
     def _expand_mapped(self, value: Value) -> Value:
         if isinstance(value, CallResult) and value.api in MAPS and value.call is not None:
@@ -151,7 +151,7 @@ class Trees:
 
     def applied(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
         """Return the result of a function value for these values. `arguments` is the call that applies it."""
-        return choice([self._apply_function(option, given, arguments) for option in options(function)])
+        return choose_value([self._apply_function(option, given, arguments) for option in options(function)])
 
     def _apply_function(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
         match function:
@@ -199,12 +199,12 @@ class Trees:
         given = [self.evaluator.value(place, arguments.environment) for place in arguments.positional]
         key, default = given[0], given[1] if len(given) > 1 else Constant(None)
         if isinstance(table, Leaves):
-            return choice([table.of, default])
+            return choose_value([table.of, default])
         if not isinstance(table, Table) or table.open:
             return Unknown("an entry of something unknown")
         if isinstance(key, Constant):
             return table.get(key.value) or default
-        return choice([*(value for _, value in table.entries), default])
+        return choose_value([*(value for _, value in table.entries), default])
 
     # loops and comprehensions
 
@@ -228,7 +228,7 @@ class Trees:
             return Unknown("an element of something unknown")
         found = self._any_element(Place(file, binding.value), env)
         if binding.index is not None:
-            found = choice([_part_at_index(option, binding.index) for option in options(found)])
+            found = choose_value([_part_at_index(option, binding.index) for option in options(found)])
         if isinstance(found, Choice):
             self.evaluator.rests_on_call()  # in one turn of the loop it is one of them
         return found
@@ -299,16 +299,16 @@ class Trees:
         same = isinstance(node.elt, ast.Name) and isinstance(one.target, ast.Name) and node.elt.id == one.target.id
         if len(node.generators) > 1 or not same or not all(_in_a_mesh(test) for test in one.ifs):
             return None
-        whole = settled(self.evaluator.value(Place(file, one.iter), env))
+        whole = settled_value(self.evaluator.value(Place(file, one.iter), env))
         if isinstance(whole, Items) and whole.open:
             return whole.names_of
         return whole if isinstance(whole, Items | Parameter) else None
 
     def _list_elements(self, place: Place, env: Environment | None) -> list[Value] | None:
         given = self.evaluator.value(place, env)
-        value = self.listed(settled(given))
+        value = self.listed(settled_value(given))
         if isinstance(value, Items) and not value.open and len(value.items) <= _ELEMENTS:
-            return [assumed(one, given) for one in value.items]
+            return [assumed_value(one, given) for one in value.items]
         return None
 
     def _evaluate_each_element(
@@ -321,7 +321,7 @@ class Trees:
         for element in elements:
             outer = env.values if env is not None else {}
             inner = Environment(ChainMap(_bind_targets(node, element), outer))  # type: ignore[arg-type]
-            tests = [truth(self.evaluator, file, test, inner) for test in node.generators[0].ifs]
+            tests = [truth_of_test(self.evaluator, file, test, inner) for test in node.generators[0].ifs]
             if env is not None:
                 env.asked += inner.asked
                 inner.asked = 0
@@ -339,11 +339,13 @@ class Trees:
             if env is not None:
                 env.asked += inner.asked
         if not isinstance(node, ast.DictComp):
-            return assumed(Items("set" if isinstance(node, ast.SetComp) else "list", tuple(made)), *reasons)
+            return assumed_value(
+                Items("set" if isinstance(node, ast.SetComp) else "list", tuple(made)), *reasons
+            )
         named = [key.value for key in keys if isinstance(key, Constant)]
         if len(named) < len(keys):
-            return Leaves(choice(made), "dict")
-        return assumed(Table(tuple(zip(named, made, strict=True))), *reasons)
+            return Leaves(choose_value(made), "dict")
+        return assumed_value(Table(tuple(zip(named, made, strict=True))), *reasons)
 
 
 def _in_a_mesh(test: ast.expr) -> bool:
@@ -454,7 +456,7 @@ def _any_leaf(tree: Value) -> Value:
     if isinstance(tree, Leaves):
         return tree.of
     leaves = list(islice(_leaves_of_tree(tree), _ELEMENTS + 1)) if isinstance(tree, Items | Table) else []
-    return choice(leaves) if 0 < len(leaves) <= _ELEMENTS else Unknown("a leaf")
+    return choose_value(leaves) if 0 < len(leaves) <= _ELEMENTS else Unknown("a leaf")
 
 
 def _leaves_of_tree(tree: Value) -> Iterator[Value]:
@@ -477,11 +479,11 @@ def _any_element_of_value(value: Value) -> Value:
     """Any element of a value that is gone over."""
     match value:
         case Items(items=items, open=False) if 0 < len(items) <= _ELEMENTS:
-            return choice(list(items))
+            return choose_value(list(items))
         case Items(items=(), repeated=repeated) if repeated:
-            return choice(list(repeated))
+            return choose_value(list(repeated))
         case Table(entries=entries, open=False) if 0 < len(entries) <= _ELEMENTS:
-            return choice([Constant(key) for key, _ in entries])
+            return choose_value([Constant(key) for key, _ in entries])
         case Assumed(value=inner, why=why):
             return Assumed(_any_element_of_value(inner), why)
     return Unknown("an element of something unknown")
@@ -508,7 +510,7 @@ def of_table(table: Value, method: str) -> Value:
 
 def _part_at_index(value: Value, index: int) -> Value:
     if isinstance(value, Assumed):
-        return assumed(_part_at_index(value.value, index), value)
+        return assumed_value(_part_at_index(value.value, index), value)
     if isinstance(value, Items) and not value.open and index < len(value.items):
         return value.items[index]
     return Unknown("part of something unknown")

@@ -12,7 +12,7 @@ from shardlint.model.ends import End
 from shardlint.model.evaluator.callers import Callers, moved
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.guards import tested
+from shardlint.model.guards import is_branch_tested
 from shardlint.model.needs import Memo
 from shardlint.model.values import CallArguments, Constant, Environment, Function, Place, Value
 from shardlint.source.lazy import dataclass
@@ -86,7 +86,7 @@ class Ways:
         around = _outermost_function(scope) or place.file.module
         turns = 0
         for way in found or (None,):
-            if way is not None and way.turn and tested(place.file, place.node):
+            if way is not None and way.turn and is_branch_tested(place.file, place.node):
                 continue  # the leaf may not get here
             known = list(islice(self._ways_by_turn(place, way), _TURNS - turns))
             turns += len(known)
@@ -182,7 +182,9 @@ class Ways:
         caller = place.scope.function()
         found = self.to(place.file, caller, level + 1)[:2] if caller is not None else ()
         # A leaf that is tested may not get to the call.
-        return tuple(way for way in found if not way.turn or not tested(place.file, place.node)) or (None,)
+        return tuple(
+            way for way in found if not way.turn or not is_branch_tested(place.file, place.node)
+        ) or (None,)
 
 
 def _outermost_function(scope: Scope | None) -> Scope | None:

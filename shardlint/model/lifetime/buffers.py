@@ -115,7 +115,7 @@ def path_of(node: ast.expr) -> Path | None:
     return None
 
 
-def meets(one: Held, two: Held) -> bool:
+def is_nested_part(one: Held, two: Held) -> bool:
     """Return whether one of two parts of buffers holds the other."""
     length = min(len(one[1]), len(two[1]))
     return one[0] is two[0] and one[1][:length] == two[1][:length]
@@ -163,7 +163,7 @@ class Memory:
         """See `death`. `alive` are the parts of buffers that died of nothing: many ways may lead to each of them."""
         if held in alive:
             return None
-        found = next((death for dead, death in self.dead.items() if meets(dead, held)), None)
+        found = next((death for dead, death in self.dead.items() if is_nested_part(dead, held)), None)
         source = held[0].source
         if found is None and source is not None:
             found = self._find_death((source[0], (*source[1], *held[1])), alive)
@@ -177,7 +177,7 @@ class Memory:
 
     def revive(self, held: Held) -> None:
         """Code that is not seen may have changed it in place: it is no longer known to be dead."""
-        for dead in [dead for dead in self.dead if meets(dead, held)]:
+        for dead in [dead for dead in self.dead if is_nested_part(dead, held)]:
             del self.dead[dead]
 
     def changed(self, roots: Collection[str]) -> None:
@@ -199,7 +199,7 @@ def _merge_buffers(memory: Memory, path: Path, found: list[Held], ends: list[Mem
     return either
 
 
-def merged(ends: list[Memory]) -> Memory | None:
+def merge_memories(ends: list[Memory]) -> Memory | None:
     """Return the joined memory where branches meet; None if no branch arrives."""
     if len(ends) < 2:
         return ends[0] if ends else None

@@ -14,7 +14,15 @@ from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.lifetime.handed_on import bound_again, donated_inside
 from shardlint.model.lifetime.updates import Updates
 from shardlint.model.needs import Memo
-from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, names, numbers, positions
+from shardlint.model.signatures import (
+    JITS,
+    SHARDING_SETTINGS,
+    Jitted,
+    argnum_positions,
+    jitted_value,
+    names,
+    setting_positions,
+)
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -125,7 +133,7 @@ class Donations:
         shift, value = self._through_partial(value)
         if not isinstance(value, Transformed) or value.call is None:
             return None
-        function = jitted(value, self.evaluator, DONATING)
+        function = jitted_value(value, self.evaluator, DONATING)
         if function is None or _is_abstract_call(file, call):
             return None
         function_given = self._donated_call_arguments(function, call, arguments, shift)
@@ -169,10 +177,10 @@ class Donations:
         self, function: Jitted, call: ast.Call, arguments: CallArguments, shift: int
     ) -> tuple[Argument, ...] | None:
         donated = self._donated_parameters(function)
-        static = positions(function, "static", self.evaluator)
+        static = setting_positions(function, "static", self.evaluator)
         if function.api == PMAP:
             broadcast = function.setting("static_broadcasted_argnums")
-            found = numbers(broadcast, function.settings, self.evaluator)
+            found = argnum_positions(broadcast, function.settings, self.evaluator)
             static = frozenset(found) if found is not None else None
         if donated is None or static is None:
             return None
@@ -240,8 +248,8 @@ class Donations:
             if mode.value in ("all-except-first", "warn-except-first"):
                 return _Donated(every=True, but_first=True) if function.parameters is not None else None
             return None
-        by_position = positions(function, "donate", self.evaluator)
-        by_number = numbers(function.setting("donate_argnums"), settings, self.evaluator)
+        by_position = setting_positions(function, "donate", self.evaluator)
+        by_number = argnum_positions(function.setting("donate_argnums"), settings, self.evaluator)
         by_name = names(function.setting("donate_argnames"), settings, self.evaluator)
         if by_position is None and function.parameters is None and by_name and not by_number:
             by_position = frozenset()  # of a function that is not known, what is given by these names
@@ -299,7 +307,7 @@ def _is_abstract_call(file: FileFacts, call: ast.Call) -> bool:
     return file.says("disable_jit") or "is_deleted" in file.text(call)
 
 
-def fresh(value: Value) -> bool:
+def is_fresh_array(value: Value) -> bool:
     """Return whether a value is surely a new uncommitted array on one device."""
     return isinstance(value, CallResult) and value.api.startswith(_MAKING) and not value.api.endswith(_NOT_ARRAYS)
 

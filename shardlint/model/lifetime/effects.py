@@ -70,7 +70,7 @@ def _is_local_target(target: ast.expr) -> bool:
     )
 
 
-def called(evaluator: Evaluator, place: Place) -> Value | None:
+def called_function(evaluator: Evaluator, place: Place) -> Value | None:
     """The function that a call runs, an object's `__call__` too; None where it may be one of several."""
     assert isinstance(place.node, ast.Call)
     found = options(evaluator.value(Place(place.file, place.node.func)))

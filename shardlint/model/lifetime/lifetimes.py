@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.lifetime.buffers import Buffer, Memory, Story, Use, merged
+from shardlint.model.lifetime.buffers import Buffer, Memory, Story, Use, merge_memories
 from shardlint.model.lifetime.donation import Donations
 from shardlint.model.lifetime.order import Evaluation
 from shardlint.model.lifetime.reads import Reading
@@ -128,7 +128,7 @@ class _Walk(Evaluation):
             self._walk_block(block)
             if self.memory is not None:
                 ends.append(self.memory)
-        self.memory = merged(ends)
+        self.memory = merge_memories(ends)
 
     def _walk_loop(self, node: _Loop) -> None:
         assert self.memory is not None
@@ -147,16 +147,18 @@ class _Walk(Evaluation):
             reached = self.continues.pop()
             if self.memory is not None:
                 reached.append(self.memory)
-            self.memory = merged(reached)
+            self.memory = merge_memories(reached)
             if self.memory is None:
                 break
             ends.append(self.memory.copy())
         left = self.breaks.pop()
         # A loop that never runs is of no interest: the way round it is not looked at.
-        self.memory = None if isinstance(node, ast.While) and _is_always_true(node.test) else merged(ends)
+        self.memory = (
+            None if isinstance(node, ast.While) and _is_always_true(node.test) else merge_memories(ends)
+        )
         if self.memory is not None:
             self._walk_block(node.orelse)
-        self.memory = merged([*left, self.memory] if self.memory is not None else left)
+        self.memory = merge_memories([*left, self.memory] if self.memory is not None else left)
         if self.memory is None and not (isinstance(node, ast.While) and _is_always_true(node.test)):
             self.memory = before
 
@@ -168,7 +170,7 @@ class _Walk(Evaluation):
         before = self.memory.copy() if self.memory is not None else None
         self._walk_block(node.body)
         if before is not None and any(_may_swallow(item.context_expr) for item in node.items):
-            self.memory = merged([before, self.memory] if self.memory is not None else [before])
+            self.memory = merge_memories([before, self.memory] if self.memory is not None else [before])
 
     def _walk_try(self, node: ast.Try | ast.TryStar) -> None:
         assert self.memory is not None
@@ -181,14 +183,14 @@ class _Walk(Evaluation):
         self._walk_block(node.orelse)
         ends = [self.memory] if self.memory is not None else []
         for handler in node.handlers:
-            self.memory = merged([memory.copy() for memory in stopped])
+            self.memory = merge_memories([memory.copy() for memory in stopped])
             self._walk_block(handler.body)
             if self.memory is not None:
                 ends.append(self.memory)
-        self.memory = merged(ends)
+        self.memory = merge_memories(ends)
         goes_on = self.memory is not None
         if not goes_on:
-            self.memory = merged([memory.copy() for memory in stopped])
+            self.memory = merge_memories([memory.copy() for memory in stopped])
         self._walk_block(node.finalbody)
         if not goes_on:
             self.memory = None

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
-from shardlint.model.reach import lookup, may_refer, reaching
+from shardlint.model.reach import lookup, may_refer, reaching_bindings
 from shardlint.syntax import FileFacts, Scope
 
 ResultUse = Literal["used", "dropped", "never read"]
@@ -73,6 +73,6 @@ def reads_after(file: FileFacts, scope: Scope, target: ast.Name) -> list[ast.Nam
     found = []
     for node in file.mentions_in(scope, target.id):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and file.home(node) is scope:
-            if any(binding.node is target for binding in reaching(file, node, bindings)):
+            if any(binding.node is target for binding in reaching_bindings(file, node, bindings)):
                 found.append(node)
     return found

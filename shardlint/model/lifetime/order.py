@@ -15,12 +15,12 @@ from shardlint.model.lifetime.buffers import (
     Story,
     Twice,
     Use,
-    meets,
-    merged,
+    is_nested_part,
+    merge_memories,
     path_of,
 )
 from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
-from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, reading
+from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, read_part
 from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import children, walk
@@ -89,7 +89,7 @@ class Evaluation:
             for node in way:
                 self.expression(node)
             ends.append(self.memory)
-        self.memory = merged(ends)
+        self.memory = merge_memories(ends)
 
     def _evaluate_comprehension(self, node: Comprehension) -> None:
         assert self.memory is not None
@@ -151,7 +151,7 @@ class Evaluation:
                 continue
             for node, held in self._buffers_of_argument(argument.node, memory):
                 for other, first, before in seen:
-                    if meets(before, held) and (other.donated or argument.donated):
+                    if is_nested_part(before, held) and (other.donated or argument.donated):
                         donor, second = (other, argument) if other.donated else (argument, other)
                         self.story.twice.append(Twice(donating, donor, second, (first, node), held))
                 seen.append((argument, node, held))
@@ -196,7 +196,7 @@ class Evaluation:
         if death is None:
             death = next((d for part in self.memory.inside(path) if (d := self.memory.death(part))), None)
         if death is not None:
-            kind = reading(self.evaluator, self.file, node)
+            kind = read_part(self.evaluator, self.file, node)
             # Who is given an object need not look at the part of it that is dead.
             holds_it = death.held[0] is held[0] and len(held[1]) < len(death.held[1])
             if kind is not Reading.NONE and not (holds_it and kind is Reading.PERHAPS):

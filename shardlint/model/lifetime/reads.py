@@ -7,7 +7,7 @@ import enum
 
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.lifetime.reads_inside import surely
+from shardlint.model.lifetime.reads_inside import surely_reads_argument
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts
 
@@ -76,7 +76,7 @@ def read_object(node: ast.expr) -> ast.expr:
     return node
 
 
-def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 0) -> Reading:
+def read_part(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 0) -> Reading:
     """Return the part of the array that the read at `node` (a whole chain of attributes and constant keys) accesses."""
     part: ast.expr = node
     while isinstance(part, ast.Attribute | ast.Subscript):
@@ -181,12 +181,12 @@ def _in_body(
         parent = inside.parent(name)
         if isinstance(parent, ast.Attribute):
             if parent.attr in _ARRAY_METHODS or parent.attr in _DERIVED:
-                return reading(evaluator, inside, parent, depth) is Reading.DATA
+                return read_part(evaluator, inside, parent, depth) is Reading.DATA
             return False
         found = _reading_by_parent(evaluator, inside, name, depth)
         return found is Reading.DATA or (mapped and found is Reading.IF_ARRAY)
 
-    found = surely(evaluator, file, call, node, function, reads, depth, mapped)
+    found = surely_reads_argument(evaluator, file, call, node, function, reads, depth, mapped)
     return Reading.DATA if found else Reading.PERHAPS
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.lifetime.handed_on import straight
+from shardlint.model.lifetime.handed_on import is_call_on_every_path
 from shardlint.model.signatures import of_definition
 from shardlint.model.values import Function, Place
 from shardlint.syntax import FileFacts
@@ -14,7 +14,7 @@ from shardlint.syntax import FileFacts
 _DEEPEST = 3
 
 
-def surely(
+def surely_reads_argument(
     evaluator: Evaluator,
     file: FileFacts,
     call: ast.Call,
@@ -63,7 +63,7 @@ def _filled_parameter(
 
 def _is_surely_reached(file: FileFacts, function: ast.AST, node: ast.AST) -> bool:
     """Return whether every path through a function reaches a place: nothing leaves it before."""
-    if not straight(file, node, function):
+    if not is_call_on_every_path(file, node, function):
         return False
     if isinstance(function, ast.Lambda):
         return True

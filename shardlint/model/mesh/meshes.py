@@ -151,7 +151,7 @@ def spec_of(value: Value, evaluator: Values) -> Spec | None:
         return None
     call = value.call
     entries = tuple(spec_entry(evaluator.value(place, call.environment), place) for place in call.positional)
-    more = parts.spread(evaluator, call) if call.open_positional else ()
+    more = parts.spread_arguments(evaluator, call) if call.open_positional else ()
     entries += tuple(spec_entry(one) for one in more or ())
     return Spec(entries, more is None or call.open_keywords, call.place)
 

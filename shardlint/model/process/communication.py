@@ -39,7 +39,7 @@ _ELEMENTWISE_METHODS = ("astype", "clip")
 _REDUCING_METHODS = ("max", "mean", "min", "std", "sum", "var")
 
 
-def communicates(program: Program, call: Place) -> bool | None:
+def call_communicates(program: Program, call: Place) -> bool | None:
     """Return whether a call communicates if its arrays are sharded; None if their layout decides.
 
     A call of what is not seen counts as one that does.

@@ -11,7 +11,7 @@ from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.held import assigned, held, member
 from shardlint.model.process.all_devices import sharding_of_all
-from shardlint.model.process.communication import communicates
+from shardlint.model.process.communication import call_communicates
 from shardlint.model.process.global_arrays import METHODS, GlobalArrays
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
@@ -116,7 +116,7 @@ def _compiled_collective(program: Program, place: Place) -> Together | None:
         if made:
             why = f"{place.file.text(one)} is of all processes: {made}"
             break
-    needed = (any(map(_takes_part, given)) or communicates(program, place)) if why else False
+    needed = (any(map(_takes_part, given)) or call_communicates(program, place)) if why else False
     return Together(name, place, (), False, why, True, needed is None) if needed is not False else None
 
 
