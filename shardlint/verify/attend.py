@@ -52,10 +52,10 @@ class Attendant:
         elif "judged" in message:
             if self._seed:
                 self._distrust_worker('it reported "done" twice')
-            self._seed = challenge.new()
+            self._seed = challenge.new_seed()
             self._send_answer({"seed": self._seed})
         elif "answers" in message:
-            wrong = challenge.missed(self._seed, self._job["devices"], message["answers"])
+            wrong = challenge.explain_missed(self._seed, self._job["devices"], message["answers"])
             self._answered = bool(self._seed)
             if wrong:
                 self._distrust_worker(f"the checks were changed while the program ran: {wrong}")
@@ -91,6 +91,6 @@ class Attendant:
         return self.distrust
 
 
-def writer(descriptor: int) -> Callable[[bytes], object]:
+def descriptor_writer(descriptor: int) -> Callable[[bytes], object]:
     """Return a function that writes to a descriptor."""
     return lambda data: os.write(descriptor, data)

@@ -56,9 +56,9 @@ class Cache:
         return self._checked_value(key, read(self.folder, key))
 
     def vouch(self, key: str) -> str | None:
-        """The digest (see `fingerprint`) of the file of a key's entry, where that is as it was written; else None."""
+        """The digest (see `data_fingerprint`) of the file of a key's entry, if it is as it was written; else None."""
         data = read(self.folder, key)
-        return None if self._checked_value(key, data) is None else fingerprint(data)
+        return None if self._checked_value(key, data) is None else data_fingerprint(data)
 
     def _checked_value(self, key: str, data: bytes) -> dict[str, Any] | None:
         entry = _parse_entry(data)
@@ -115,11 +115,11 @@ def read(folder: Path, key: str) -> bytes:
 
 def vouched_value(data: bytes, digest: str) -> dict[str, Any] | None:
     """The entry in a file whose digest somebody vouched for; None for another file."""
-    value = _parse_entry(data).get("value") if fingerprint(data) == digest else None
+    value = _parse_entry(data).get("value") if data_fingerprint(data) == digest else None
     return value if isinstance(value, dict) else None
 
 
-def fingerprint(data: bytes) -> str:
+def data_fingerprint(data: bytes) -> str:
     """The digest of a file."""
     return hashlib.sha256(data).hexdigest()
 

@@ -63,7 +63,7 @@ def _parent_processes() -> dict[int, tuple[int, str]]:
     return found
 
 
-def below(root: int, spared: Collection[int] = ()) -> list[int]:
+def processes_below(root: int, spared: Collection[int] = ()) -> list[int]:
     """The living processes that descend from `root`, without itself, `spared` processes and what is below those."""
     if not HERE:
         return []
@@ -80,13 +80,13 @@ def below(root: int, spared: Collection[int] = ()) -> list[int]:
 
 
 def end_below(root: int, spared: Collection[int] = ()) -> None:
-    """Kill all that is `below` a process.
+    """Kill all that is `processes_below` a process.
 
     First all are stopped, again and again until there is no new one: what is stopped starts nothing.
     """
     stopped: set[int] = set()
     for _ in range(_ROUNDS):
-        new = [process for process in below(root, spared) if process not in stopped]
+        new = [process for process in processes_below(root, spared) if process not in stopped]
         if not new:
             break
         for process in new:
@@ -96,7 +96,7 @@ def end_below(root: int, spared: Collection[int] = ()) -> None:
         _send_signal(process, signal.SIGKILL)
 
 
-def ticks(process: int) -> int:
+def processor_ticks(process: int) -> int:
     """Processor time a process and its threads have used, in clock ticks; 0 for one that has ended."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123

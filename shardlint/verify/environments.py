@@ -16,7 +16,7 @@ _VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _MISSING = regex(r"\braised (ImportError|ModuleNotFoundError)\b")
 
 
-def advice(message: str, python: str, place: Path) -> str:
+def import_advice(message: str, python: str, place: Path) -> str:
     """Return the advice for a failure to import a package; "" for any other failure.
 
     `python` is what ran the program, `place` a file or folder of the project.

@@ -33,7 +33,7 @@ def fixture_files(paths: Sequence[str]) -> dict[Path, list[str]]:
         if not os.path.exists(path):
             raise CannotRun(f"{place}: no such file or directory")
         if os.path.isdir(path):
-            for file in below(path, governing=not paths):
+            for file in fixture_files_below(path, governing=not paths):
                 files.setdefault(file, [])
         elif name and files.get(path) != []:
             files.setdefault(path, []).append(name)
@@ -50,7 +50,7 @@ def fixture_files(paths: Sequence[str]) -> dict[Path, list[str]]:
     return files
 
 
-def below(folder: Path, governing: bool = False) -> Iterator[Path]:
+def fixture_files_below(folder: Path, governing: bool = False) -> Iterator[Path]:
     """The files of a directory that may hold fixtures; with `governing`, settings further up count too."""
     from shardlint.source.find import find
 

@@ -19,7 +19,7 @@ STALL_SECONDS = 20.0
 TOPOLOGY_TIMES = 5
 
 
-def chosen(asked: Sequence[str], levels: Sequence[str] = LEVELS) -> list[str]:
+def chosen_levels(asked: Sequence[str], levels: Sequence[str] = LEVELS) -> list[str]:
     """Those of `levels` that were asked for (none: all of them)."""
     return [one for one in levels if not asked or one in asked]
 
@@ -40,7 +40,7 @@ def jobs_for(
     declares; `seconds` is the time limit.
     """
     count = devices_of(mesh)
-    wanted = chosen(asked)
+    wanted = chosen_levels(asked)
     names = list(dict.fromkeys([*fixture["topology"], *topologies]))
     jobs = [_simulated_job(fixture, count, asked) | {"elsewhere": ["topology"] if names else []}]
     if "processes" in wanted:
@@ -71,7 +71,7 @@ def _skipped_job(level: str, reason: str, options: str = "") -> dict[str, Any]:
 
 
 def _simulated_job(fixture: Mapping[str, Any], count: int, asked: Sequence[str]) -> dict[str, Any]:
-    levels = chosen(asked, SIMULATED)
+    levels = chosen_levels(asked, SIMULATED)
     skips = {}
     if fixture["axis_types"] != EXPLICIT and "trace" in levels:
         # Said only to who asked for it: of most programs there is nothing to trace.

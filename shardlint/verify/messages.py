@@ -24,7 +24,7 @@ def new_mark() -> str:
     return os.urandom(16).hex()
 
 
-def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> Send:
+def message_sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> Send:
     """Return a function that sends messages from this process, and nothing from copies of it that its program forks.
 
     `known` are the ids of the code objects that may be running when it is called, its callers' callers included;
@@ -53,7 +53,7 @@ def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> 
     return send
 
 
-def asker(send: Send, orders: int) -> Callable[[Message], Message]:
+def message_asker(send: Send, orders: int) -> Callable[[Message], Message]:
     """Return a function that sends a message and waits for the answer, which comes on a descriptor. In a copy of this
     process the answer is {}.
     """

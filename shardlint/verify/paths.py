@@ -22,7 +22,7 @@ def _key_value(key: Any) -> Any:
     return key
 
 
-def matches(glob: str, path: str) -> bool:
+def glob_matches(glob: str, path: str) -> bool:
     """Return whether a glob selects a path. `*` is one segment (or part of one), `**` any number of them.
 
     NNX keeps each array in a Variable, so its paths end in `/value`; a glob may leave that out.
@@ -40,14 +40,14 @@ def _match_path(wanted: Sequence[str], found: Sequence[str]) -> bool:
     return bool(found) and fnmatchcase(found[0], wanted[0]) and _match_path(wanted[1:], found[1:])
 
 
-def select(globs: Mapping[str, T], path: str) -> tuple[str, T] | None:
+def select_glob(globs: Mapping[str, T], path: str) -> tuple[str, T] | None:
     """The first glob that selects a path, with its value."""
-    return next(((glob, value) for glob, value in globs.items() if matches(glob, path)), None)
+    return next(((glob, value) for glob, value in globs.items() if glob_matches(glob, path)), None)
 
 
-def unmatched(globs: Iterable[str], paths: Sequence[str]) -> dict[str, list[str]]:
+def unmatched_globs(globs: Iterable[str], paths: Sequence[str]) -> dict[str, list[str]]:
     """Globs that select nothing, each with the paths nearest to it, to put in the message."""
-    lost = [glob for glob in globs if not any(matches(glob, path) for path in paths)]
+    lost = [glob for glob in globs if not any(glob_matches(glob, path) for path in paths)]
     return {glob: difflib.get_close_matches(glob, paths, n=3, cutoff=0.0) for glob in lost}
 
 
@@ -63,10 +63,14 @@ def idle_globs(globs: Iterable[str], paths: Sequence[str]) -> dict[str, str]:
     takes every leaf.
     """
     ordered = list(globs)
-    found = {glob: nothing_matches(glob, nearest) for glob, nearest in unmatched(ordered, paths).items()}
+    found = {
+        glob: nothing_matches(glob, nearest) for glob, nearest in unmatched_globs(ordered, paths).items()
+    }
     for index, glob in enumerate(ordered):
-        mine = [path for path in paths if matches(glob, path)]
-        before = [next((first for first in ordered[:index] if matches(first, path)), None) for path in mine]
+        mine = [path for path in paths if glob_matches(glob, path)]
+        before = [
+            next((first for first in ordered[:index] if glob_matches(first, path)), None) for path in mine
+        ]
         if mine and None not in before:
             earlier = ", ".join(repr(first) for first in dict.fromkeys(before))
             found[glob] = f"{glob!r} has no effect: {earlier} before it matches the same leaves"

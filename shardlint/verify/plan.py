@@ -12,11 +12,11 @@ from typing import Any
 from shardlint.source.notebook import read_program
 from shardlint.verify.alone import run_alone
 from shardlint.verify.cannot_run import CannotRun
-from shardlint.verify.environments import advice
+from shardlint.verify.environments import import_advice
 from shardlint.verify.find import first_fixture
 from shardlint.verify.here import digest_of
-from shardlint.verify.judge import derived, read, results_of, stopped
-from shardlint.verify.levels import PROOF_LEVELS, chosen, jobs_for
+from shardlint.verify.judge import derive_status, read_result, results_of, stopped
+from shardlint.verify.levels import PROOF_LEVELS, chosen_levels, jobs_for
 from shardlint.verify.outcome import Job, Outcome
 from shardlint.verify.proofs import Entry, ProofFolder, join
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
@@ -98,7 +98,7 @@ def _not_listed(outcome: Outcome, python: str, file: Path) -> Failure | None:
 
 def _add_advice(failure: Failure, python: str, file: Path) -> Failure:
     """A failure with what to do about it, where its program lacks a package."""
-    if failure.kind == "raised" and (what := advice(failure.message, python, file)):
+    if failure.kind == "raised" and (what := import_advice(failure.message, python, file)):
         failure.message += f"\n{what}"
     return failure
 
@@ -235,7 +235,7 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
     """Every proof asked for: all bad programs, then all good ones, which are compared with the bad
     ones' numbers.
     """
-    levels = chosen(request.levels, PROOF_LEVELS)
+    levels = chosen_levels(request.levels, PROOF_LEVELS)
     results: dict[str, list[Result]] = {}
     pairs: list[tuple[ProofFolder, Entry, Entry]] = []
     for proof in request.proofs:
@@ -276,8 +276,8 @@ def _shown_path(path: Path) -> str:
 
 
 def _program_results(outcome: Outcome, role: str, levels: Sequence[str]) -> dict[str, Result]:
-    told = [result for data in outcome.all("result") if (result := read(data)) is not None]
-    found = {result.level: derived(result, needs_leaves=False) for result in told}
+    told = [result for data in outcome.all("result") if (result := read_result(data)) is not None]
+    found = {result.level: derive_status(result, needs_leaves=False) for result in told}
     for level in levels:
         if level not in found or outcome.distrust:
             why = outcome.distrust or outcome.stopped or "said nothing"

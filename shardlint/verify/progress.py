@@ -18,7 +18,7 @@ from shardlint.verify.spec import sizes_text
 _QUIET_SECONDS = 30.0
 
 
-def tell(text: str, colour: bool = False) -> bool:
+def tell_progress(text: str, colour: bool = False) -> bool:
     """Print on standard error; whether it could be printed, where there is somebody to read it."""
     with ignoring_write_errors():
         click.echo(text, err=True, color=colour)

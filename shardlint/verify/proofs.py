@@ -207,6 +207,6 @@ def join(code: str, level: str, bad: Result, good: Result) -> Result:
     )
 
 
-def broken(code: str, message: str) -> Result:
+def broken_proof(code: str, message: str) -> Result:
     """The result of a proof that cannot be read."""
     return Result(code, "", FAIL, failures=[Failure("fixture", message)])

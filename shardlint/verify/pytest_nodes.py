@@ -18,7 +18,7 @@ from shardlint.config.settings import BadSettings
 from shardlint.source.files import cache_folder
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
-from shardlint.verify.find import below, makes_fixtures
+from shardlint.verify.find import fixture_files_below, makes_fixtures
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.golden import Goldens, goldens_of, hold
 from shardlint.verify.levels import LEVELS
@@ -55,11 +55,11 @@ def configure(config: pytest.Config) -> None:
         if not paths:
             raise pytest.UsageError(f"shardlint_fixtures: {pattern} matches no file below {config.rootpath}")
         for path in paths:
-            found += below(path) if path.is_dir() else [path]
+            found += fixture_files_below(path) if path.is_dir() else [path]
             listed.update(found)
     if config.getoption("shardlint"):
         try:
-            found += below(config.rootpath)
+            found += fixture_files_below(config.rootpath)
         except BadSettings as error:
             raise pytest.UsageError(str(error)) from None
     config.stash[_LISTED] = {path.resolve() for path in listed}

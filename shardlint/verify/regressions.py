@@ -23,7 +23,7 @@ _DROPS = "drops a donation:"
 _DID_NOT_RUN = frozenset({"raised", "stopped", "fixture", "distrust"})
 
 
-def worse(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[str]]:
+def worse_fixtures(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[str]]:
     """Return the regressions, in words, by the fixtures (`FILE::NAME`) that show them."""
     known = {_key_of_result(result): result for result in before}
     seen = {_key_of_result(result) for result in after}

@@ -83,7 +83,7 @@ def marked_lines(text: str, code: str) -> list[int]:
     return found
 
 
-def faults(code: str, folder: Path) -> list[str]:
+def proof_faults(code: str, folder: Path) -> list[str]:
     """Return the violated expectations. Each program is checked for this rule alone, as the only file of its
     project.
     """
@@ -151,7 +151,7 @@ def main() -> None:
     for code, folder in json.load(sys.stdin):
         began = time.monotonic()
         try:
-            found = faults(code, Path(folder))
+            found = proof_faults(code, Path(folder))
         except Exception as error:
             found = [f"raised {type(error).__name__}: {error}"]
         if "jax" in sys.modules:

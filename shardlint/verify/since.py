@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardlint.engine.changes.before import differing
+from shardlint.engine.changes.before import differing_files
 from shardlint.engine.changes.git import top_of
 from shardlint.source.find import find
 from shardlint.source.import_graph import ImportGraph, imports_in, imports_of
@@ -38,13 +38,13 @@ class Touched:
     why: str = ""
 
 
-def touched(files: Mapping[Path, Sequence[str]], revision: str, folder: Path) -> Touched:
+def touched_fixtures(files: Mapping[Path, Sequence[str]], revision: str, folder: Path) -> Touched:
     """The fixtures of some files that a change since a revision can touch.
 
     Raises `BadSettings` where git cannot say what changed.
     """
     top = top_of(folder)
-    changed = [Path(os.path.realpath(path)) for path in differing(revision, top)]
+    changed = [Path(os.path.realpath(path)) for path in differing_files(revision, top)]
     unknown = next((path for path in changed if _has_unknown_dependents(path, files)), None)
     if unknown is not None:
         gone = "" if unknown.exists() else ", which was deleted"

@@ -19,7 +19,7 @@ from shardlint.verify import challenge, messages
 from shardlint.verify.attend import Attendant
 from shardlint.verify.cache import Cache
 from shardlint.verify.deferred import Deferred
-from shardlint.verify.judge import derived, read, results_of
+from shardlint.verify.judge import derive_status, read_result, results_of
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import FAIL, PASS, SKIP, Result, Run
@@ -482,9 +482,9 @@ def test_honest_results_stay_as_they_are() -> None:
     assert [(result.status, result.failures) for result in results] == [(PASS, []), (SKIP, [])]
     doubted = results_of(outcome(message("compile"), message("execute"), distrust="it lied"))
     assert [(result.status, result.failures[0].kind) for result in doubted] == [(FAIL, "distrust")] * 2
-    proof = derived(Result("SL201", "execute", PASS), needs_leaves=False)
+    proof = derive_status(Result("SL201", "execute", PASS), needs_leaves=False)
     assert proof.status == PASS
-    assert read({"target": "t"}) is None
+    assert read_result({"target": "t"}) is None
 
 
 class Process:
@@ -508,13 +508,16 @@ class Process:
 
 def right(process: Process) -> list[str]:
     seed = process.answers[-1]["seed"]
-    return [trial if bad else "" for trial, bad in challenge.programs(seed, 2)]
+    return [trial if bad else "" for trial, bad in challenge.trial_programs(seed, 2)]
 
 
 ANSWERS: dict[str, tuple[Callable[[Process], Any], str]] = {
     "right": (right, ""),
     "blind": (lambda process: [""] * 6, "a program with wrong"),
-    "strict": (lambda process: [trial for trial, _ in challenge.programs(process.answers[-1]["seed"], 2)], "a correct program failed"),
+    "strict": (
+        lambda process: [trial for trial, _ in challenge.trial_programs(process.answers[-1]["seed"], 2)],
+        "a correct program failed",
+    ),
     "none": (lambda process: None, "it did not answer"),
     "too few": (lambda process: right(process)[:-1], "it did not answer"),
 }

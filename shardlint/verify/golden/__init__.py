@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardlint.source.files import replace_file
-from shardlint.verify.golden.drift import compare, keep
-from shardlint.verify.golden.file import BadGolden, Golden, Kept, read, written
+from shardlint.verify.golden.drift import compare_runs, keep
+from shardlint.verify.golden.file import BadGolden, Golden, Kept, golden_text, read
 from shardlint.verify.report import FAIL, PASS, Failure, Result
 from shardlint.verify.spec import sizes_text
 
@@ -130,7 +130,7 @@ class _Holding:
             if kept is None:
                 result.notes.append(f"{self.path} has no {this.name()}; --update adds it")
                 continue
-            drifts, notes = compare(kept, this, golden.tolerance, self.path, self._fixture_folder())
+            drifts, notes = compare_runs(kept, this, golden.tolerance, self.path, self._fixture_folder())
             result.notes += notes
             _fail_result(result, drifts)
         return changed + [
@@ -161,7 +161,7 @@ class _Holding:
             if not runs:
                 self.path.unlink()
                 return [*said, f"removed {self.path}: the fixture has none of its meshes"]
-            data = written(replace(old, runs=list(runs.values()))).encode()
+            data = golden_text(replace(old, runs=list(runs.values()))).encode()
             if self.path.is_file() and self.path.read_bytes() == data:
                 return [*said, f"{self.path} is up to date"]
             self.path.parent.mkdir(exist_ok=True)

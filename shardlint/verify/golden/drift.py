@@ -65,7 +65,7 @@ def _count_kinds(kinds: Iterable[str]) -> str:
     return ", ".join(kind if count == 1 else f"{count} {kind}" for kind, count in counts)
 
 
-def compare(
+def compare_runs(
     old: Kept, now: Kept, tolerance: float, path: Path, folder: Path
 ) -> tuple[list[Failure], list[str]]:
     """The drifts from what the golden at `path` has to now, and what is no drift but worth saying.

@@ -111,7 +111,7 @@ class Golden:
         return next((run for run in self.runs if run.key() == key), None)
 
 
-def written(golden: Golden) -> str:
+def golden_text(golden: Golden) -> str:
     """The file's text."""
     out = [
         _HEAD,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from shardlint.verify.facts import Array
-from shardlint.verify.html.page import Child, Html, code, element, join
+from shardlint.verify.html.page import Child, Html, code, element, join_html
 from shardlint.verify.spec import P
 from shardlint.verify.texts import size_text
 
@@ -88,7 +88,7 @@ class Layouts:
             height=height + _TOP,
         )
         largest = max(arrays, key=lambda array: array.bytes_whole)
-        example = join([code(largest.where), f" {largest.array}: {size_text(largest.bytes)} per device"])
+        example = join_html([code(largest.where), f" {largest.array}: {size_text(largest.bytes)} per device"])
         others: Child = None
         if len(arrays) > 1:
             others = f", and {len(arrays) - 1} other array{'s' if len(arrays) > 2 else ''}"

@@ -15,7 +15,7 @@ from shardlint.verify.html.page import (
     code,
     count,
     element,
-    join,
+    join_html,
     share,
     size,
     table,
@@ -38,7 +38,7 @@ def program_view(
     layouts = Layouts(program.mesh, prefix, small=len(program.arrays) <= _SMALL)
     arrays = [_array_table(program, role, failures, layouts) for role in ("out", "in")]
     costs = _costs_of_program(program)
-    return join(
+    return join_html(
         [
             _memory_bar(program) if program.memory_bytes else None,
             *(element("p", note, class_="quiet") for note in program.notes),
@@ -91,7 +91,7 @@ def _memory_bar(program: Program) -> Html:
         if program.alias_bytes
         else ""
     )
-    return join(
+    return join_html(
         [
             element("p", element("strong", f"{size_text(program.memory_bytes)} on one device"), reused),
             element(
@@ -143,7 +143,7 @@ def _array_row(array: Array, wrong: bool, declared: bool, given: bool, layouts: 
     mark = element("strong", "✗ ", class_="minus", title="a failure names this leaf") if wrong else None
     donated = {True: "reused", False: "donated, not reused", None: "donated; reuse not known"}[array.aliased]
     return [
-        Cell(join([mark, code(array.where or "(whole)")])),
+        Cell(join_html([mark, code(array.where or "(whole)")])),
         Cell(code(array.array)),
         *([Cell(code(array.expected) if array.expected else "")] if declared else []),
         Cell(code(array.spec)),
@@ -174,7 +174,7 @@ def _communication_section(program: Program, prefix: str) -> Html | None:
     rows = [
         [
             Cell(_line_link(one.line, prefix)),
-            Cell(join([one.kind, join([" of ", code(one.of)]) if one.of else None]), class_="text"),
+            Cell(join_html([one.kind, join_html([" of ", code(one.of)]) if one.of else None]), class_="text"),
             Cell(code(", ".join(one.axes)) if one.axes else ""),
             count(one.group),
             Cell(code(one.array)),
@@ -236,7 +236,7 @@ def _product_row(product: Product, collectives: Sequence[Collective], prefix: st
         ),
         Cell(_format_flops(product.flops), product.flops, title=f"{product.flops:,}"),
         count(product.trips),
-        Cell(join([size_text(moved), element("br"), element("span", what, class_="quiet")]), moved)
+        Cell(join_html([size_text(moved), element("br"), element("span", what, class_="quiet")]), moved)
         if paid
         else Cell("nothing", 0, class_="quiet"),
     ]
@@ -282,7 +282,7 @@ def _line_link(line: Line, prefix: str) -> Html:
         return element("span", "(no line)", class_="quiet")
     shown = f"{shown_path(line.file)}:{line.line}"
     link = element("a", code(shown), href=f"#{line_id(prefix, line)}")
-    return join([link, element("span", f" {line.function}", class_="quiet") if line.function else None])
+    return join_html([link, element("span", f" {line.function}", class_="quiet") if line.function else None])
 
 
 _UNITS = ("", "k", "M", "G", "T", "P")

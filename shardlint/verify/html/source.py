@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from shardlint.output.printable import printable
 from shardlint.verify.facts import Line
 from shardlint.verify.here import shown_path
-from shardlint.verify.html.page import Html, element, escape, join
+from shardlint.verify.html.page import Html, element, escape_html, join_html
 from shardlint.verify.lines import Lines
 from shardlint.verify.texts import size_text
 
@@ -65,7 +65,7 @@ def listing(costs: Costs, sources: Lines, prefix: str) -> Html | None:
                 "p", f"{len(dearest) - _FILES} other files move {size_text(rest)} in all.", class_="quiet"
             )
         )
-    return join(shown)
+    return join_html(shown)
 
 
 def line_id(prefix: str, line: Line) -> str:
@@ -78,7 +78,8 @@ def _render_file(file: str, costs: Mapping[int, Cost], lines: Sequence[str], mos
     rows: list[Html] = []
     if not lines:
         rows = [
-            _source_row(file, number, escape(""), costs[number], most, prefix) for number in sorted(costs)
+            _source_row(file, number, escape_html(""), costs[number], most, prefix)
+            for number in sorted(costs)
         ]
     else:
         marked = _highlight_lines(lines)
@@ -96,7 +97,7 @@ def _render_file(file: str, costs: Mapping[int, Cost], lines: Sequence[str], mos
                 _source_row(
                     file,
                     number,
-                    escape("(past the end of the file as it is now)"),
+                    escape_html("(past the end of the file as it is now)"),
                     costs[number],
                     most,
                     prefix,
@@ -178,8 +179,8 @@ def _mark_line(line: str, marks: Sequence[tuple[int, int, str]]) -> Html:
     pieces.append(_escape_text(line[at:_WIDTH]))
     if len(line) > _WIDTH:
         pieces.append(Html("…"))
-    return join(pieces)
+    return join_html(pieces)
 
 
 def _escape_text(text: str) -> Html:
-    return escape(printable(text.replace("\t", "    ")))
+    return escape_html(printable(text.replace("\t", "    ")))

@@ -17,7 +17,7 @@ from shardlint.verify.html.page import (
     count,
     document,
     element,
-    join,
+    join_html,
     size,
     status,
     table,
@@ -88,7 +88,7 @@ def html_report(run: Run, version: str) -> str:
         ],
         class_="chips",
     )
-    footer = join([f"shardlint {version}. Each level claims only what it names and ran."])
+    footer = join_html([f"shardlint {version}. Each level claims only what it names and ran."])
     return document("shardlint verify", sections, verdict=verdict, footer=footer)
 
 
@@ -118,7 +118,7 @@ def _run_facts(run: Run) -> Html:
         *(f"limit: {limit}" for limit in run.limits),
         *(f"self-test: {one}" for one in run.self_test),
     ]
-    return join(
+    return join_html(
         [
             element("ul", releases, class_="chips", aria_label="releases") if releases else None,
             element(
@@ -155,7 +155,7 @@ def _sweep_table(fixtures: Sequence[_Fixture]) -> Html:
     rows = [_sweep_row(fixture, on, levels) for fixture in fixtures for on in fixture.meshes.values()]
     classes = ["bad" if on.failed() else "" for fixture in fixtures for on in fixture.meshes.values()]
     if not rows:
-        return join([])
+        return join_html([])
     heading = element("h2", "All meshes", id="sweep")
     runs = _count_things(len(rows), "run")
     caption = f"{runs} of {_count_things(len(fixtures), 'fixture')} on a mesh; a header sorts"
@@ -172,7 +172,7 @@ def _sweep_row(fixture: _Fixture, on: _OnMesh, levels: Sequence[str]) -> list[Ce
         shown = [
             element("span", status(one.status), f" {one.topology}" if one.topology else None) for one in found
         ]
-        by_level.append(Cell(join(shown, " ") if shown else element("span", "not run", class_="quiet")))
+        by_level.append(Cell(join_html(shown, " ") if shown else element("span", "not run", class_="quiet")))
     unknown = Cell("", -1)
     copied = [array.bytes for array in program.arrays if array.role == "out"] if program else []
     if program:
@@ -266,7 +266,7 @@ def _result_section(result: Result) -> Html:
         "; ".join(part for part in said if part),
         element("span", f" ({_format_duration(result)})", class_="quiet") if result.seconds else None,
     )
-    return join(
+    return join_html(
         [
             head,
             _failure_list(result),
@@ -320,7 +320,7 @@ def _other_results(results: Sequence[Result]) -> Html:
             Cell(status(result.status)),
             count(result.checked),
             Cell(
-                join(
+                join_html(
                     [
                         result.reason or None,
                         _failure_list(result),

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardlint.verify.inside.errors import flush
+from shardlint.verify.inside.errors import flush_output
 
 _MOST = 2**20
 _NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)
@@ -26,8 +26,8 @@ def _stderr_path(pid: int) -> Path:
     return Path(tempfile.gettempdir()) / f"shardlint-heard-{pid}.txt"
 
 
-def lead() -> None:
-    """Say that the parent of this process calls `leftover` when it ends. Call it before the user's code, which
+def lead_process_group() -> None:
+    """Say that the parent of this process calls `leftover_stderr` when it ends. Call it before the user's code, which
     may change where temporary files go.
     """
     global _leader
@@ -35,7 +35,7 @@ def lead() -> None:
 
 
 def folder_prefix() -> str:
-    """How the names of temporary folders begin that `leftover` removes where their process could not."""
+    """How the names of temporary folders begin that `leftover_stderr` removes where their process could not."""
     return _dump_folder_prefix(os.getpgrp() if hasattr(os, "getpgrp") else os.getpid())
 
 
@@ -43,7 +43,7 @@ def _dump_folder_prefix(pid: int) -> str:
     return f"shardlint-hlo-{pid}-"
 
 
-def leftover(pid: int) -> bytes:
+def leftover_stderr(pid: int) -> bytes:
     """The end of what a dead process, the leader of its group, had written and not passed on; removes that and
     the folders of the group.
     """
@@ -78,13 +78,13 @@ def _read_end(descriptor: int) -> bytes:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[list[str]]:
+def listen_to_stderr() -> Iterator[list[str]]:
     """Keep what is written to standard error, by C++ too, and pass it on.
 
     The one string of the list is complete after the block. In a process whose parent asks for what is left, a
     file takes it, which outlives the process; in others a thread passes it on as it comes.
     """
-    flush()
+    flush_output()
     _open_missing()
     descriptor = None
     if _leader is not None and _leader[0] == os.getpid():
@@ -122,7 +122,7 @@ def _in_file(descriptor: int, path: Path) -> Iterator[list[str]]:
     try:
         yield heard
     finally:
-        flush()
+        flush_output()
         os.dup2(kept, 2)
         found = _read_end(descriptor)
         os.close(descriptor)
@@ -154,7 +154,7 @@ def _through_pipe() -> Iterator[list[str]]:
     try:
         yield heard
     finally:
-        flush()
+        flush_output()
         os.dup2(kept, 2)
         # The pipe ends now, unless something the program started still holds it.
         listener.join(1.0)

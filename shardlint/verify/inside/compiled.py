@@ -211,7 +211,7 @@ def _only_arrays(args: Sequence[Any]) -> bool:
 def _leaves_with_values(value: Any, name: str) -> list[tuple[tree.Leaf, Any]]:
     return [
         (tree.Leaf(path, name + where, tuple(leaf.shape), leaf.dtype, getattr(leaf, "sharding", None)), leaf)
-        for path, where, leaf in tree.flatten(value)
+        for path, where, leaf in tree.flatten_tree(value)
         if tree.is_array(leaf) or tree.is_abstract(leaf)
     ]
 

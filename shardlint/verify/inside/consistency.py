@@ -16,13 +16,13 @@ from shardlint.verify.report import Failure
 Holding = Mapping[str, Any]
 
 
-def before(ready: Sequence[Mapping[str, Any]], folder: Path) -> tuple[list[Failure], int]:
+def compare_before_run(ready: Sequence[Mapping[str, Any]], folder: Path) -> tuple[list[Failure], int]:
     """Return the differences between the processes before anything runs, and the count of compared arrays and
     programs.
     """
     args = [one["args"] for one in ready]
     why = "; each process made its own: use the same seed, or broadcast it from one process"
-    failures, count = agree(args, why)
+    failures, count = compare_held_arrays(args, why)
     if failures or not ready[0]["program"]:
         return failures, count
     for index, one in enumerate(ready):
@@ -32,7 +32,7 @@ def before(ready: Sequence[Mapping[str, Any]], folder: Path) -> tuple[list[Failu
 
 
 def _differing_programs(folder: Path, index: int) -> Failure:
-    mine, yours, place, other = programs.difference(folder / "program0", folder / f"program{index}")
+    mine, yours, place, other = programs.find_difference(folder / "program0", folder / f"program{index}")
     message = (
         f"processes 0 and {index} would run different programs, and hang or compute wrong numbers; they were "
         "not run. The first line that differs:"
@@ -53,7 +53,7 @@ Call = Mapping[str, Any]
 `of` (the arrays all have a part of, by what they were made of; `names` as a person writes them)."""
 
 
-def order(calls: Sequence[Sequence[Sequence[str]]]) -> str:
+def first_call_difference(calls: Sequence[Sequence[Sequence[str]]]) -> str:
     """The first call in which the programs that processes ran one after another differ, as a sentence.
 
     A call is the name of a program and the user's line.
@@ -87,7 +87,9 @@ def _describe_call(index: int, call: Call) -> str:
 _DOES = ("name", "program", "host", "of")
 
 
-def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> tuple[Failure | None, str]:
+def compare_calls(
+    calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]
+) -> tuple[Failure | None, str]:
     """Return the inconsistency of the calls that processes made together (None: there is none), and a note.
 
     They must be of the same programs, with the same numbers from the host, on the same arrays. One that processes do
@@ -126,11 +128,11 @@ def _call_key(call: Call) -> str:
     return repr([call[key] for key in _DOES])
 
 
-def after(results: Sequence[Mapping[str, Any]], order: str) -> tuple[list[Failure], int]:
+def compare_after_run(results: Sequence[Mapping[str, Any]], order: str) -> tuple[list[Failure], int]:
     """Return the inconsistencies of the results, and the count of compared arrays. `order` is the sentence of
     `order`.
     """
-    failures, count = agree([one["out"] for one in results], f"; {order}" if order else "")
+    failures, count = compare_held_arrays([one["out"] for one in results], f"; {order}" if order else "")
     if failures:
         return failures, count
     told: dict[tuple[str, str], list[int]] = {}
@@ -147,7 +149,7 @@ def after(results: Sequence[Mapping[str, Any]], order: str) -> tuple[list[Failur
     return failures, count + max(one["count"] for one in results)
 
 
-def agree(held: Sequence[Sequence[Holding]], why: str) -> tuple[list[Failure], int]:
+def compare_held_arrays(held: Sequence[Sequence[Holding]], why: str) -> tuple[list[Failure], int]:
     """Where arrays of several processes are not one and the same, and how many have a part that two
     devices hold.
     """

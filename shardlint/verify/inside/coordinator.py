@@ -56,7 +56,7 @@ class _Process:
         self.told |= message
 
 
-def conduct(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
+def conduct_processes(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
     """Do a job of level `processes` and emit its one result."""
     result = Result(job["label"], "processes", SKIP, job["mesh"])
     if not contain.HERE:
@@ -104,7 +104,7 @@ class _Conductor:
         result.line = next((one.told["line"] for one in self.processes if "line" in one.told), "")
         if not result.failures:
             ready = [one.told["ready"] for one in self.processes]
-            result.failures, result.checked = consistency.before(ready, self.folder)
+            result.failures, result.checked = consistency.compare_before_run(ready, self.folder)
             if not ready[0]["program"]:
                 result.notes.append(
                     "fn is a plain function: its programs could not be compared before they ran"
@@ -116,10 +116,10 @@ class _Conductor:
         if not result.failures:
             results = [one.told["result"] for one in self.processes]
             calls = [one.calls for one in self.processes]
-            apart, note = consistency.together(calls, [one["made"] for one in results])
+            apart, note = consistency.compare_calls(calls, [one["made"] for one in results])
             result.notes += [note] if note else []
             result.notes += dict.fromkeys(text for one in results for text in one["notes"])
-            result.failures, count = consistency.after(results, self._describe_call_order())
+            result.failures, count = consistency.compare_after_run(results, self._describe_call_order())
             result.failures = [apart] if apart else result.failures
             # A jit's program was counted when it was compared before.
             result.checked += count + sum(len(call["host"]) for call in calls[0])
@@ -206,7 +206,7 @@ class _Conductor:
                 return [self._hang_failure(f"hangs: no process did anything for {self.stall:g} s", stuck)]
 
     def _processor_ticks(self) -> int:
-        return sum(map(contain.ticks, contain.below(os.getpid())))
+        return sum(map(contain.processor_ticks, contain.processes_below(os.getpid())))
 
     def _process_failures(self, stuck: Sequence[_Process]) -> list[Failure]:
         """Return the failures of the processes that raised or ended, merged if all are equal."""
@@ -239,7 +239,9 @@ class _Conductor:
         return self._order_of([one.calls for one in self.processes])
 
     def _order_of(self, calls: Sequence[Sequence[consistency.Call]]) -> str:
-        return consistency.order([[[call["name"], call["line"]] for call in one] for one in calls])
+        return consistency.first_call_difference(
+            [[[call["name"], call["line"]] for call in one] for one in calls]
+        )
 
     def _lines_of_processes(self, stuck: Sequence[_Process]) -> Iterator[str]:
         """Where each of some processes stands: the line of the user's it has called from."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shardlint.verify.declarations import Declaration, declarations, natural_levels
+from shardlint.verify.declarations import Declaration, list_declarations, natural_levels
 from shardlint.verify.fixture import Fixture
 from shardlint.verify.report import Failure
 
@@ -51,7 +51,7 @@ class Coverage:
         skipped: Mapping[str, str] | None = None,
         elsewhere: Collection[str] = (),
     ) -> None:
-        self.left = {one.text: one for one in declarations(fixture)}
+        self.left = {one.text: one for one in list_declarations(fixture)}
         self.levels = list(levels)
         self.reasons: dict[str, list[str]] = {text: [] for text in self.left}
         self.skipped = dict(skipped or {})

@@ -23,7 +23,7 @@ _ONE_DEVICE = (
 )
 
 
-def explain(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], described: Described) -> None:
+def explain_failures(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], described: Described) -> None:
     """Add to each failure about an output's placement the collective that brought it there, and a hint."""
     places = {leaf.path: at for at, leaf in enumerate(leaves)}
     arrays = {one.path: one for one in described.program.arrays if one.role == "out"}

@@ -189,7 +189,7 @@ class _Calls:
             return go()
         self.busy.now = True
         try:
-            found = {**paths("args", args), **paths("kwargs", kwargs)}
+            found = {**paths_of_arrays("args", args), **paths_of_arrays("kwargs", kwargs)}
             arrays = {path: _make_twin(leaf, zero=True) for path, leaf in found.items()}
             before = {f"args/{at}": one for at, one in enumerate(args)}
             before |= {f"kwargs/{key}": one for key, one in kwargs.items()}
@@ -197,7 +197,9 @@ class _Calls:
             before = {path: jax.tree_util.tree_leaves(one) for path, one in before.items()}
             outs = go()
             self._given_up(name, before, found)
-            arrays |= {path: _make_twin(leaf) for path, leaf in paths("result", result(outs)).items()}
+            arrays |= {
+                path: _make_twin(leaf) for path, leaf in paths_of_arrays("result", result(outs)).items()
+            }
             self.found[name] = arrays
         finally:
             self.busy.now = False
@@ -228,11 +230,11 @@ class _Calls:
                 )
 
 
-def paths(root: str, value: Any) -> dict[str, Any]:
+def paths_of_arrays(root: str, value: Any) -> dict[str, Any]:
     """The arrays on devices in a tree by their paths; random keys are left out."""
     return {
         "/".join(part for part in (root, path) if part): leaf
-        for path, _, leaf in tree.flatten(value)
+        for path, _, leaf in tree.flatten_tree(value)
         if isinstance(leaf, jax.Array) and not tree.is_key(leaf.dtype)
     }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from shardlint.verify.inside import tree
 from shardlint.verify.inside.compiled import Compiled, compile_function
-from shardlint.verify.paths import matches, path_text
+from shardlint.verify.paths import glob_matches, path_text
 
 
 class NotScalar(Exception):
@@ -30,7 +30,9 @@ def compile_gradients(
     leaves, treedef = jax.tree_util.tree_flatten_with_path(list(args))
     paths = [path_text(keys) for keys, _ in leaves]
     floats = [at for at, (_, leaf) in enumerate(leaves) if _is_float(leaf)]
-    reached = {paths[at].split("/")[0] for at in floats if any(matches(glob, paths[at]) for glob in globs)}
+    reached = {
+        paths[at].split("/")[0] for at in floats if any(glob_matches(glob, paths[at]) for glob in globs)
+    }
     wanted = [at for at in floats if paths[at].split("/")[0] in reached]
     others = [at for at, (_, leaf) in enumerate(leaves) if at not in set(wanted) and _is_array(leaf)]
     if not wanted:

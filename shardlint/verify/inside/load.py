@@ -129,7 +129,7 @@ def _copy_value(value: Any) -> Any:
     return P(*value) if isinstance(value, P) else value
 
 
-def declared(fixture: Fixture | None) -> str:
+def declared_text(fixture: Fixture | None) -> str:
     """All that a fixture declares, as text."""
     return "" if fixture is None else repr([getattr(fixture, name) for name in _FIELDS])
 
@@ -148,7 +148,7 @@ def fixtures_in(module: ModuleType) -> dict[str, Fixture]:
     return found
 
 
-def resolve(reference: Any) -> Any:
+def resolve_reference(reference: Any) -> Any:
     """Return the object that `"module:attribute"` names. Anything but a string is returned as it is.
 
     Raises `ImportError` or `AttributeError`, naming the reference.
@@ -185,12 +185,12 @@ def takes_mesh(function: Any, filled: int) -> bool:
     return False
 
 
-def made(maker: Any, mesh: Any) -> Any:
+def value_of_reference(maker: Any, mesh: Any) -> Any:
     """The value of a reference: called if it is callable, with the mesh if it has a parameter `mesh`.
 
     A Module that holds arrays is callable too, and yet the value itself.
     """
-    value = resolve(maker)
+    value = resolve_reference(maker)
     if not callable(value) or (not inspect.isroutine(value) and _holds_arrays(value)):
         return value
     return value(mesh=mesh) if takes_mesh(value, 0) else value()
@@ -222,7 +222,7 @@ def is_theirs(file: str) -> bool:
     return theirs and str(Path(sys.base_prefix) / "lib") not in file
 
 
-def blame(error: BaseException) -> str:
+def blame_line(error: BaseException) -> str:
     """Where an error arose in the user's code, `path:line in name`, or an empty string."""
     frames = []
     trace = error.__traceback__

@@ -13,7 +13,7 @@ import numpy as np
 from shardlint.verify.inside import checks, compare, compiled, devices, place, tree
 from shardlint.verify.inside.alone import Alone, as_if_alone, given_to_one, with_numbers_of
 from shardlint.verify.inside.failures import failure_of
-from shardlint.verify.inside.invoke import call, in_float64, keywords
+from shardlint.verify.inside.invoke import call_function, in_float64, keyword_arguments
 from shardlint.verify.report import Failure
 
 # Relative to an element, or to the size of its leaf's numbers. Measured for correct shardings: 8e-16, 7e-7 and
@@ -53,7 +53,7 @@ def compare_with(
         return checks.Checked([Failure("numbers", str(stop))], 0), []
 
     def on_mesh(given: list[Any]) -> Any:
-        return call(function, place.place(given, made, mesh), mesh, kind)
+        return call_function(function, place.place(given, made, mesh), mesh, kind)
 
     if ran.lowest == "float64":
         together, lowest, said = in_float64(hosts, on_mesh)
@@ -72,7 +72,7 @@ def compare_with(
     result, summary = compare.check_numbers(got, ran.numbers, _tolerance_by_path(got, lowest), against)
     if result.failures and lowest == "float64":
         # Only now is it worth asking whether the program itself computes in something coarser.
-        wide = [tree.map_arrays(tree.upcast, host) for host in hosts]
+        wide = [tree.map_arrays(tree.upcast_leaf, host) for host in hosts]
         lowest = _lowest_precision(function, wide, made, mesh, kind)
         if lowest != "float64":
             notes.append(f"fn computes in {lowest}, whatever the dtype of its arguments")
@@ -153,14 +153,14 @@ def _run_on_one_device(
     one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1), devices.is_explicit(mesh))
 
     def run(given: list[Any]) -> Any:
-        return call(function, given_to_one(given, made, one), one, kind)
+        return call_function(function, given_to_one(given, made, one), one, kind)
 
     try:
         with as_if_alone():
             output, lowest, notes = in_float64(hosts, run) if wide else (run(hosts), "float32", [])
     except Exception as error:
         raise _Stop(f"the run on one device {failure_of(error).message}\nperhaps {_OWN_MESH}") from error
-    spread = [where for _, where, leaf in tree.flatten(output) if _is_spread(leaf)]
+    spread = [where for _, where, leaf in tree.flatten_tree(output) if _is_spread(leaf)]
     if spread:
         raise _Stop(f"the run on one device used several (out{spread[0]}): {_OWN_MESH}")
     arrays = bool(tree.array_leaves(output, ""))
@@ -172,7 +172,7 @@ def _unstable_failure(
 ) -> Failure | None:
     """The failure of a function that returns other numbers when it is called again with the same arguments."""
     jax.clear_caches()  # so that what is drawn when a function is traced is drawn again
-    found, odd = compare.differences(compare.numbers(run(hosts)), got, nan_is_nan=True)
+    found, odd = compare.compare_leaves(compare.numbers(run(hosts)), got, nan_is_nan=True)
     worst = next((one for one in found if one.size > tolerance(one.path)), None)
     if worst is None and not odd:
         return None
@@ -204,10 +204,10 @@ def _lowest_precision(
     function: Any, wide: list[Any], made: list[place.HostArgument], mesh: Any, kind: str
 ) -> str:
     args = place.place(wide, made, mesh)
-    entered, _ = devices.context(kind, mesh)
+    entered, _ = devices.enter_mesh_context(kind, mesh)
     try:
         with entered:
-            found = compiled.compile_function(function, args, keywords(function, args, mesh), ())
+            found = compiled.compile_function(function, args, keyword_arguments(function, args, mesh), ())
             return compiled.lowest_float(found.text())
     except Exception:  # a plain function that no jit can trace: nothing is known of its inside
         return "float64"

@@ -19,7 +19,7 @@ _PLAIN = (str, bytes, int, float, complex, type(None), type, types.ModuleType)
 def check_opaque(output: Any) -> list[Failure]:
     """A failure for each object in an output that holds arrays."""
     failures = []
-    for path, where, leaf in tree.flatten(output):
+    for path, where, leaf in tree.flatten_tree(output):
         if held := held_arrays(leaf):
             failures.append(
                 Failure(
@@ -34,7 +34,7 @@ def check_opaque(output: Any) -> list[Failure]:
 
 def left_where_they_are(args: Any) -> list[str]:
     """A sentence for each object in the arguments that holds arrays, which a fixture's specs do not reach."""
-    found = [(where, leaf, held_arrays(leaf)) for _, where, leaf in tree.flatten(args)]
+    found = [(where, leaf, held_arrays(leaf)) for _, where, leaf in tree.flatten_tree(args)]
     return [
         f"args{where} {_describe_held_arrays(leaf, held)}: its arrays keep their placement"
         for where, leaf, held in found

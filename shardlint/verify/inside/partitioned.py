@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.verify.inside import remember
-from shardlint.verify.inside.captured_stderr import folder_prefix, listening
+from shardlint.verify.inside.captured_stderr import folder_prefix, listen_to_stderr
 
 # What the optimised module's file is called; its header has the aliases that were decided last.
 _FINAL = "after_optimizations.txt"
@@ -53,7 +53,7 @@ def compile_lowered(
         for name, kept in known[1].items():
             setattr(answered, name, kept)
         return answered
-    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder, listening() as heard:
+    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder, listen_to_stderr() as heard:
         dumping = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _passes_to_dump(jax.__version__)}
         try:
             made = _compile_with_answer(lowered, {**(options or {}), **dumping, "xla_dump_hlo_as_text": True})

@@ -15,7 +15,7 @@ from shardlint.verify.inside.compiled import Compiled, Taken
 from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.causes import cause_of_result
 from shardlint.verify.inside.hlo.warned import indivisible, rematerialised
-from shardlint.verify.paths import select
+from shardlint.verify.paths import select_glob
 from shardlint.verify.spec import P
 
 _SHARDING = re.compile(r"\{.*\}")
@@ -34,7 +34,7 @@ class Described:
     chosen: list[bool]
 
 
-def describe(
+def describe_program(
     found: Compiled, mesh: Any, made: Sequence[place.HostArgument], out: Mapping[str, P], backend: str = "cpu"
 ) -> Described:
     """The facts of a function compiled on `mesh`; `made` are the arguments' specs, `out` those of outputs."""
@@ -110,7 +110,7 @@ def _array_of_argument(one: Taken, made: Sequence[place.HostArgument], axes: Axe
 
 
 def _array_of_output(leaf: tree.Leaf, out: Mapping[str, P], axes: Axes) -> Array:
-    wanted = select(out, leaf.path)
+    wanted = select_glob(out, leaf.path)
     return array("out", leaf, axes, "" if wanted is None else str(wanted[1]))
 
 

@@ -29,7 +29,7 @@ def write(lowered: Any, file: Path) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def fingerprint(executable: Any) -> tuple[str, bool]:
+def program_fingerprint(executable: Any) -> tuple[str, bool]:
     """The digest of what a compiled program does, with the numbers in it and without its places in the source ("" where
     that cannot be told), and whether its devices talk to each other (they may, where that cannot be told).
     """
@@ -62,7 +62,7 @@ def with_places(lowered: Any) -> str:
         return str(lowered.compiler_ir().operation.get_asm(enable_debug_info=True))
 
 
-def difference(one: Path, other: Path) -> tuple[str, str, str, str]:
+def find_difference(one: Path, other: Path) -> tuple[str, str, str, str]:
     """The first lines in which two written programs differ, and the user's line each comes from (`file:line`, ""
     where that is not told).
     """

@@ -18,7 +18,7 @@ import jax
 
 from shardlint.verify.inside import checks, compare, compiled, load, tree
 from shardlint.verify.inside.failures import failure_of
-from shardlint.verify.paths import idle_globs, select
+from shardlint.verify.paths import idle_globs, select_glob
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 from shardlint.verify.spec import P
 
@@ -113,7 +113,7 @@ def _compile_program(program: Program, function: Any, args: tuple[Any, ...]) -> 
 
 
 def _execute_program(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
-    given = tree.snapshot(args)
+    given = tree.snapshot_tree(args)
     try:
         output = jax.block_until_ready(function(*args))
     except Exception as error:
@@ -229,7 +229,7 @@ def _compare_program_numbers(
         checked += compared
         notes += [f"good.py: {said}" for said in summary]
         if program.shows == "numbers":
-            found, odd = compare.differences(bad or {}, want)
+            found, odd = compare.compare_leaves(bad or {}, want)
             worst = next((one for one in found if one.size > CLEARLY * tolerance(one.path)), None)
             if worst is None and not odd:
                 message = f"bad.py does not show its symptom: its numbers are those of {program.reference}()"
@@ -253,7 +253,7 @@ def checked_out(program: Program, leaves: Sequence[tree.Leaf]) -> checks.Checked
     for message in idle_globs(out, [leaf.path for leaf in leaves]).values():
         checked.failures.append(Failure("pattern", message))
     for leaf in _named_leaves(program, leaves):
-        found = select(out, leaf.path)
+        found = select_glob(out, leaf.path)
         wanted = found[1] if found else ""
         if wanted == checks.ONE_DEVICE or leaf.sharding is None or checks.on_one_device(leaf.sharding):
             holds = (
@@ -284,7 +284,7 @@ def _leaf_has_spec(leaf: tree.Leaf, spec: P) -> bool:
 
 
 def _named_leaves(program: Program, leaves: Sequence[tree.Leaf]) -> list[tree.Leaf]:
-    return [leaf for leaf in leaves if select(program.out, leaf.path)]
+    return [leaf for leaf in leaves if select_glob(program.out, leaf.path)]
 
 
 def _raised_or_warned(program: Program, seen: _Seen) -> str | None:

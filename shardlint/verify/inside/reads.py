@@ -171,7 +171,7 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
     """
     import numpy as np
 
-    def watched(module: Any, name: str, what: str) -> None:
+    def watch_function(module: Any, name: str, what: str) -> None:
         function = getattr(module, name)
 
         def asked(*args: Any, **keywords: Any) -> Any:
@@ -207,8 +207,8 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
 
     direct("time")
     direct("time_ns")
-    watched(os, "urandom", "draws unseeded random numbers")
-    watched(random, "_urandom", "draws unseeded random numbers")
+    watch_function(os, "urandom", "draws unseeded random numbers")
+    watch_function(random, "_urandom", "draws unseeded random numbers")
     before: list[list[Any]] = []
 
     def draws(name: str, entry: list[Any]) -> None:

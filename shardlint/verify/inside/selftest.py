@@ -13,7 +13,7 @@ from shardlint.verify import challenge
 from shardlint.verify.fixture import Fixture, arg
 from shardlint.verify.inside import devices
 from shardlint.verify.inside.fixtures import run_fixture
-from shardlint.verify.inside.place import named
+from shardlint.verify.inside.place import named_sharding
 from shardlint.verify.report import FAIL, PASS, Result
 from shardlint.verify.spec import P
 
@@ -26,7 +26,7 @@ def _sound_function(x: Any) -> Any:
 
 
 def _replicated_function(x: Any, mesh: Any) -> Any:
-    return jax.lax.with_sharding_constraint(x + 1, named(mesh, P()))
+    return jax.lax.with_sharding_constraint(x + 1, named_sharding(mesh, P()))
 
 
 def _wrong_function(x: Any, mesh: Any) -> Any:
@@ -40,7 +40,7 @@ def self_test() -> tuple[list[str], list[str]]:
     caught: list[str] = []
     missed: list[str] = []
 
-    def expect(name: str, fixture: Fixture, level: str, kind: str | None) -> None:
+    def expect_failure(name: str, fixture: Fixture, level: str, kind: str | None) -> None:
         results: list[Result] = []
         run_fixture(fixture, MESH, [level], results.append)
         result = results[0]
@@ -55,23 +55,25 @@ def self_test() -> tuple[list[str], list[str]]:
 
     specs = {"": P("data")}
     sound = Fixture(jax.jit(_sound_function, donate_argnums=0), [MESH], [_X], specs, donate=(0,))
-    expect("a correct program that fails", sound, "compile", None)
-    expect("a replicated output", Fixture(_replicated_function, [MESH], [_X], specs), "compile", "sharding")
+    expect_failure("a correct program that fails", sound, "compile", None)
+    expect_failure(
+        "a replicated output", Fixture(_replicated_function, [MESH], [_X], specs), "compile", "sharding"
+    )
     dropped = Fixture(jax.jit(lambda x: x.sum(), donate_argnums=0), [MESH], [_X], donate=(0,))
-    expect("a dropped donation", dropped, "compile", "donation")
+    expect_failure("a dropped donation", dropped, "compile", "donation")
     wrong = Fixture(_wrong_function, [MESH], [_X], reference="single_device")
-    expect("a wrong number", wrong, "execute", "numbers")
+    expect_failure("a wrong number", wrong, "execute", "numbers")
     return caught, missed
 
 
-def answers(seed: str, count: int) -> list[str]:
+def challenge_answers(seed: str, count: int) -> list[str]:
     """Return the answers of the checks for the programs of a challenge, with `count` devices: for each the trial whose
     fault they find, "" if they find none, else their message.
     """
     sizes = {"data": min(count, 2)}
     found = []
     with _plain_configuration():
-        for trial, is_faulty in challenge.programs(seed, count):
+        for trial, is_faulty in challenge.trial_programs(seed, count):
             try:
                 fixture = _TRIALS[trial](is_faulty, devices.mesh_of(sizes))
                 found.append(_run_trial(fixture, sizes, trial))
@@ -94,14 +96,14 @@ def _run_trial(fixture: Fixture, sizes: dict[str, int], trial: str) -> str:
 # Nothing is compiled: the trials are made in each process, and are to cost it little.
 def _placement_fixture(is_faulty: bool, mesh: Any) -> Fixture:
     def fn(x: Any) -> Any:
-        return jax.device_put(np.asarray(x) + 1, named(mesh, P() if is_faulty else P("data")))
+        return jax.device_put(np.asarray(x) + 1, named_sharding(mesh, P() if is_faulty else P("data")))
 
     return Fixture(fn, [dict(mesh.shape)], [_X], {"": P("data")})
 
 
 def _number_fixture(is_faulty: bool, mesh: Any) -> Fixture:
     def fn(x: Any) -> Any:
-        return jax.device_put(np.asarray(x) * (3 if is_faulty else 2), named(mesh, P("data")))
+        return jax.device_put(np.asarray(x) * (3 if is_faulty else 2), named_sharding(mesh, P("data")))
 
     def reference(x: Any) -> Any:
         return np.asarray(x) * 2
@@ -111,7 +113,7 @@ def _number_fixture(is_faulty: bool, mesh: Any) -> Fixture:
 
 def _donation_fixture(is_faulty: bool, mesh: Any) -> Fixture:
     def fn(x: Any) -> Any:
-        result = jax.device_put(np.asarray(x) + 1, named(mesh, P("data")))
+        result = jax.device_put(np.asarray(x) + 1, named_sharding(mesh, P("data")))
         if not is_faulty:
             x.delete()
         return result

@@ -11,12 +11,12 @@ import numpy as np
 from shardlint.verify.inside import compare, tree
 
 
-def of(output: Any) -> dict[str, list[Any]]:
+def sketch_output(output: Any) -> dict[str, list[Any]]:
     """By path: dtype, shape, how many elements are no number, the sum of sizes and two sums in which places count."""
     return {path: _sketch_array(np.asarray(array)) for path, (_, array) in compare.numbers(output).items()}
 
 
-def laid(leaves: Sequence[tree.Leaf]) -> dict[str, list[Any]]:
+def laid_arrays(leaves: Sequence[tree.Leaf]) -> dict[str, list[Any]]:
     """By path: how an array is spelled, where it lies, and its bytes whole and on one device. Of jax's arrays alone."""
     return {
         leaf.path: [leaf.where, _describe_sharding(leaf.sharding), leaf.bytes_under(None), leaf.local_bytes]

@@ -32,13 +32,13 @@ def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
     """
     from shardlint.verify.inside import captured_stderr, devices, errors, guard, reads
 
-    captured_stderr.lead()
+    captured_stderr.lead_process_group()
     known, changed = guard.ready()
-    send = messages.sender(descriptor, mark, known)
-    ask = messages.asker(send, orders)
+    send = messages.message_sender(descriptor, mark, known)
+    ask = messages.message_asker(send, orders)
     try:
-        send({"limits": devices.limit(job["memory"], job["seconds"], job["devices"])})
-        devices.simulate(job["devices"])
+        send({"limits": devices.limit_process(job["memory"], job["seconds"], job["devices"])})
+        devices.simulate_devices(job["devices"])
         told = reads.note(_own_folders(job)) if job.get("keep") else None
         _TASKS[job["task"]](job, send, ask, changed)
         if told is not None:
@@ -47,9 +47,9 @@ def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
     except SystemExit as error:
         send({"stopped": f"the program called sys.exit({errors.exit_code(error)})"})
     except BaseException as error:  # a KeyboardInterrupt or MemoryError of the program's own
-        send({"stopped": f"raised {type(error).__name__}: {errors.cut(errors.told(error))}"})
+        send({"stopped": f"raised {type(error).__name__}: {errors.cut_text(errors.safe_text(error))}"})
         errors.print_trace()
-    errors.flush()
+    errors.flush_output()
 
 
 def _own_folders(job: Job) -> tuple[str, ...]:
@@ -162,16 +162,16 @@ def _prove_checks(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     """Have the checks show, after the program has run, that they still tell faulty programs from sound ones."""
     from shardlint.verify.inside import selftest
 
-    answers = selftest.answers(str(ask({"judged": True}).get("seed")), job["devices"])
+    answers = selftest.challenge_answers(str(ask({"judged": True}).get("seed")), job["devices"])
     if name := changed():
         send({"distrust": _CHANGED.format(name)})
     send({"answers": answers})
 
 
 def _run_processes(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
-    from shardlint.verify.inside.coordinator import conduct
+    from shardlint.verify.inside.coordinator import conduct_processes
 
-    conduct(job, _make_emitter(send, changed))
+    conduct_processes(job, _make_emitter(send, changed))
 
 
 def _run_topology(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
@@ -196,7 +196,7 @@ _CHANGED = "the program replaced {}, which the checks need"
 def _make_emitter(send: Send, changed: Changed, fixture: Fixture | None = None) -> Callable[[Result], None]:
     from shardlint.verify.inside import load, remember
 
-    declared_now, data_of = load.declared, asdict
+    declared_now, data_of = load.declared_text, asdict
     began, declared = time.monotonic(), declared_now(fixture)
 
     def emit(result: Result) -> None:

@@ -28,7 +28,7 @@ from shardlint.verify.inside import (
     tree,
 )
 from shardlint.verify.inside.accelerators import Mistaken, Unavailable
-from shardlint.verify.inside.explain import explain
+from shardlint.verify.inside.explain import explain_failures
 from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.levels import DEVICES_MAX
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
@@ -62,12 +62,14 @@ def run_topology(
                 f"{topology.name} has {topology.devices} devices, mesh {sizes_text(sizes)} {devices_of(sizes)}"
             )
         explicit = fixture.axis_types == EXPLICIT
-        mesh = accelerators.mesh_on(accelerators.describe(topology), topology, sizes, explicit)
-        function = load.resolve(fixture.fn)
+        mesh = accelerators.mesh_on(accelerators.describe_topology(topology), topology, sizes, explicit)
+        function = load.resolve_reference(fixture.fn)
         line = load.place_of(function)
         made = _make_arguments(fixture, sizes, mesh)
-        found, under = _compile_for_topology(fixture, function, place.describe(made, mesh), mesh, topology)
-        described = program.describe(found, mesh, made, fixture.expected(), topology.name)
+        found, under = _compile_for_topology(
+            fixture, function, place.describe_arguments(made, mesh), mesh, topology
+        )
+        described = program.describe_program(found, mesh, made, fixture.expected(), topology.name)
         described = replace(described, program=_describe_finished(described.program, found, topology))
         checked = _check_placement(found, described, fixture, mesh, topology)
     except (Unavailable, place.Indivisible, compiled.NoShardings) as error:
@@ -100,14 +102,14 @@ def _make_arguments(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> li
     they lay is carried over. More than can be simulated are not: there, makers get the topology's mesh.
     """
     if devices_of(sizes) > DEVICES_MAX:
-        made = place.make(fixture, mesh)
+        made = place.make_arguments(fixture, mesh)
     else:
         simulated = devices.mesh_of(sizes, fixture.axis_types == EXPLICIT)
-        entered, _ = devices.context(fixture.context, simulated)
+        entered, _ = devices.enter_mesh_context(fixture.context, simulated)
         with entered:
-            made = place.make(fixture, simulated)
+            made = place.make_arguments(fixture, simulated)
     for index, one in enumerate(made):
-        for path, where, leaf in tree.flatten(one.tree):
+        for path, where, leaf in tree.flatten_tree(one.tree):
             if path in one.specs and one.specs[path] is None:
                 one.specs[path] = _spec_of(leaf.sharding, sizes, f"args[{index}]{where}")
     return made
@@ -127,10 +129,10 @@ def _compile_for_topology(
     """Raises `_Refused` where the program does not fit, `Unavailable` where the compiler lacks a part, `Mistaken`
     where it was not for these devices.
     """
-    keywords = invoke.keywords(function, args, mesh)
+    keywords = invoke.keyword_arguments(function, args, mesh)
     as_it_is = compiled.takes_abstract(function, args)
     called, given = (function, args) if as_it_is else abstract_call(function, args, keywords, fixture.donate)
-    entered, under = devices.context(fixture.context, mesh)
+    entered, under = devices.enter_mesh_context(fixture.context, mesh)
     try:
         with entered:
             found = compiled.compile_function(called, given, keywords if as_it_is else {}, fixture.donate)
@@ -228,7 +230,7 @@ def _check_placement(
     topology: Topology,
 ) -> checks.Checked:
     checked = checks.check_placement(found.outputs, fixture.expected(), mesh, fixture.replicated_limit())
-    explain(checked.failures, found.outputs, described)
+    explain_failures(checked.failures, found.outputs, described)
     checked += checks.check_donation(found)
     checked += limits.check_claims(fixture, described.program)
     failures = check_fits(described.program, topology, fixture.hbm_limit())

@@ -53,7 +53,7 @@ class Zygote:
     def __init__(self, orders: int, answers: int, at_once: int, mark: str, secret: str) -> None:
         """`mark` is that of the answers, `secret` the key of the cache: no child is to know them."""
         self.orders, self.answers, self.at_once, self.secret = orders, answers, at_once, secret
-        self.answer = messages.sender(answers, mark)
+        self.answer = messages.message_sender(answers, mark)
         self.waiting: list[tasks.Job] = []
         self.children: dict[int, _Child] = {}
         self.selector = selectors.DefaultSelector()
@@ -177,7 +177,7 @@ class Zygote:
             reason = messages.SPOILT
         if reason:
             if over:
-                stacks.ask(child.pid, child.stack)
+                stacks.ask_for_stack(child.pid, child.stack)
             _kill_group(child.pid)
         # The group is killed while the dead leader still holds its number, so no other process can be hit.
         if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | (0 if reason else os.WNOHANG)) is None:
@@ -194,13 +194,13 @@ class Zygote:
             self._hang_up(child, descriptor)
         if child.attendant.spoilt:
             reason = reason or messages.SPOILT
-        child.tail = (child.tail + captured_stderr.leftover(child.pid))[-_TAIL:]
+        child.tail = (child.tail + captured_stderr.leftover_stderr(child.pid))[-_TAIL:]
         del self.children[child.pid]
         stopped = reason or describe_exit(os.waitstatus_to_exitcode(status))
         end = {
             "stopped": stopped,
             "distrust": child.attendant.end(stopped),
-            "stack": stacks.read(child.stack),
+            "stack": stacks.read_stacks(child.stack),
             "output": child.tail.decode("utf-8", "replace").splitlines(),
             "seconds": time.monotonic() - child.began,
         }
@@ -213,7 +213,7 @@ class Zygote:
         if now - child.counted < _COUNT_SECONDS:
             return False
         child.counted = now
-        return len(contain.below(child.pid)) > _process_limit(child.job)
+        return len(contain.processes_below(child.pid)) > _process_limit(child.job)
 
     def _reap_strays(self) -> None:
         """Take leave of dead processes that jobs have left."""

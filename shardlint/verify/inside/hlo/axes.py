@@ -58,7 +58,7 @@ class Axes:
     def of_groups(self, text: str) -> tuple[tuple[str, ...], int]:
         """The axes of `replica_groups`, and how many devices are in one group. No groups: all devices."""
         if text not in self._known:
-            groups = expand(text) or [list(range(self.devices))]
+            groups = expand_groups(text) or [list(range(self.devices))]
             self._known[text] = self.varying(groups), max(map(len, groups))
         return self._known[text]
 
@@ -150,7 +150,7 @@ def _axis_digits(sizes: Mapping[str, int], names: str) -> list[tuple[int, int]]:
     return found
 
 
-def expand(text: str) -> list[list[int]]:
+def expand_groups(text: str) -> list[list[int]]:
     """The device groups of a `replica_groups`, however it is spelled; empty for none."""
     mesh = _mesh_of(text)
     if mesh is not None:
@@ -204,14 +204,14 @@ def _largest_group(pairs: Sequence[tuple[int, int]]) -> int:
     """The most devices that pairs connect."""
     group: dict[int, int] = {}
 
-    def find(device: int) -> int:
+    def find_group(device: int) -> int:
         while group.setdefault(device, device) != device:
             device = group[device]
         return device
 
     for left, right in pairs:
-        group[find(left)] = find(right)
+        group[find_group(left)] = find_group(right)
     counts: dict[int, int] = {}
     for device in list(group):
-        counts[find(device)] = counts.get(find(device), 0) + 1
+        counts[find_group(device)] = counts.get(find_group(device), 0) + 1
     return max(counts.values(), default=0)

@@ -37,7 +37,7 @@ def kind_of(one: Instruction) -> str:
     return _KINDS.get(one.opcode.removesuffix("-start"), "")
 
 
-def find(
+def find_collectives(
     module: Module,
     flow: Flow,
     lines: Lines,

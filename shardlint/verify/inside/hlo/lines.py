@@ -21,7 +21,7 @@ def is_own(file: str) -> bool:
 
 class Lines:
     """The stack frames of one module. `renumbered` maps the frame numbers its instructions carry to those
-    of its tables, where a release mixed them up (see `renumbering`).
+    of its tables, where a release mixed them up (see `renumber_frames`).
     """
 
     def __init__(self, module: Module, renumbered: Mapping[int, int | None] | None = None) -> None:
@@ -70,7 +70,7 @@ class Lines:
         return self._known[frame]
 
 
-def renumbering(module: Module, original: Module) -> dict[int, int | None] | None:
+def renumber_frames(module: Module, original: Module) -> dict[int, int | None] | None:
     """For a module whose instructions carry other frame numbers than its own tables: the tables' number of
     each. None where they agree.
 

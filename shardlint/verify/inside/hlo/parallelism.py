@@ -51,7 +51,7 @@ def of_weights(one: Shared) -> Names:
     return one.axes[one.weights] + one.axes["reduced"] + one.axes["batch"]
 
 
-def parallelism(shared: Sequence[Shared]) -> list[str]:
+def parallelism_of_products(shared: Sequence[Shared]) -> list[str]:
     """The parallelism of each product (see `facts.Product`).
 
     Where neither side is known for the weights, a backward product is what its forward one is, and any

@@ -26,7 +26,7 @@ from shardlint.verify.inside.hlo.parallelism import (
     Names,
     Shared,
     of_weights,
-    parallelism,
+    parallelism_of_products,
     weights_side,
 )
 
@@ -48,7 +48,7 @@ class _Dimension:
     out: int | None
 
 
-def find(
+def find_products(
     module: Module,
     before: Module,
     flow: Flow,
@@ -68,7 +68,7 @@ def find(
                 one = _share_of_product(after, first, flow, axes, donated)
                 if one is not None:
                     shared.append(one)
-    kinds = parallelism(shared)
+    kinds = parallelism_of_products(shared)
     places = {id(one.instruction): index for index, one in enumerate(found)}
     return [
         Product(

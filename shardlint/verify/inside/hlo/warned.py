@@ -68,7 +68,7 @@ def _padded_dimensions(
                 f"dimension {dim} of {shape} is padded from {size} to {-(-size // ways) * ways}: the "
                 f"constraint {_sharding_text(text, len(shape.dims), axes)} needs a multiple of {over} = {ways}"
             )
-            count = math.ceil(held * shapes.bits(shape.dtype) / 8)
+            count = math.ceil(held * shapes.bits_of_dtype(shape.dtype) / 8)
             yield Warned("indivisible", message, places[0] or places[1] or Line(), count)
 
 
