@@ -16,7 +16,7 @@ from shardlint.cli.options import (
     OneOf,
     named_alone,
     options_of,
-    shared,
+    shared_options,
     standard_input,
 )
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @PATHS
-@shared
+@shared_options
 @click.option(
     "--output-format",
     "formats",
@@ -176,9 +176,9 @@ def _write_suppressions(report: Report, options: Options, reason: str) -> int:
     """Write the comments; how many files could not be changed."""
     from shardlint.output.phrases import format_count
     from shardlint.output.printable import printable
-    from shardlint.rewrite.silence import silence
+    from shardlint.rewrite.silence import silence_findings
 
-    done = silence(report, options, reason.strip())
+    done = silence_findings(report, options, reason.strip())
     for path, problem in done.problems:
         click.echo(printable(f"{path}: not suppressed: {problem}"), err=True)
     click.echo(
@@ -191,7 +191,7 @@ def _write_suppressions(report: Report, options: Options, reason: str) -> int:
 
 @click.command()
 @PATHS
-@shared
+@shared_options
 @click.option("--add", is_flag=True, help="Also add findings that are new since the baseline was written.")
 @click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) -> None:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from shardlint.cli.options import FAILED, PATHS, STDIN, Given, named_alone, options_of, shared, standard_input
+from shardlint.cli.options import (
+    FAILED,
+    PATHS,
+    STDIN,
+    Given,
+    named_alone,
+    options_of,
+    shared_options,
+    standard_input,
+)
 from shardlint.output import by_project
 from shardlint.output.phrases import format_count
 from shardlint.output.printable import printable
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @PATHS
-@shared
+@shared_options
 @click.option(
     "--unsafe-fixes", is_flag=True, help="Also apply fixes that may change numerics, memory or communication."
 )
@@ -152,9 +161,9 @@ def _said_left(
 
     outcomes = [outcome for outcome in report.fixed if not outcome.problem]
     every = [outcome.report(written=not show_diff) for outcome in outcomes]
-    reports, many, rest = by_project.apart(every, report.root, asked)
+    reports, many, rest = by_project.separate_groups(every, report.root, asked)
     parts = [part for file in reports for part in frames(file, note)]
-    for part in (*parts, *by_project.frames(many, obstacles=True), *by_project.listed(rest)):
+    for part in (*parts, *by_project.group_frames(many, obstacles=True), *by_project.list_groups(rest)):
         click.echo(part, err=show_diff)
     fixed, left = (sum(len(getattr(outcome, kind)) for outcome in outcomes) for kind in ("done", "left"))
     more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)

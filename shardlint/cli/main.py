@@ -16,7 +16,7 @@ import click
 
 from shardlint import __version__
 from shardlint.cli.options import FAILED, split, told
-from shardlint.config.meant import meant
+from shardlint.config.meant import did_you_mean
 
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
 _NESTING = 15_000
@@ -49,7 +49,7 @@ class _Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            ctx.fail(f"no such command {args[0]!r}; {meant(args[0], known)}")
+            ctx.fail(f"no such command {args[0]!r}; {did_you_mean(args[0], known)}")
         return super().resolve_command(ctx, args)
 
 
@@ -106,7 +106,7 @@ def explain(place: str) -> None:
     Without a line, show the file with the layouts of its arrays beside it. In a notebook, PLACE is PATH:cell N:LINE, as
     in the output of `check`.
     """
-    from shardlint.engine.explain import explain as run
+    from shardlint.engine.explain import explain_place as run
     from shardlint.engine.explain_file import explain_file
     from shardlint.output.printable import printable
     from shardlint.source.text import Unreadable
@@ -131,7 +131,7 @@ def explain(place: str) -> None:
         _print_error(f"{path}: {error}")
 
 
-def start() -> None:
+def start_process() -> None:
     """The command as a process, which ends with it."""
     code: list[int] = []
     atexit.register(_exit_now, code)  # first, so that it runs after what others register

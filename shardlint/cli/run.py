@@ -18,12 +18,12 @@ from shardlint.run.pythons import without_jax
 from shardlint.run.raised.told import Told, told
 from shardlint.run.report import Report, json_report, text_report
 from shardlint.run.several import several
-from shardlint.source.streams import coloured
+from shardlint.source.streams import is_coloured
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.here import working_directory
 from shardlint.verify.options import read, time_limit
-from shardlint.verify.progress import tell
+from shardlint.verify.progress import tell_progress
 
 _DEFAULT = 8
 
@@ -120,12 +120,12 @@ def run(
         if ended.code and not facts.compiled and (note := without_jax(words, root)):
             facts.notes.append(note)
     except CannotRun as error:
-        tell(f"shardlint run: {printable_lines(str(error))}")
+        tell_progress(f"shardlint run: {printable_lines(str(error))}")
         sys.exit(2)
     report = Report(words, ended, facts, large, root, explained)
     written = [_write_report(path, report) for path in reports]
-    colour = coloured(sys.stderr)
-    done = tell(text_report(report, colour), colour) and all(written)
+    colour = is_coloured(sys.stderr)
+    done = tell_progress(text_report(report, colour), colour) and all(written)
     sys.exit(ended.code or (2 if not done else 1 if strict and facts.found else 0))
 
 
@@ -157,6 +157,6 @@ def _write_report(path: Path, report: Report) -> bool:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        tell(printable(f"shardlint run: --report {path}: {error.strerror or error}"))
+        tell_progress(printable(f"shardlint run: --report {path}: {error.strerror or error}"))
         return False
     return True

@@ -12,7 +12,7 @@ from shardlint.config.pins import read_pins
 from shardlint.config.versions import allows, parse, show
 from shardlint.output import by_project
 from shardlint.output.phrases import format_count
-from shardlint.output.printable import printable, sentence
+from shardlint.output.printable import as_sentence, printable
 from shardlint.rewrite.fix import FixedFile, FixReport, diff
 from shardlint.rules_api.rule import NO_FIX, TOGETHER, Finding
 from shardlint.source.text import Source
@@ -128,7 +128,7 @@ def _describe_left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
     below = next((group for group in groups if together and _is_reason_reported(reasons, group)), None)
     if below is not None:  # where all of it is told together, what to write is told once
         advice = f'see "{_kept_title(below)}"'
-    help = f" {_markdown_prose(sentence(advice))}" if advice else ""
+    help = f" {_markdown_prose(as_sentence(advice))}" if advice else ""
     rule, message = finding.rule, _markdown_prose(finding.message)
     return f"**{rule.code} {rule.name}** ({finding.harm.value}) {message}{help}"
 
@@ -140,7 +140,7 @@ def _joint_move_advice(finding: Finding, group: by_project.Group) -> str:
     if not together or not _is_reason_reported(reasons, group):
         return ""
     first = _ENTERED.sub("jax.set_mesh(...)", head.partition(f"; {NO_FIX}")[0])
-    return f"- {finding.rule.code}: {_markdown_prose(sentence(first))}"
+    return f"- {finding.rule.code}: {_markdown_prose(as_sentence(first))}"
 
 
 def _groups_with_obstacles(
@@ -148,7 +148,7 @@ def _groups_with_obstacles(
 ) -> list[by_project.Group]:
     """Return the groups of findings with obstacles to moves that whole projects make together."""
     reports = [file.report(written) for file in files]
-    return [group for group in by_project.grouped(reports, report.root).values() if group.obstacles]
+    return [group for group in by_project.grouped_findings(reports, report.root).values() if group.obstacles]
 
 
 def _kept_title(group: by_project.Group) -> str:

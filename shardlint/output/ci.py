@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardlint import __version__
 from shardlint.output.printable import printable, printable_lines
-from shardlint.output.rows import Row, left_out, rows
+from shardlint.output.rows import Row, finding_rows, left_out
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
@@ -18,10 +18,10 @@ _GITLAB = {"crash": "critical", "silent": "major", "cost": "minor", "removed": "
 _REVIEWDOG = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
 
 
-def github(report: Report) -> str:
+def github_report(report: Report) -> str:
     """Workflow commands, which GitHub shows as annotations at the lines of a pull request."""
     lines = []
-    for row in rows(report):
+    for row in finding_rows(report):
         place = {
             "title": row.title,
             "file": row.path,
@@ -50,9 +50,9 @@ def _escape_property(text: str) -> str:
     return _escape_data(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
-def gitlab(report: Report) -> str:
+def gitlab_report(report: Report) -> str:
     """GitLab's code quality report."""
-    return json.dumps([_gitlab_issue(row) for row in rows(report)], indent=2)
+    return json.dumps([_gitlab_issue(row) for row in finding_rows(report)], indent=2)
 
 
 def _in_one_line(text: str) -> str:
@@ -72,12 +72,12 @@ def _gitlab_issue(row: Row) -> dict[str, Any]:
     }
 
 
-def rdjson(report: Report) -> str:
+def rdjson_report(report: Report) -> str:
     """The reviewdog Diagnostic Format. Its columns count bytes of UTF-8."""
     return json.dumps(
         {
             "source": {"name": "shardlint"},
-            "diagnostics": [_rdjson_diagnostic(row) for row in rows(report)],
+            "diagnostics": [_rdjson_diagnostic(row) for row in finding_rows(report)],
         },
         indent=2,
     )
@@ -111,11 +111,11 @@ def _rdjson_range(row: Row, start: int, end: int) -> dict[str, Any]:
     return {"start": place(start), "end": place(end)}
 
 
-def jsonl(report: Report) -> Iterator[str]:
+def jsonl_report(report: Report) -> Iterator[str]:
     """The JSON report, an object a line: what it is about, each finding, each file that was not checked."""
-    from shardlint.output.json_ import document
+    from shardlint.output.json_ import report_document
 
-    whole = document(report)
+    whole = report_document(report)
     about = {key: whole[key] for key in ("schema", "files", "targets")}
     yield json.dumps({"kind": "run", "version": __version__, **about})
     for kind, many in (("finding", whole["findings"]), ("skipped", whole["skipped"])):

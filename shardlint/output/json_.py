@@ -15,7 +15,7 @@ from shardlint.rules_api.rule import Edit, Finding
 SCHEMA = 2
 
 
-def document(report: Report) -> dict[str, Any]:
+def report_document(report: Report) -> dict[str, Any]:
     """The report as plain data. Lines and columns count from 1, columns in characters."""
     return {
         "schema": SCHEMA,
@@ -38,9 +38,9 @@ def document(report: Report) -> dict[str, Any]:
     }
 
 
-def dumps(report: Report) -> str:
+def dump_report(report: Report) -> str:
     """The report as JSON text."""
-    return json.dumps(document(report), indent=2)
+    return json.dumps(report_document(report), indent=2)
 
 
 def _skipped_row(path: Path, reason: str, rule: str | None = None) -> dict[str, Any]:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from shardlint.output.printable import printable, printable_lines
-from shardlint.output.rows import Row, left_out, rows
+from shardlint.output.rows import Row, finding_rows, left_out
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
 
 
-def junit(report: Report) -> str:
+def junit_report(report: Report) -> str:
     """The report as JUnit XML. Characters that XML has not are written as escapes (`\\x1b`)."""
     files: dict[str, list[Row]] = {}
-    for row in rows(report):
+    for row in finding_rows(report):
         files.setdefault(row.path, []).append(row)
     skipped = list(left_out(report))
     root = Element("testsuites", name="shardlint")

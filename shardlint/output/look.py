@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from shardlint.output.printable import printable
 from shardlint.source.lazy import dataclass
-from shardlint.source.streams import coloured, is_terminal
+from shardlint.source.streams import is_coloured, is_terminal
 
 if TYPE_CHECKING:
     from shardlint.rules_api.rule import Finding
@@ -103,7 +103,7 @@ def _file_uri(path: Path) -> str:
 def look_of(stream: TextIO | None = None, colour: str = "auto") -> Look:
     """How a report looks on a stream (standard output): as `colour` says, else NO_COLOR, FORCE_COLOR, the terminal."""
     stream = stream or sys.stdout
-    terminal, chosen = is_terminal(stream), coloured(stream, colour)
+    terminal, chosen = is_terminal(stream), is_coloured(stream, colour)
     environ = os.environ
     links = chosen and terminal and environ.get("TERM") != "dumb" and "VSCODE_PID" not in environ
     # The terminal of an editor makes a better link of path:line:column than of an address without a line.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.output.phrases import format_count
 from shardlint.output.printable import printable
-from shardlint.output.rows import Row, left_out, rows
+from shardlint.output.rows import Row, finding_rows, left_out
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
@@ -18,9 +18,9 @@ _MOST = 60_000
 _SHOWN = 300
 
 
-def markdown(report: Report) -> str:
+def markdown_report(report: Report) -> str:
     """A heading with the counts and a row for each finding, as many as a comment may hold."""
-    found = list(rows(report))
+    found = list(finding_rows(report))
     files = format_count(report.checked, "file")
     lines = [f"### shardlint: {format_count(len(found), 'finding') if found else 'no findings'} in {files}", ""]
     skipped = list(left_out(report))

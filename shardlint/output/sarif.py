@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardlint import __version__
 from shardlint.output.related import RelatedPlace, related_places
-from shardlint.output.rows import Row, left_out, relative, rows, span, uri
+from shardlint.output.rows import Row, finding_rows, left_out, path_uri, relative_path, row_span
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
@@ -18,9 +18,9 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _FINGERPRINT = "shardlint/v1"
 
 
-def sarif(report: Report) -> str:
+def sarif_report(report: Report) -> str:
     """The report as a SARIF log of one run."""
-    found = list(rows(report))
+    found = list(finding_rows(report))
     codes = list(dict.fromkeys(row.code for row in found))
     run = {
         "tool": {
@@ -100,7 +100,7 @@ def _result_object(row: Row, index: int) -> dict[str, Any]:
 def _fix_object(row: Row, fix: Fix) -> dict[str, Any]:
     replacements = []
     for edit in fix.edits:
-        line, column, end_line, end_column = span(row.file, edit.start, edit.end)
+        line, column, end_line, end_column = row_span(row.file, edit.start, edit.end)
         region = {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
         replacements.append({"deletedRegion": region, "insertedContent": {"text": edit.text}})
     note = "" if fix.safety == "safe" else f" (unsafe fix{f': {fix.why}' if fix.why else ''})"
@@ -112,7 +112,7 @@ def _fix_object(row: Row, fix: Fix) -> dict[str, Any]:
 
 def _related_location(place: RelatedPlace, number: int) -> dict[str, Any]:
     location = {
-        "artifactLocation": _artifact_location(uri(relative(place.path))),
+        "artifactLocation": _artifact_location(path_uri(relative_path(place.path))),
         "region": {"startLine": place.line},
     }
     return {"id": number, "physicalLocation": location, "message": {"text": place.name}}

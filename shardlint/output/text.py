@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shardlint.output import by_project
 from shardlint.output.look import PLAIN, Look
 from shardlint.output.phrases import format_count, format_place, format_tags
-from shardlint.output.printable import printable, sentence
+from shardlint.output.printable import as_sentence, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ _TAB = 4
 _ALIKE = 3
 
 
-def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
+def full_report(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
     """A frame for each finding: the line, the code underlined, what happens, what to write.
 
     Of a rule that finds the same all over a project it is one line, and of findings with the same words one frame and
@@ -30,14 +30,14 @@ def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN
     """
     from shardlint.output.alike import Alike
 
-    reports, many, rest = by_project.apart(report.reports, report.root, asked)
+    reports, many, rest = by_project.separate_groups(report.reports, report.root, asked)
     alike = Alike(reports, asked)
     for file in reports:
         yield from frames(file, alike.note, look, alike.is_shown)
-    yield from by_project.frames(many, obstacles=False)
+    yield from by_project.group_frames(many, obstacles=False)
     if asked:
-        yield from by_project.listed(rest)
-    yield from end(report)
+        yield from by_project.list_groups(rest)
+    yield from closing_lines(report)
 
 
 def frames(
@@ -60,10 +60,10 @@ def concise(report: Report, look: Look = PLAIN) -> Iterator[str]:
     for file in report.reports:
         for finding in file.findings:
             yield f"{look.place(file.path, format_place(file, finding))} {_title_line(finding, look)}"
-    yield from end(report)
+    yield from closing_lines(report)
 
 
-def grouped(report: Report, look: Look = PLAIN) -> Iterator[str]:
+def grouped_report(report: Report, look: Look = PLAIN) -> Iterator[str]:
     """The findings under the name of their file, a line each."""
     for file in report.reports:
         yield look.heading(file.path)
@@ -72,21 +72,21 @@ def grouped(report: Report, look: Look = PLAIN) -> Iterator[str]:
         for at, finding in zip(places, file.findings, strict=True):
             yield f"  {at:<{width}}  {_title_line(finding, look)}"
         yield ""
-    yield from end(report)
+    yield from closing_lines(report)
 
 
-def end(report: Report) -> Iterator[str]:
+def closing_lines(report: Report) -> Iterator[str]:
     """The lines below the findings: what was not checked, the releases that were assumed, the counts."""
-    yield from skipped(report)
-    yield from assumed(report)
-    yield summary(report)
+    yield from skipped_files(report)
+    yield from assumed_releases(report)
+    yield summary_line(report)
 
 
 def _title_line(finding: Finding, look: Look) -> str:
     return f"{look.rule(finding)} {look.faint(f'[{format_tags(finding)}]')} {printable(finding.message)}"
 
 
-def assumed(report: Report) -> Iterator[str]:
+def assumed_releases(report: Report) -> Iterator[str]:
     """The releases that the findings speak of and that nothing in the project says, a line for projects alike."""
     from shardlint.config.folders import shown_folder
 
@@ -126,7 +126,7 @@ def _list_some(names: list[str]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {format_count(len(names) - 3, 'other folder')}"
 
 
-def summary(report: Report) -> str:
+def summary_line(report: Report) -> str:
     """The last line: how much was found in how many files, what was not checked, and what `fix` would do."""
     files = format_count(report.checked, "file") + _describe_unchecked(report)
     if not report.files and not report.skipped:
@@ -189,7 +189,7 @@ def _is_own(finding: Finding) -> bool:
     return finding.rule.code in ("SL001", "SL002", "SL003")
 
 
-def skipped(report: Report) -> Iterator[str]:
+def skipped_files(report: Report) -> Iterator[str]:
     """The files that were not checked, or not by every rule, with the reasons."""
     reported = {
         file.path for file in report.reports for finding in file.findings if finding.rule.code == "SL001"
@@ -221,20 +221,20 @@ def _frame_lines(file: FileReport, finding: Finding, look: Look) -> Iterator[str
     if finding.why:
         yield from look.wrapped(f"Why: {printable(finding.why)}")
     if finding.fix is not None:
-        yield from look.wrapped(printable(advice(finding.fix)), look.advice)
+        yield from look.wrapped(printable(fix_advice(finding.fix)), look.advice)
     elif finding.help:
         from shardlint.rules_api.rule import NO_FIX  # late: most runs find nothing
 
         told, _, kept = finding.help.partition(f"; {NO_FIX}")
-        yield from look.wrapped(printable(sentence(told)), look.advice)
+        yield from look.wrapped(printable(as_sentence(told)), look.advice)
         if kept:
             yield from look.wrapped(f"Not rewritten: {printable(kept)}")
 
 
-def advice(fix: Fix) -> str:
+def fix_advice(fix: Fix) -> str:
     """Return the advice of a fix, with a note if the fix is unsafe."""
     note = "" if fix.safety == "safe" else f"   (unsafe fix: {fix.why})" if fix.why else "   (unsafe fix)"
-    return f"{sentence(fix.message)}{note}"
+    return f"{as_sentence(fix.message)}{note}"
 
 
 def _underline_lines(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:

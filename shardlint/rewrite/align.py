@@ -6,7 +6,7 @@ import io
 import tokenize
 from collections.abc import Iterator, Sequence
 
-from shardlint.rewrite.edits import Layer, forward, same_program
+from shardlint.rewrite.edits import Layer, forward_through, same_program
 from shardlint.rules_api.rule import Edit
 from shardlint.source.text import Source
 
@@ -14,7 +14,7 @@ _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
-def aligned(before: Source, layer: Layer, wraps: Sequence[Layer], after: str) -> Layer:
+def align_layer(before: Source, layer: Layer, wraps: Sequence[Layer], after: str) -> Layer:
     """The edits that move lines along with the brackets that `layer` moved; `wraps` are the layers behind it."""
     moved = _moves_by_line(before, layer, wraps, after)
     if not any(by for parts in moved.values() for _, by in parts):
@@ -40,7 +40,7 @@ def _moves_by_line(
         end = edit.start + grown + len(edit.text)
         grown += by
         if "\n" not in edit.text and "\n" not in before.text[edit.start : edit.end]:
-            end = forward(wraps, end)
+            end = forward_through(wraps, end)
             found.setdefault(after.count("\n", 0, end) + 1, []).append((end, by))
     return found
 

@@ -9,9 +9,9 @@ from types import FrameType
 
 from shardlint.output.printable import printable
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, laid_out
-from shardlint.rewrite.edits import together
+from shardlint.rewrite.edits import choose_disjoint_fixes
 from shardlint.rewrite.fix import FixedFile, diff
-from shardlint.rewrite.unused import dropped
+from shardlint.rewrite.unused import drop_unused_imports
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import NotParsed, read_facts
 
@@ -47,7 +47,7 @@ class Asking:
 
     def __call__(self, attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
         """The fixes that are not wanted. Behind one of them the rest of its file may be another."""
-        waiting = [unit for unit in units(attempt) if not self._is_wanted(unit)]
+        waiting = [unit for unit in attempt_units(attempt) if not self._is_wanted(unit)]
         for number, unit in enumerate(waiting, 1):
             if not self._over and self._is_unit_wanted(attempt, unit, f"{number} of {len(waiting)}"):
                 continue
@@ -77,7 +77,7 @@ class Asking:
     def _is_unit_wanted(self, attempt: Attempt, unit: Unit, number: str) -> bool:
         if self._is_wanted(unit):  # since the answer about another
             return True
-        for line in shown(attempt, unit):
+        for line in describe_unit(attempt, unit):
             self._tell(line)
         codes = ", ".join(unit.codes)
         while True:
@@ -107,7 +107,7 @@ class Asking:
         return "q" if said is None else said.strip().lower()
 
 
-def units(attempt: Attempt) -> list[Unit]:
+def attempt_units(attempt: Attempt) -> list[Unit]:
     """All that an attempt made, in the order of the files and of what rests on what."""
     found: dict[tuple[object, ...], list[AppliedFix]] = {}
     for work in attempt.works.values():
@@ -121,7 +121,7 @@ def _rests_on(unit: Unit, other: Unit) -> bool:
     return any(one.path == two.path and one.layer < two.layer for one in unit.made for two in other.made)
 
 
-def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
+def describe_unit(attempt: Attempt, unit: Unit) -> Iterator[str]:
     """Yield the description of a unit, and the diff of it alone."""
     for about in dict.fromkeys(_describe_place(attempt, made) for made in unit.made):
         yield printable(about)
@@ -148,7 +148,7 @@ def _leaves_an_import(alone: FixedFile, made: Sequence[AppliedFix]) -> bool:
     """Return whether some fixes of a file leave a module-level import unused."""
     names = {name for one in made if one.finding.fix is not None for name in one.finding.fix.drops}
     try:
-        return bool(names) and bool(dropped(read_facts(alone.after, alone.path.resolve()), names))
+        return bool(names) and bool(drop_unused_imports(read_facts(alone.after, alone.path.resolve()), names))
     except NotParsed:
         return False
 
@@ -166,6 +166,8 @@ def _file_with_fixes(work: Work, made: Sequence[AppliedFix], length: int | None)
     for layer in work.layers[: made[0].layer]:
         text = layer.made(text)
     before = work.before.replaced(text)
-    for layer in laid_out(before, together([one.finding for one in made])[1], length, work.before.text):
+    for layer in laid_out(
+        before, choose_disjoint_fixes([one.finding for one in made])[1], length, work.before.text
+    ):
         text = layer.made(text)
     return FixedFile(work.path, before, before.replaced(text))

@@ -12,15 +12,15 @@ from shardlint.config.folders import Places
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.model.project import Project
-from shardlint.rewrite.align import aligned
-from shardlint.rewrite.edits import Layer, back, forward, together
+from shardlint.rewrite.align import align_layer
+from shardlint.rewrite.edits import Layer, back_through, choose_disjoint_fixes, forward_through
 from shardlint.rewrite.line_length import configured_length
-from shardlint.rewrite.spacing import spaced
-from shardlint.rewrite.untouched import misread
-from shardlint.rewrite.unused import dropped
-from shardlint.rewrite.wrap import line_length, wrapped
+from shardlint.rewrite.spacing import space_layer
+from shardlint.rewrite.untouched import explain_misread
+from shardlint.rewrite.unused import drop_unused_imports
+from shardlint.rewrite.wrap import line_length, wrap_lines
 from shardlint.rules_api.rule import Edit, Finding, Fix, Safety
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.lazy import dataclass
 from shardlint.source.text import Source, Unreadable
 from shardlint.syntax import FileFacts, NotParsed, read_facts
@@ -89,15 +89,15 @@ class Work:
 
     def origin(self, finding: Finding) -> int:
         """Where what a finding of the text by now is about began in the file."""
-        return back(self.layers, finding.start)
+        return back_through(self.layers, finding.start)
 
     def end(self, finding: Finding) -> int:
         """Where it ended, about."""
-        return back(self.layers, finding.end)
+        return back_through(self.layers, finding.end)
 
     def now(self, made: AppliedFix) -> int:
         """Where what a fix was about begins by now."""
-        return forward(self.layers[made.layer :], made.finding.start)
+        return forward_through(self.layers[made.layer :], made.finding.start)
 
     def lines(self, made: AppliedFix) -> set[int]:
         """The lines that a fix changed, as they are numbered by now."""
@@ -105,7 +105,7 @@ class Work:
         found: set[int] = set()
         for edit in edits:
             begin = self.layers[made.layer].begin(edit)
-            first = self.after.position(forward(self.layers[made.layer + 1 :], begin))[0]
+            first = self.after.position(forward_through(self.layers[made.layer + 1 :], begin))[0]
             found.update(range(first, first + edit.text.count(self.after.newline) + 1))
         return found
 
@@ -190,7 +190,7 @@ class Attempt:
         if work.reason:
             self._give_up(work, findings)
             return False
-        chosen, layer = together(findings)
+        chosen, layer = choose_disjoint_fixes(findings)
         if chosen and (wrong := _broken_by(work.after, layer)):
             chosen, layer = self._first_breaking_fix(work, chosen, wrong)
         layers = laid_out(work.after, layer, self.length, work.before.text) if chosen else []
@@ -226,7 +226,7 @@ class Attempt:
     ) -> tuple[list[Finding], Layer]:
         """Where the fixes together break a file: the first that does not by itself. Two may empty one block."""
         for finding in chosen:
-            some, layer = together([finding])
+            some, layer = choose_disjoint_fixes([finding])
             alone = _broken_by(work.after, layer)
             if alone is None:
                 return some, layer
@@ -253,12 +253,12 @@ class Attempt:
 def laid_out(before: Source, layer: Layer, length: int | None, like: str) -> list[Layer]:
     """Edits, and those that break and align the lines that they changed; without a `length` as long as others are."""
     text = layer.made(before.text)
-    wraps = wrapped(before, layer, text, length or line_length(like))
+    wraps = wrap_lines(before, layer, text, length or line_length(like))
     for broken in wraps:
         text = broken.made(text)
-    lined = aligned(before, layer, wraps, text)
+    lined = align_layer(before, layer, wraps, text)
     layers = [layer, *wraps, *([lined] if lined.edits else [])]
-    empty = spaced(before, layer, layer.made(before.text)) if len(layers) == 1 else Layer(())
+    empty = space_layer(before, layer, layer.made(before.text)) if len(layers) == 1 else Layer(())
     return [*layers, *([empty] if empty.edits else [])]
 
 
@@ -276,7 +276,7 @@ def _remove_unused_imports(work: Work, text: str, project: Project, length: int 
     except NotParsed:
         return Layer(())
     was = work.before.text
-    edits: list[Edit] = dropped(facts, work.drops, project, was, length or line_length(was))
+    edits: list[Edit] = drop_unused_imports(facts, work.drops, project, was, length or line_length(was))
     layer = Layer.of(edits)
     return (
         layer if edits and _explain_unwritable(work.after.replaced(layer.made(text))) is None else Layer(())
@@ -299,14 +299,14 @@ def _broken_by(before: Source, layer: Layer) -> str | None:
     after = before.replaced(layer.made(before.text))
     if (wrong := _explain_unwritable(after)) is not None:
         return wrong
-    return misread(read_facts(before, before.path), layer, read_facts(after, after.path))
+    return explain_misread(read_facts(before, before.path), layer, read_facts(after, after.path))
 
 
 def _explain_unwritable(after: Source) -> str | None:
     """Why a text cannot be written; None where it can."""
     try:
         facts = read_facts(after, after.path)
-        read = decode(after.path, after.encode())
+        read = decode_file(after.path, after.encode())
     except (NotParsed, Unreadable) as error:
         return str(error)
     if read.text != after.text:  # a coding cookie came or went

@@ -68,21 +68,21 @@ def same_program(one: str, two: str) -> bool:
     return trees[0] == trees[1]
 
 
-def forward(layers: Sequence[Layer], offset: int) -> int:
+def forward_through(layers: Sequence[Layer], offset: int) -> int:
     """Through several layers, the first one first."""
     for layer in layers:
         offset = layer.forward(offset)
     return offset
 
 
-def back(layers: Sequence[Layer], offset: int) -> int:
+def back_through(layers: Sequence[Layer], offset: int) -> int:
     """The other way, the last one first."""
     for layer in reversed(layers):
         offset = layer.back(offset)
     return offset
 
 
-def together(findings: Iterable[Finding]) -> tuple[list[Finding], Layer]:
+def choose_disjoint_fixes(findings: Iterable[Finding]) -> tuple[list[Finding], Layer]:
     """Of findings with fixes those whose edits do not overlap, each whole or not at all, and the edits."""
     chosen: list[Finding] = []
     edits: dict[tuple[int, int, str], Edit] = {}

@@ -11,10 +11,10 @@ from dataclasses import field, replace
 from itertools import compress
 from pathlib import Path
 
-from shardlint.config.folders import Places, real
-from shardlint.engine.adoption.baseline import match
+from shardlint.config.folders import Places, real_path
+from shardlint.engine.adoption.baseline import match_entries
 from shardlint.engine.adoption.known import Known, baselines_of
-from shardlint.engine.catalogue import keep, recall
+from shardlint.engine.catalogue import keep_cards, recall_cards
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import FileReport, Options, Outcome, Run
@@ -22,7 +22,7 @@ from shardlint.output.printable import printable
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, wanted
 from shardlint.rewrite.recheck import carry_out
 from shardlint.rules_api.rule import Finding
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.files import remove_left_over, replace_file
 from shardlint.source.find import Found
 from shardlint.source.lazy import dataclass
@@ -95,7 +95,7 @@ def fix(
     """
     report = FixReport()
     places = Places(config=options.config, given=paths)
-    recall(places.store)
+    recall_cards(places.store)
     found = choose_files(paths, options, places)
     report.passed_by(found)
     report.root = Checker(options, places=places).root
@@ -114,7 +114,7 @@ def fix(
     report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
     order = {path: place for place, path in enumerate(files)}
     report.fixed.sort(key=lambda outcome: order[outcome.path])
-    keep(places.store)
+    keep_cards(places.store)
     _leave_known(report, baselines, places)
     return report
 
@@ -123,11 +123,11 @@ def _leave_known(report: FixReport, baselines: Mapping[str, Known], places: Plac
     """Take out of what is left what the baselines know: `check` does not report it either. They stay as they are."""
     left = {outcome.path: outcome for outcome in report.fixed if outcome.left and not outcome.problem}
     for path, outcome in left.items():
-        project = baselines.get(places.root(str(Path(real(path)).parent)))
+        project = baselines.get(places.root(str(Path(real_path(path)).parent)))
         if project is not None:
             project.reports.append(outcome.report(written=True))
     for project in baselines.values():
-        matched = match(project.entries or [], project.reports, project.base, lambda _: False)
+        matched = match_entries(project.entries or [], project.reports, project.base, lambda _: False)
         report.known += matched.known
         new = {id(finding) for _, findings in matched.new for finding in findings}
         for one in project.reports:
@@ -144,12 +144,12 @@ def fix_text(path: Path, data: bytes, options: Options, unsafe: bool) -> FixRepo
     """
     report = FixReport()
     places = Places(config=options.config)
-    recall(places.store)
+    recall_cards(places.store)
     checker = Checker(options, places=places)
     report.root = checker.root
     beside: dict[Path, Source] = {}
     with contextlib.suppress(Unreadable):  # the check says why
-        beside[path.resolve()] = decode(path, data)
+        beside[path.resolve()] = decode_file(path, data)
     attempt = Attempt([], options, unsafe, checker.root(path), places, beside)
     attempt.outcomes = [Checker(options, beside, places).check_file(path, data)]
     _fill_report(report, attempt, write=False, gates=())

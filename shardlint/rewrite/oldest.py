@@ -16,7 +16,7 @@ from shardlint.config.versions import Release, allows, compare, parse, show
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
-from shardlint.rewrite.edits import forward
+from shardlint.rewrite.edits import forward_through
 from shardlint.rules_api.rule import Finding, Harm
 from shardlint.source.lazy import dataclass
 
@@ -41,7 +41,7 @@ class Floor:
         return f"{self.where} allows {show(self.release)}{known}"
 
 
-def floors(root: Path, given: frozenset[str]) -> list[Floor]:
+def required_floors(root: Path, given: frozenset[str]) -> list[Floor]:
     """The lower bounds in the requirements of a project, of packages for which no target was `given`.
 
     A bound older than all releases known here counts as the oldest of these. What a lock file holds is what the
@@ -85,7 +85,7 @@ def broken_there(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
     now = checker.targets(changed[0].path)
     older = [
         floor
-        for floor in floors(attempt.root, frozenset(attempt.options.targets))
+        for floor in required_floors(attempt.root, frozenset(attempt.options.targets))
         if compare(floor.release, now.release(floor.package)) < 0
     ]
     checker.let_go()
@@ -104,7 +104,7 @@ def _broken_on_oldest(
         yield from _fixes_lacking_api(
             work, older, now, {(one.rule.code, one.start) for one in was if _breaks_program(one)}
         )
-        known = {(one.rule.code, forward(work.layers, one.start)) for one in was}
+        known = {(one.rule.code, forward_through(work.layers, one.start)) for one in was}
         for finding in found:
             if (finding.rule.code, finding.start) in known or not _breaks_program(finding):
                 continue
@@ -148,7 +148,7 @@ def _fixes_behind_place(work: Work, place: int, line: int) -> list[AppliedFix]:
 def _ranges_written_by(work: Work, made: AppliedFix) -> Iterator[range]:
     """Where the text that a fix wrote is by now."""
     for edit in made.finding.fix.edits if made.finding.fix is not None else ():
-        first = forward(work.layers[made.layer :], edit.start)
+        first = forward_through(work.layers[made.layer :], edit.start)
         yield range(first, first + len(edit.text))
 
 

@@ -16,16 +16,16 @@ from types import FrameType
 from typing import Self
 
 from shardlint.output.printable import printable
-from shardlint.rewrite.asking import Unit, units
+from shardlint.rewrite.asking import Unit, attempt_units
 from shardlint.rewrite.attempt import AppliedFix, Attempt
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.source.regular import read_text
 from shardlint.source.text import MAX_BYTES, Source, read_bytes
 from shardlint.verify.cannot_run import CannotRun
-from shardlint.verify.find import below
+from shardlint.verify.find import fixture_files_below
 from shardlint.verify.plan import Request, verify_fixtures
-from shardlint.verify.regressions import not_run, worse
+from shardlint.verify.regressions import not_run, worse_fixtures
 from shardlint.verify.report import Result
 from shardlint.verify.runner import Runner
 
@@ -59,7 +59,7 @@ class _Copy:
             return []
         self._write_texts(texts)
         with contextlib.chdir(self.folder):
-            files: dict[Path, list[str]] = {file: [] for file in below(Path(), governing=True)}
+            files: dict[Path, list[str]] = {file: [] for file in fixture_files_below(Path(), governing=True)}
             if only:
                 names = [one.rpartition("::")[::2] for one in only]
                 files = {file: [name for of, name in names if of == str(file)] for file in files}
@@ -128,7 +128,7 @@ class Proving:
         moved = _moves_contexts(attempt)
         if moved:
             self._tell_of_contexts(copy)
-        found = worse(copy.before, copy.verify(attempt.overlay(), moved=moved))
+        found = worse_fixtures(copy.before, copy.verify(attempt.overlay(), moved=moved))
         if found:
             unit, said = self._find_culprit(attempt, copy, found)
             yield from ((made, said) for made in unit.made)
@@ -136,7 +136,11 @@ class Proving:
     def _tell_of_contexts(self, copy: _Copy) -> None:
         """Say once which fixtures do not move by themselves."""
         with contextlib.chdir(copy.folder):
-            named = [file for file in below(Path(), governing=True) if _UNDER_WITH.search(read_text(file, MAX_BYTES))]
+            named = [
+                file
+                for file in fixture_files_below(Path(), governing=True)
+                if _UNDER_WITH.search(read_text(file, MAX_BYTES))
+            ]
         for file in named:
             if (copy.folder, file) not in self._told_of:
                 self._told_of.add((copy.folder, file))
@@ -152,7 +156,7 @@ class Proving:
             shutil.copytree(root, there, symlinks=True, ignore=_LEFT_OUT)
             with contextlib.chdir(there):
                 runner = None
-                if any(True for _ in below(Path(), governing=True)):
+                if any(True for _ in fixture_files_below(Path(), governing=True)):
                     runner = self._stack.enter_context(
                         Runner(self._python, at_once=min(os.cpu_count() or 1, _AT_ONCE))
                     )
@@ -167,14 +171,14 @@ class Proving:
 
     def _find_culprit(self, attempt: Attempt, copy: _Copy, found: dict[str, list[str]]) -> tuple[Unit, str]:
         """The last of the fewest changes, from the first on, with which a fixture is worse; and how."""
-        every = units(attempt)
+        every = attempt_units(attempt)
         only = frozenset(name for name in found if "::" in name)
         before = [one for one in copy.before if one.fixture in only] if only else copy.before
         good, bad = 0, len(every)
         while bad - good > 1:
             middle = (good + bad) // 2
             some = _attempt_without(attempt, every[middle:])
-            told = worse(before, copy.verify(some.overlay(), only, _moves_contexts(some)))
+            told = worse_fixtures(before, copy.verify(some.overlay(), only, _moves_contexts(some)))
             good, bad, found = (good, middle, told) if told else (middle, bad, found)
         said = [f"{name}: {one}" for name, what in found.items() for one in what]
         return every[bad - 1], f"shardlint verify: {'; '.join(said[:_SHOWN])}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from shardlint.engine.results import Outcome
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
-from shardlint.rewrite.edits import forward
+from shardlint.rewrite.edits import forward_through
 from shardlint.rewrite.oldest import broken_there
 from shardlint.rules_api.rule import Certainty, Finding, Harm
 
@@ -125,13 +125,13 @@ def _was_behind_a_crash(work: Work, finding: Finding) -> bool:
 
 
 def _same_place(work: Work, before: Finding, now: Finding) -> bool:
-    return before.rule.code == now.rule.code and forward(work.layers, before.start) == now.start
+    return before.rule.code == now.rule.code and forward_through(work.layers, before.start) == now.start
 
 
 def _same_origin(work: Work, before: Finding, now: Finding) -> bool:
     """Within what was written anew, where an old place is told only by where the old text began."""
-    place = forward(work.layers, before.start)
-    return before.rule.code == now.rule.code and place == forward(work.layers, work.origin(now))
+    place = forward_through(work.layers, before.start)
+    return before.rule.code == now.rule.code and place == forward_through(work.layers, work.origin(now))
 
 
 def _culprit_fixes(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) -> list[AppliedFix]:

@@ -12,7 +12,7 @@ from shardlint.config.folders import Places
 from shardlint.engine.one_file import Checker
 from shardlint.rewrite.fix import write_atomically
 from shardlint.source.lazy import dataclass
-from shardlint.source.suppress import Suppression, statements, suppressions
+from shardlint.source.suppress import Suppression, find_suppressions, statement_spans
 from shardlint.source.text import Source, Unreadable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Silenced:
     problems: list[tuple[Path, str]] = field(default_factory=list)
 
 
-def silence(report: Report, options: Options, reason: str) -> Silenced:
+def silence_findings(report: Report, options: Options, reason: str) -> Silenced:
     """Write a comment with the reason for each finding; what shardlint says of itself (SL0) is left.
 
     Each file is checked again with its comments before it is written: nothing may be left of what they silence.
@@ -70,9 +70,9 @@ def _rules_left(path: Path, after: Source, options: Options, root: Path) -> list
 def with_comments(file: FileReport, reason: str) -> str:
     """The text with comments that silence the findings of a file."""
     source = file.source
-    heads = statements(source.text)
+    heads = statement_spans(source.text)
     comments = {
-        one.line: one for one in suppressions(source.text, source.line_starts) if one.kind == "ignore"
+        one.line: one for one in find_suppressions(source.text, source.line_starts) if one.kind == "ignore"
     }
     codes: dict[tuple[int, int], list[str]] = {}
     for finding in file.findings:

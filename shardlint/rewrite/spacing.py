@@ -13,7 +13,7 @@ _MOST, _MOST_INSIDE = 2, 1
 """Empty lines between definitions at the top of a file, and in a block."""
 
 
-def spaced(before: Source, layer: Layer, after: str) -> Layer:
+def space_layer(before: Source, layer: Layer, after: str) -> Layer:
     """The edits that take away the empty lines which are there twice."""
     if "\r" in after.replace("\r\n", ""):
         return Layer(())

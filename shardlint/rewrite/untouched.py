@@ -12,7 +12,7 @@ from shardlint.syntax import FileFacts
 _Path = tuple[int, ...]
 
 
-def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
+def explain_misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
     """Why Python reads the text `after` the edits otherwise than they were meant; None where it does not.
 
     An expression that replaces another must be read as one: `lambda f: g(f)` in the place of `a` in `a if b else c` is

@@ -27,7 +27,7 @@ _NOQA = regex(r"#.*\bnoqa\b", re.IGNORECASE)
 _LAYOUT = (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 
-def dropped(
+def drop_unused_imports(
     file: FileFacts, names: set[str], project: Project | None = None, before: str | None = None, length: int = 0
 ) -> list[Edit]:
     """Edits that remove module-level imports of names nothing uses any more, in the file or elsewhere in its project.

@@ -35,7 +35,7 @@ def line_length(text: str) -> int:
     return next((limit for limit in _LIMITS if usual <= limit), _LIMITS[-1])
 
 
-def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer]:
+def wrap_lines(before: Source, layer: Layer, after: str, length: int) -> list[Layer]:
     """The layers of edits that break the lines which `layer` made too long."""
     layers: list[Layer] = []
     if "\r" in after.replace("\r\n", ""):

@@ -47,7 +47,7 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
         value = program.evaluator.binding(file, binding)
         if not isinstance(value, Api) or not _is_binding_visible(file, node, binding):
             continue
-        if value.name == name or api.canonical(value.written) == name:
+        if value.name == name or api.canonical_name(value.written) == name:
             if here is None or name in (value.written, f"{name.rpartition('.')[0]}.{binding.name}"):
                 return binding.name, ()
             older = older or binding.name

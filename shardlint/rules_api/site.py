@@ -14,13 +14,13 @@ from shardlint.config.versions import allows, show
 from shardlint.model import Program, api
 from shardlint.model.branches import is_ruled_out
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.guards import expected_to_fail, guarded, tested
+from shardlint.model.guards import expected_to_fail, guarded, is_branch_tested
 from shardlint.model.lifetime.liveness import ResultUse, result_use
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.mesh.shardings import Shardings
 from shardlint.model.needs import GIVEN
-from shardlint.model.signatures import JITS, Jitted, wrappings
+from shardlint.model.signatures import JITS, Jitted, jit_wrappings
 from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallArguments, Place, Value
 from shardlint.rules_api.rule import (
@@ -191,7 +191,7 @@ class Site:
         It stands at the `call` that leads there, where on other ways it is not so.
         """
         certainty, form = found.certainty, found.form
-        if view.way is None or view.why or tested(self.file, self.syntax):
+        if view.way is None or view.why or is_branch_tested(self.file, self.syntax):
             form = form or ("in-calls" if view.way is not None else "defaults")
             certainty = self.rule.unproven(form)
         led, place = _describe_way(self.file, view), (found.start, found.end)
@@ -295,7 +295,7 @@ class Site:
     def find_wrapped(self, *apis: str) -> list[Jitted]:
         """Return the functions that the jit, or another of these functions, wraps here."""
         assert isinstance(self.syntax, ast.expr)
-        return list(wrappings(self.program, self.file, self.syntax, self.form, apis or JITS))
+        return list(jit_wrappings(self.program, self.file, self.syntax, self.form, apis or JITS))
 
     @property
     def decorated(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -29,7 +29,7 @@ class Gone(Exception):
     """The action no longer fits the text, or cannot be done; the message says why."""
 
 
-def offered(shown: Shown, start: int, end: int, only: list[str] | None) -> Iterator[lsp.CodeAction]:
+def offered_actions(shown: Shown, start: int, end: int, only: list[str] | None) -> Iterator[lsp.CodeAction]:
     """The actions for some characters, without their edits, which `Actions.texts` makes from their `data`."""
     said: dict[str, object] = {"uri": shown.buffer.uri, "version": shown.buffer.version}
     if _wants_kind(only, lsp.CodeActionKind.QuickFix.value):

@@ -18,7 +18,7 @@ from shardlint import __version__
 from shardlint.server import told
 from shardlint.server.actions import Actions
 from shardlint.server.notebooks import Open
-from shardlint.server.plain import DEFAULT, SECTION, plain
+from shardlint.server.plain import DEFAULT, SECTION, plain_data
 from shardlint.server.session import Session, Shown, Wishes
 from shardlint.server.texts import Buffer, Encoding
 from shardlint.server.worker import Worker
@@ -70,7 +70,7 @@ class Server(LanguageServer):
     def begin(self, params: lsp.InitializeParams) -> None:
         """The editor says who it is, and may say what it wants."""
         self._loop = asyncio.get_running_loop()
-        said = plain(params.initialization_options)
+        said = plain_data(params.initialization_options)
         if isinstance(said, dict):
             self.wish(DEFAULT, said.get("settings", said.get(SECTION, said)))
 
@@ -96,7 +96,7 @@ class Server(LanguageServer):
         for scope, said in zip(scopes, found, strict=False):
             name = uris.to_fs_path(scope) if scope is not None else None
             if said is not None:
-                self.wish(DEFAULT if name is None else Path(name).resolve(), plain(said))
+                self.wish(DEFAULT if name is None else Path(name).resolve(), plain_data(said))
 
     async def ask(self, answer: Callable[[], Answer], alone: bool = False) -> Answer:
         """Have the worker answer."""
@@ -116,7 +116,7 @@ class Server(LanguageServer):
             self.worker.later(give_up=False)
 
     def _show(self, shown: Shown) -> None:
-        found = told.diagnostics(shown, self.encoding)
+        found = told.editor_diagnostics(shown, self.encoding)
         self._in_loop(self._publish_diagnostics, shown.buffer, found)
 
     def _publish_diagnostics(self, shown: Buffer, found: told.Marks) -> None:

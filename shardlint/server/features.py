@@ -8,9 +8,9 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
 from shardlint.server import told
-from shardlint.server.actions import KINDS, Gone, offered
-from shardlint.server.plain import DEFAULT, SECTION, plain
-from shardlint.server.texts import buffer, changed
+from shardlint.server.actions import KINDS, Gone, offered_actions
+from shardlint.server.plain import DEFAULT, SECTION, plain_data
+from shardlint.server.texts import apply_changes, make_buffer
 
 if TYPE_CHECKING:
     from shardlint.server.app import Server
@@ -71,7 +71,7 @@ def _register_session(server: Server) -> None:
         if can is not None and can.configuration:
             await server.ask_wishes()
             return
-        said = plain(params.settings)
+        said = plain_data(params.settings)
         if isinstance(said, dict):
             server.wish(DEFAULT, said.get(SECTION, said))
 
@@ -90,7 +90,7 @@ def _register_texts(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenTextDocumentParams) -> None:
         document = params.text_document
-        made = buffer(document.uri, document.text, document.version)
+        made = make_buffer(document.uri, document.text, document.version)
         if made is not None:
             server.session.put(made)
             server.look_again()
@@ -99,8 +99,8 @@ def _register_texts(server: Server) -> None:
     def typed(params: lsp.DidChangeTextDocumentParams) -> None:
         known = server.session.buffers.get(params.text_document.uri)
         if known is not None:
-            text = changed(known.source, params.content_changes, server.encoding)
-            made = buffer(known.uri, text, params.text_document.version)
+            text = apply_changes(known.source, params.content_changes, server.encoding)
+            made = make_buffer(known.uri, text, params.text_document.version)
             if made is not None:
                 server.session.put(made)
                 server.worker.later(give_up=True)
@@ -163,7 +163,7 @@ def _register_questions(server: Server) -> None:
         if known is None:
             return None
         at = known.at(params.text_document.uri, params.position, server.encoding)
-        return await server.ask(lambda: told.hover(server.session, known, at))
+        return await server.ask(lambda: told.hover_text(server.session, known, at))
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions())
     async def lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
@@ -171,7 +171,7 @@ def _register_questions(server: Server) -> None:
         known = server.session.document(uri)
         if known is None:
             return []
-        return await server.ask(lambda: told.lenses(server.session, known, uri, server.encoding))
+        return await server.ask(lambda: told.code_lenses(server.session, known, uri, server.encoding))
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
     async def hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
@@ -179,7 +179,7 @@ def _register_questions(server: Server) -> None:
         known = server.session.document(uri)
         if known is None or not server.session.wishes_for(known.path).layout_hints:
             return []
-        found = await server.ask(lambda: told.hints(server.session, known, uri, server.encoding))
+        found = await server.ask(lambda: told.inlay_hints(server.session, known, uri, server.encoding))
         return [one for one in found if params.range.start.line <= one.position.line <= params.range.end.line]
 
     @server.feature(
@@ -204,7 +204,7 @@ def _register_questions(server: Server) -> None:
             if params.context.only is None
             else [getattr(one, "value", one) for one in params.context.only]
         )
-        found = list(offered(shown, start, end, only))
+        found = list(offered_actions(shown, start, end, only))
         return (
             found
             if _client_resolves_edits(server)
@@ -220,7 +220,7 @@ def _register_questions(server: Server) -> None:
 
 async def _resolve_action(server: Server, action: lsp.CodeAction) -> bool:
     """Give an action its edit; False where there is none any more."""
-    data = plain(action.data)
+    data = plain_data(action.data)
     if not isinstance(data, dict):
         return False
     try:

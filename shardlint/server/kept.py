@@ -10,17 +10,17 @@ from typing import Any
 
 from shardlint.config.environments import site_packages
 from shardlint.config.folders import Places
-from shardlint.engine.catalogue import recall
+from shardlint.engine.catalogue import recall_cards
 from shardlint.engine.groups import Before
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.model.again import Gone
 from shardlint.model.bits import Bits, Need
 from shardlint.model.project import Project
-from shardlint.source.decoding import decode
-from shardlint.source.find import matches, survey
+from shardlint.source.decoding import decode_file
+from shardlint.source.find import matches, survey_folder
 from shardlint.source.lazy import dataclass
-from shardlint.source.store import changed as changed_at
+from shardlint.source.store import change_time as changed_at
 from shardlint.source.text import Source, Unreadable, read_bytes
 from shardlint.source.tree import Stamp, Tree
 
@@ -58,7 +58,7 @@ class Kept:
 
     def _start_checker(self, overlay: Overlay) -> None:
         self.places = Places(Tree(), self.options.config)
-        recall(self.places.store)
+        recall_cards(self.places.store)
         self.checker = Checker(self.options, overlay, self.places, before=self._known_before)
         self.overlay = overlay
         self.outcomes.clear()
@@ -188,14 +188,14 @@ def _differing_files(before: Overlay, after: Overlay) -> Iterator[Path]:
 
 def _saved_text(path: Path) -> str | None:
     try:
-        return decode(path, read_bytes(path)).text
+        return decode_file(path, read_bytes(path)).text
     except Unreadable:
         return None
 
 
 def _walk_project(root: str) -> _Walk:
     tree = Tree()
-    files, folders = survey(Path(root), tree)
+    files, folders = survey_folder(Path(root), tree)
     return _Walk(dict(files), list(_folder_stamps(root, folders, tree)))
 
 

@@ -14,10 +14,18 @@ from pathlib import Path
 from lsprotocol import types as lsp
 from pygls import uris
 
-from shardlint.server.texts import Buffer, Encoding, changed, edits, offset, span, whole_characters
+from shardlint.server.texts import (
+    Buffer,
+    Encoding,
+    apply_changes,
+    editor_edits,
+    editor_range,
+    text_offset,
+    whole_characters,
+)
 from shardlint.source.lazy import dataclass
-from shardlint.source.magics import as_written, indent_of, indented
-from shardlint.source.notebook import BORDER, Notebook, notebook
+from shardlint.source.magics import as_written, indent_of, restore_indent
+from shardlint.source.notebook import BORDER, Notebook, read_notebook
 from shardlint.source.text import Source
 
 _TURNS = count(1)
@@ -55,7 +63,7 @@ class CellsBuffer(Buffer):
         """The cell and the place in it of some characters."""
         index = min(bisect_right(self._first_lines, self.source.position(start)[0]), len(self.code)) - 1
         cell = self.code[index]
-        return cell.uri, span(
+        return cell.uri, editor_range(
             cell.source, self._offset_in_cell(index, start), self._offset_in_cell(index, end), encoding
         )
 
@@ -72,7 +80,7 @@ class CellsBuffer(Buffer):
         """The character of the text at a place of a cell."""
         index = next(index for index, cell in enumerate(self.code) if cell.uri == uri)
         cell = self.code[index].source
-        line, column = cell.position(offset(cell, place, encoding))
+        line, column = cell.position(text_offset(cell, place, encoding))
         number = self._first_lines[index] + line - 1
         within = max(0, column - 1 - self._indent_in_cell(number))
         return self.source.line_starts[number - 1] + min(within, len(self.source.line(number)))
@@ -92,9 +100,12 @@ class CellsBuffer(Buffer):
     def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
         """Return the edits that turn the cells into those of another text, by the documents that change."""
         parts = zip(BORDER.split(after), self.code, strict=True)
-        codes = [indented(as_written(part), indent_of(cell.source.text), cell.source.text) for part, cell in parts]
+        codes = [
+            restore_indent(as_written(part), indent_of(cell.source.text), cell.source.text)
+            for part, cell in parts
+        ]
         return [
-            (cell.uri, cell.version, edits(cell.source, code, encoding))
+            (cell.uri, cell.version, editor_edits(cell.source, code, encoding))
             for cell, code in zip(self.code, codes, strict=True)
             if code != cell.source.text
         ]
@@ -133,7 +144,7 @@ class Open:
         for index, cell in enumerate(self.cells[uri]):
             if cell.uri == typed.document.uri:
                 source = cell.source.replaced(
-                    whole_characters(changed(cell.source, typed.changes, encoding))
+                    whole_characters(apply_changes(cell.source, typed.changes, encoding))
                 )
                 self.cells[uri][index] = Cell(cell.uri, source, typed.document.version, cell.code)
 
@@ -171,4 +182,4 @@ def _join_cells(path: Path, cells: Iterable[Cell]) -> Notebook:
     written = [
         {"cell_type": "code" if cell.code else "markdown", "source": cell.source.text} for cell in cells
     ]
-    return notebook(path, json.dumps({"cells": written}).encode())
+    return read_notebook(path, json.dumps({"cells": written}).encode())

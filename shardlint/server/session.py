@@ -11,13 +11,13 @@ from shardlint.config.certainty import Certainty
 from shardlint.config.settings import BadSettings
 from shardlint.config.targets import BadTarget
 from shardlint.engine.adoption.baseline import BadBaseline
-from shardlint.engine.adoption.known import compare, projects
+from shardlint.engine.adoption.known import compare_with_baseline, projects
 from shardlint.engine.results import FileReport, Options, Outcome, Report
 from shardlint.rules_api.registry import UnknownRule
 from shardlint.rules_api.rule import Finding
 from shardlint.server.kept import Kept, Overlay
 from shardlint.server.plain import DEFAULT
-from shardlint.server.texts import Buffer, moved
+from shardlint.server.texts import Buffer, move_span
 from shardlint.server.worker import Stopped
 from shardlint.source.find import Found, Met
 from shardlint.source.lazy import dataclass
@@ -260,7 +260,7 @@ def _move_findings(before: str, after: str, findings: tuple[Finding, ...]) -> It
     from dataclasses import replace
 
     for finding in findings:
-        place = moved(before, after, finding.start, finding.end)
+        place = move_span(before, after, finding.start, finding.end)
         if place is not None:
             yield replace(finding, start=place[0], end=place[1], fix=None)
 
@@ -274,6 +274,6 @@ def _findings_not_in_baseline(buffer: Buffer, outcome: Outcome, kept: Kept) -> l
     found = Found(met=[Met(str(buffer.path), str(buffer.path))])
     for project in projects(report, found, kept.options, kept.places).values():
         if project.file.is_file():
-            matched = compare(project, report, False)
+            matched = compare_with_baseline(project, report, False)
             return [finding for _, findings in matched.new for finding in findings]
     return outcome.report.findings

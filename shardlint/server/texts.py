@@ -36,18 +36,18 @@ class Buffer:
 
     def where(self, start: int, end: int, encoding: Encoding) -> tuple[str, lsp.Range]:
         """The document and the place in it of some characters."""
-        return self.uri, span(self.source, start, end, encoding)
+        return self.uri, editor_range(self.source, start, end, encoding)
 
     def at(self, uri: str, place: lsp.Position, encoding: Encoding) -> int:
         """The character at a place of a document."""
-        return offset(self.source, place, encoding)
+        return text_offset(self.source, place, encoding)
 
     def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
         """Return the edits that turn it into another text, by the documents that change."""
-        return [(self.uri, self.version, edits(self.source, after, encoding))]
+        return [(self.uri, self.version, editor_edits(self.source, after, encoding))]
 
 
-def buffer(uri: str, text: str, version: int | None) -> Buffer | None:
+def make_buffer(uri: str, text: str, version: int | None) -> Buffer | None:
     """The text of a document; None of one that is no file, or no Python."""
     name = uris.to_fs_path(uri)
     if name is None or not name.endswith((".py", ".pyi")):
@@ -71,19 +71,19 @@ def _declared_encoding(text: str) -> str:
     return "utf-8" if found == "utf-8-sig" else found
 
 
-def position(source: Source, offset: int, encoding: Encoding) -> lsp.Position:
+def editor_position(source: Source, offset: int, encoding: Encoding) -> lsp.Position:
     """Where a character of a text is."""
     line, column = source.position(min(offset, len(source.text)))
     start = source.line_starts[line - 1]
     return lsp.Position(line - 1, _encoded_units(source.text[start : start + column - 1], encoding))
 
 
-def span(source: Source, start: int, end: int, encoding: Encoding) -> lsp.Range:
+def editor_range(source: Source, start: int, end: int, encoding: Encoding) -> lsp.Range:
     """The range of some characters."""
-    return lsp.Range(position(source, start, encoding), position(source, end, encoding))
+    return lsp.Range(editor_position(source, start, encoding), editor_position(source, end, encoding))
 
 
-def offset(source: Source, place: lsp.Position, encoding: Encoding) -> int:
+def text_offset(source: Source, place: lsp.Position, encoding: Encoding) -> int:
     """The character at a place; the end of its line where the line is shorter, of the text where it has fewer lines."""
     if place.line >= len(source.line_starts):
         return len(source.text)
@@ -100,7 +100,7 @@ def _encoded_units(text: str, encoding: Encoding) -> int:
     return len(text.encode(codec, "surrogatepass")) // unit
 
 
-def edits(before: Source, after: str, encoding: Encoding) -> list[lsp.TextEdit]:
+def editor_edits(before: Source, after: str, encoding: Encoding) -> list[lsp.TextEdit]:
     """Return the edits that turn one text into another, by lines."""
     old, new = before.text.splitlines(keepends=True), after.splitlines(keepends=True)
     ends = [0]
@@ -110,12 +110,12 @@ def edits(before: Source, after: str, encoding: Encoding) -> list[lsp.TextEdit]:
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for kind, first, last, begin, end in matcher.get_opcodes():
         if kind != "equal":
-            where = span(before, ends[first], ends[last], encoding)
+            where = editor_range(before, ends[first], ends[last], encoding)
             found.append(lsp.TextEdit(where, "".join(new[begin:end])))
     return found
 
 
-def moved(before: str, after: str, start: int, end: int) -> tuple[int, int] | None:
+def move_span(before: str, after: str, start: int, end: int) -> tuple[int, int] | None:
     """Where characters of a text are in another; None where what was written anew touches them."""
     if before == after:
         return start, end
@@ -138,12 +138,14 @@ def _common_prefix_length(one: str, two: str) -> int:
     return first
 
 
-def changed(source: Source, changes: Iterable[lsp.TextDocumentContentChangeEvent], encoding: Encoding) -> str:
+def apply_changes(
+    source: Source, changes: Iterable[lsp.TextDocumentContentChangeEvent], encoding: Encoding
+) -> str:
     """A text after what was typed. Not pygls' own, which takes a form feed for the end of a line."""
     for change in changes:
         if isinstance(change, lsp.TextDocumentContentChangePartial):
-            start = offset(source, change.range.start, encoding)
-            end = offset(source, change.range.end, encoding)
+            start = text_offset(source, change.range.start, encoding)
+            end = text_offset(source, change.range.end, encoding)
             text = source.text[:start] + change.text + source.text[end:]
         else:
             text = change.text

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from lsprotocol import types as lsp
 
-from shardlint.engine.explain import about, axes_of
+from shardlint.engine.explain import axes_of, explain_line
 from shardlint.engine.explain_file import layouts_by_line
 from shardlint.model import Program
-from shardlint.output.printable import sentence
+from shardlint.output.printable import as_sentence
 from shardlint.output.related import related_places
 from shardlint.rules_api.registry import entries, page_address
 from shardlint.rules_api.rule import Finding
@@ -28,7 +28,7 @@ Marks = dict[str, list[lsp.Diagnostic]]
 """What an editor marks, by the document."""
 
 
-def diagnostics(shown: Shown, encoding: Encoding) -> Marks:
+def editor_diagnostics(shown: Shown, encoding: Encoding) -> Marks:
     """Return the diagnostics for an editor."""
     source = shown.buffer.source
     found: Marks = {}
@@ -91,7 +91,7 @@ def _related_lines(
 def _diagnostic_message(finding: Finding) -> str:
     why = f"Why: {finding.why}" if finding.why else ""
     advice = finding.fix.message if finding.fix is not None else finding.help
-    return "\n".join(filter(None, (finding.message, why, sentence(advice) if advice else "")))
+    return "\n".join(filter(None, (finding.message, why, as_sentence(advice) if advice else "")))
 
 
 def _diagnostic_severity(finding: Finding) -> lsp.DiagnosticSeverity:
@@ -106,7 +106,7 @@ def _code_description(code: str) -> lsp.CodeDescription | None:
     return lsp.CodeDescription(address) if address else None
 
 
-def hover(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
+def hover_text(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
     """Return the hover text: the explanation of a line and of its expressions at a character, and the rules of its
     findings.
     """
@@ -115,7 +115,7 @@ def hover(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
     if facts is not None and program is not None:
         line, column = buffer.source.position(at)
         before = len(buffer.source.text[at - column + 1 : at].encode("utf-8", "replace"))
-        lines = _answer_untracked(program, lambda: list(about(program, facts, line, before)))
+        lines = _answer_untracked(program, lambda: list(explain_line(program, facts, line, before)))
         if len(lines) > 1:
             text = "\n".join(buffer.source.told(one.removeprefix("  ")) for one in lines)
             parts.append(f"```text\n{text}\n```")
@@ -134,7 +134,7 @@ def _rule_texts(shown: Shown | None, at: int) -> Iterator[str]:
         yield f"{name}: {summary}"
 
 
-def lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.CodeLens]:
+def code_lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.CodeLens]:
     """Over each function of a document that is traced itself: by what, and with which mesh in context."""
     facts, program = _facts_of_buffer(session, buffer)
     if facts is None or program is None:
@@ -154,7 +154,7 @@ def lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> li
     return found
 
 
-def hints(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.InlayHint]:
+def inlay_hints(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.InlayHint]:
     """The layouts of arrays, behind the lines of a document that bind or return them."""
     facts, program = _facts_of_buffer(session, buffer)
     if facts is None or program is None:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import field
 from typing import Any, TypeVar
 
-from shardlint.source.lazy import complete, dataclass
+from shardlint.source.lazy import complete_classes, dataclass
 
 Answer = TypeVar("Answer")
 # How long after an edit a check waits for another, in seconds: as long as the last check took, within these.
@@ -50,7 +50,7 @@ class Worker:
         self._due: float | None = None
         self._stop = self._ended = self._busy = False
         self._checks = 0
-        complete()
+        complete_classes()
         before = threading.stack_size(_STACK)
         self._thread = threading.Thread(target=self._run_jobs, name="shardlint", daemon=True)
         self._thread.start()
