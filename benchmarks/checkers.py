@@ -34,7 +34,7 @@ class Timed:
     commands: dict[str, Command]
 
 
-def projects(work: Path, programs: Path) -> list[Timed]:
+def timed_projects(work: Path, programs: Path) -> list[Timed]:
     """The commands for each project, by the names of the tools."""
     empty = _make_empty_environment(work)
     found = []
@@ -137,7 +137,7 @@ def measure(work: Path, timed: Iterable[Timed], rounds: int) -> None:
                 print(f"{turn + 1}/{rounds} {project.name}, {tool}: {run.cpu:.2f} s", flush=True)
 
 
-def table(timed: Sequence[Timed]) -> list[str]:
+def timing_table(timed: Sequence[Timed]) -> list[str]:
     """Processor time for each project, and how it is to shardlint's."""
     tools = list(_TOOLS)
     lines = [

@@ -51,7 +51,7 @@ def _replace_jit_by_shard_map(text: str) -> str:
     return text.replace("@jax.jit", decorator)
 
 
-def calls(size: int) -> str:
+def nest_calls(size: int) -> str:
     """A call within a call within a call."""
     inner = "x"
     for number in range(size):
@@ -212,7 +212,7 @@ DEPTH, LENGTH = (5, 10, 20, 40), (250, 500, 1_000, 2_000)
 CONSTRUCTS: dict[str, tuple[Callable[[int], str], tuple[int, ...], str]] = {
     "ifs": (ifs, DEPTH, "levels"),
     "loops": (loops, DEPTH, "levels"),
-    "nested-calls": (calls, DEPTH, "levels"),
+    "nested-calls": (nest_calls, DEPTH, "levels"),
     "functions": (functions, DEPTH, "levels"),
     "rebinds": (rebinds, LENGTH, "bindings"),
     "ways": (ways, LENGTH, "bindings"),
@@ -231,7 +231,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[int], str], tuple[int, ...], str]] = {
 }
 
 
-def builder(name: str) -> Callable[[Path, int], int]:
+def construct_builder(name: str) -> Callable[[Path, int], int]:
     """Makes a folder hold one file of a construct."""
     make, _, _ = CONSTRUCTS[name]
 

@@ -79,12 +79,12 @@ def _sample_files(folder: Path) -> list[Path]:
     return random.Random(_SEED).sample(files, FILES)
 
 
-def p90(seconds: list[float]) -> float:
+def percentile_90(seconds: list[float]) -> float:
     """Return the 90th percentile."""
     return sorted(seconds)[int(0.9 * len(seconds))]
 
 
-def section(hooked: list[Hooked]) -> list[str]:
+def hook_section(hooked: list[Hooked]) -> list[str]:
     """The times for each repository, as a section of the report."""
     return [
         "## The pre-commit hook",
@@ -92,8 +92,8 @@ def section(hooked: list[Hooked]) -> list[str]:
         "| | files | median, s | p90, s | again, median, s | again, p90, s |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
         *(
-            f"| {one.name} | {len(one.fresh)} | {statistics.median(one.fresh):.2f} | {p90(one.fresh):.2f}"
-            f" | {statistics.median(one.again):.2f} | {p90(one.again):.2f} |"
+            f"| {one.name} | {len(one.fresh)} | {statistics.median(one.fresh):.2f} | {percentile_90(one.fresh):.2f}"
+            f" | {statistics.median(one.again):.2f} | {percentile_90(one.again):.2f} |"
             for one in hooked
         ),
         "",
@@ -106,4 +106,4 @@ def section(hooked: list[Hooked]) -> list[str]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         program = sys.argv[2] if len(sys.argv) > 2 else str(Path(sys.executable).parent / "shardlint")
-        print(*section(measure(Path(made), program, Path(sys.argv[1]).resolve())), sep="\n")
+        print(*hook_section(measure(Path(made), program, Path(sys.argv[1]).resolve())), sep="\n")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from mutated import SPECS, Change, Operator, Text, calls, name, swapped, without
+from mutated import SPECS, Change, Operator, Text, calls_of, name, remove_call_keyword, swap_expressions
 
 _ZERO = ("process_index() == 0", "host_id() == 0", "process_id() == 0", "is_coordinator()", "is_main_process")
 _WRITES = ("save", "write", "wandb.init", "open(", "makedirs", "SummaryWriter", "dump")
@@ -53,7 +53,7 @@ def _remove_inner_collective(what: str) -> Callable[[Text], Iterator[Change]]:
 
     def changes(text: Text) -> Iterator[Change]:
         known = {id(call) for _, call in _self_assignments(text, what)}
-        for call in calls(text, what):
+        for call in calls_of(text, what):
             given = len(call.args) + len(call.keywords) > 1 and call.args
             if given and id(call) not in known and not isinstance(call.args[0], ast.Constant | ast.Starred):
                 yield call.lineno, *text.span(call), f"({text.of(call.args[0])})"
@@ -67,7 +67,7 @@ def _replace_function_name(
     """A function is called where another is meant."""
 
     def changes(text: Text) -> Iterator[Change]:
-        for call in calls(text, old):
+        for call in calls_of(text, old):
             if reads(text.of(call)):
                 end = text.span(call.func)[1]
                 yield call.lineno, end - len(old), end, new
@@ -79,7 +79,7 @@ def _remove_key_fold_in(word: str) -> Callable[[Text], Iterator[Change]]:
     """`jax.random.fold_in(key, jax.lax.axis_index(axis))` becomes `key`."""
 
     def changes(text: Text) -> Iterator[Change]:
-        for call in calls(text, "fold_in"):
+        for call in calls_of(text, "fold_in"):
             if len(call.args) == 2 and word in text.of(call.args[1]):
                 yield call.lineno, *text.span(call), text.of(call.args[0])
 
@@ -97,11 +97,11 @@ def _remove_process_from_seed(text: Text) -> Iterator[Change]:
 
 def _replicate_split_key(text: Text) -> Iterator[Change]:
     """`jax.random.split(key, jax.local_device_count())` becomes `jax_utils.replicate(key)`, or a stack of copies."""
-    for call in calls(text, "split"):
+    for call in calls_of(text, "split"):
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         if len(given) == 2 and "device" in text.of(given[1]) and "axis" not in text.of(call):
             key, many = (text.of(one) for one in given)
-            known = next((one for one in calls(text, "replicate") if len(one.args) == 1), None)
+            known = next((one for one in calls_of(text, "replicate") if len(one.args) == 1), None)
             new = (
                 f"{text.of(known.func)}({key})" if known is not None else f"jax.numpy.stack([{key}] * {many})"
             )
@@ -109,7 +109,7 @@ def _replicate_split_key(text: Text) -> Iterator[Change]:
 
 
 def _keyword_elements(text: Text, of: str, keyword: str) -> Iterator[list[ast.expr]]:
-    for call in calls(text, of):
+    for call in calls_of(text, of):
         for given in call.keywords:
             if given.arg == keyword:
                 yield given.value.elts if isinstance(given.value, ast.Tuple) else [given.value]
@@ -147,14 +147,14 @@ def _swap_specs(of: str, keyword: str) -> Callable[[Text], Iterator[Change]]:
         for parts in _keyword_elements(text, of, keyword):
             for one, two in pairwise(parts):
                 if text.of(one) != text.of(two):
-                    yield swapped(text, one, two)
+                    yield swap_expressions(text, one, two)
 
     return changes
 
 
 def _axis_names(text: Text) -> Iterator[Change]:
     """A collective is given an axis that is not there."""
-    for call in calls(
+    for call in calls_of(
         text, "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "all_to_all", "psum_scatter"
     ):
         given = [*call.args[:2], *(one.value for one in call.keywords if one.arg == "axis_name")]
@@ -168,18 +168,18 @@ def _remove_keyword(keyword: str, *names: str) -> Callable[[Text], Iterator[Chan
     """A keyword of some functions is taken away."""
 
     def changes(text: Text) -> Iterator[Change]:
-        for call in calls(text, *names):
+        for call in calls_of(text, *names):
             for given in call.keywords:
                 first = call.keywords[0] is given and not call.args
                 if given.arg == keyword and not first and text.of(given.value) not in ("None", "False"):
-                    yield without(text, call, given)
+                    yield remove_call_keyword(text, call, given)
 
     return changes
 
 
 def _gathered_axis(text: Text) -> Iterator[Change]:
     """`all_gather(x, axis, axis=0)` becomes `axis=1`, and back."""
-    for call in calls(text, "all_gather", "psum_scatter"):
+    for call in calls_of(text, "all_gather", "psum_scatter"):
         for given in call.keywords:
             if given.arg in ("axis", "scatter_dimension") and isinstance(given.value, ast.Constant):
                 yield call.lineno, *text.span(given.value), "1" if given.value.value == 0 else "0"
@@ -194,7 +194,7 @@ def _remove_replicate(text: Text) -> Iterator[Change]:
 
 def _remove_unreplicate(text: Text) -> Iterator[Change]:
     """`unreplicate(state)` becomes `state`."""
-    for call in calls(text, "unreplicate"):
+    for call in calls_of(text, "unreplicate"):
         if len(call.args) == 1:
             yield call.lineno, *text.span(call), text.of(call.args[0])
 
@@ -291,7 +291,7 @@ def _break_ring_permutation(text: Text) -> Iterator[Change]:
 
 def _replace_local_data_by_device_put(text: Text) -> Iterator[Change]:
     """`make_array_from_process_local_data(sharding, x)` becomes `jax.device_put(x, sharding)`."""
-    for call in calls(text, "make_array_from_process_local_data"):
+    for call in calls_of(text, "make_array_from_process_local_data"):
         if len(call.args) >= 2:
             sharding, given = (text.of(one) for one in call.args[:2])
             yield call.lineno, *text.span(call), f"jax.device_put({given}, {sharding})"

@@ -131,7 +131,7 @@ def ruff(work: Path) -> list[str]:
     ]
 
 
-def slow(work: Path) -> list[Peer]:
+def slow_peers(work: Path) -> list[Peer]:
     """The tools that take minutes. Each is set to the fastest that does its work."""
     return [_jaxlint_peer(work), _semgrep_peer(work), _flake8_peer(work), _fixit_peer(work)]
 
@@ -199,6 +199,6 @@ def _rule_module_name(rule: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in rule).lstrip("_")
 
 
-def interpreter(programs: Path) -> list[str]:
+def interpreter_command(programs: Path) -> list[str]:
     """The interpreter that runs shardlint there."""
     return [str(programs / "python")]

@@ -36,7 +36,7 @@ class Target:
         return f"| {self.what} | {asked} | {measured} | {'met' if met else '**not met**'} |"
 
 
-def targets(
+def all_targets(
     packages: Sequence[Package],
     whole: Mapping[str, Command],
     one: Mapping[str, Command],
@@ -72,8 +72,8 @@ def targets(
         ),
         *(Target(f"{one.name}, one function edited, p95", 0.5, one.p95, " s") for one in edited),
         *(Target(f"{one.name}, one function edited, worst", 1.5, max(one.seconds), " s") for one in edited),
-        *(Target(f"{one.name}, hook, p90", 2.5, hook.p90(one.fresh), " s") for one in hooked),
-        *(Target(f"{one.name}, hook again, p90", 0.3, hook.p90(one.again), " s") for one in hooked),
+        *(Target(f"{one.name}, hook, p90", 2.5, hook.percentile_90(one.fresh), " s") for one in hooked),
+        *(Target(f"{one.name}, hook again, p90", 0.3, hook.percentile_90(one.again), " s") for one in hooked),
         Target(
             "Warm with findings, against ruff's warm",
             0.1,
@@ -122,7 +122,7 @@ def text(
     """The whole page."""
     files, lines = sum(p.files for p in packages), sum(p.lines for p in packages)
     jax_lines, size = sum(p.jax_lines for p in packages), sum(p.size for p in packages)
-    slow = [peer for peer in peers.slow(work) if peer.name in whole] if "Fixit" in whole else []
+    slow = [peer for peer in peers.slow_peers(work) if peer.name in whole] if "Fixit" in whole else []
     left_out = () if slow else ("jaxlint", "semgrep", "flake8", "fixit")
     pins = [pin for name in peers.PINS for pin in peers.PINS[name] if name not in left_out]
     page = [
@@ -141,7 +141,7 @@ def text(
         "",
         "| | target | measured | |",
         "| --- | ---: | ---: | --- |",
-        *(target.row for target in targets(packages, whole, one, timed, edited, hooked)),
+        *(target.row for target in all_targets(packages, whole, one, timed, edited, hooked)),
         "",
         f"## The whole corpus ({rounds[0]} runs each)",
         "",
@@ -163,7 +163,7 @@ def text(
         "",
         f"## Tools that follow imports ({rounds[2]} runs each)",
         "",
-        *checkers.table(timed),
+        *checkers.timing_table(timed),
         "",
         "Each project whole and cold, all tools in turn; the times are medians with half their range. Of what the"
         " projects import from others nothing is installed; the libraries are jax, flax, equinox, optax and"
@@ -171,12 +171,12 @@ def text(
         "",
         "## One function edited",
         "",
-        *edits.table(edited),
+        *edits.edit_table(edited),
         "",
         "Processor time of the run after a statement was added to a function, with all else known from the run before."
         " The functions are chosen by chance, the same in each benchmark.",
         "",
-        *(hook.section(hooked) if hooked else ()),
+        *(hook.hook_section(hooked) if hooked else ()),
         "## The packages",
         "",
         "| package | version | files | lines | with `jax` | MB |",

@@ -65,7 +65,7 @@ class Mirror:
         return done.stdout
 
 
-def mirror(mirrors: Path, repository: str) -> Mirror:
+def open_mirror(mirrors: Path, repository: str) -> Mirror:
     """The mirror of OWNER/NAME. Raises `NotAvailable`."""
     found = mirrors.resolve() / repository.replace("/", "+") / "repo"
     if not found.is_dir():

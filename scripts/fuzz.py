@@ -136,7 +136,7 @@ def find_bases(generated: Path | None = None, packages: Sequence[str] = PACKAGES
     return Bases(fixtures, found, sorted(generated.glob("*.py")) if generated is not None else [])
 
 
-def generate(folder: Path, seed: int, count: int = GENERATED) -> int:
+def generate_programs(folder: Path, seed: int, count: int = GENERATED) -> int:
     """Write programs of Python's whole grammar into a folder; returns how many (0 without hypothesmith)."""
     try:
         import hypothesmith  # type: ignore[import-not-found,unused-ignore]
@@ -155,12 +155,12 @@ def generate(folder: Path, seed: int, count: int = GENERATED) -> int:
         suppress_health_check=list(HealthCheck),
     )
     @given(hypothesmith.from_node())
-    def collect(program: str) -> None:
+    def collect_program(program: str) -> None:
         found.append(program)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        collect()
+        collect_program()
     for number, program in enumerate(found):
         (folder / f"{number:05}.py").write_bytes(program.encode("utf-8", "replace"))
     return len(found)
@@ -243,12 +243,12 @@ def rename(data: Data, chance: Random, bases: Bases) -> Data:
     return b"".join(tokens)
 
 
-def cut(data: Data, chance: Random, bases: Bases) -> Data:
+def cut_text(data: Data, chance: Random, bases: Bases) -> Data:
     at = chance.randrange(len(data) + 1)
     return data[:at] if chance.random() < 0.8 else data[at:]
 
 
-def indent(data: Data, chance: Random, bases: Bases) -> Data:
+def change_indent(data: Data, chance: Random, bases: Bases) -> Data:
     lines = data.splitlines(keepends=True)
     start, end = _random_span(chance, len(lines), 20)
     by = chance.choice((b" ", b"    ", b"\t", b"\x0c", b"        \t", b""))
@@ -261,7 +261,7 @@ def put_odd(data: Data, chance: Random, bases: Bases) -> Data:
     return data[:at] + chance.choice(_ODD) + data[at:]
 
 
-def splice(data: Data, chance: Random, bases: Bases) -> Data:
+def splice_texts(data: Data, chance: Random, bases: Bases) -> Data:
     """The head of one file and the tail of another, or one in the middle of the other."""
     lines, others = data.splitlines(keepends=True), bases.pick(chance).splitlines(keepends=True)
     at, start = chance.randrange(len(lines) + 1), chance.randrange(len(others) + 1)
@@ -269,7 +269,7 @@ def splice(data: Data, chance: Random, bases: Bases) -> Data:
     return b"".join(lines[:at] + others[start : start + 200] + tail)
 
 
-def newlines(data: Data, chance: Random, bases: Bases) -> Data:
+def change_newlines(data: Data, chance: Random, bases: Bases) -> Data:
     """Other line ends, a byte order mark, a cookie, another encoding, no last newline."""
     match chance.randrange(8):
         case 0:
@@ -294,7 +294,7 @@ def newlines(data: Data, chance: Random, bases: Bases) -> Data:
     return data.replace(b"    ", b"\t")
 
 
-def graft(data: Data, chance: Random, bases: Bases) -> Data:
+def graft_expressions(data: Data, chance: Random, bases: Bases) -> Data:
     """Expressions and statements of another file in the place of some of this one: what comes out mostly parses."""
     tree = _parse_or_none(data)
     expressions, statements = _expressions_and_statements(bases.pick(chance))
@@ -359,14 +359,22 @@ def _parse_or_none(data: Data) -> ast.Module | None:
 
 Mutation = Callable[[Data, Random, Bases], Data]
 MUTATIONS: tuple[Mutation, ...] = (
-    lose_lines, double_lines, swap_lines, swap_tokens, lose_tokens, double_tokens, rename, rename, cut, indent, put_odd,
-    put_odd, splice, newlines, graft, graft,
+    lose_lines, double_lines, swap_lines, swap_tokens, lose_tokens, double_tokens, rename, rename, cut_text,
+    change_indent, put_odd,
+    put_odd, splice_texts, change_newlines, graft_expressions, graft_expressions,
 )  # fmt: skip
 
-GENTLE: tuple[Mutation, ...] = (graft, graft, graft, graft, rename, newlines)
+GENTLE: tuple[Mutation, ...] = (
+    graft_expressions,
+    graft_expressions,
+    graft_expressions,
+    graft_expressions,
+    rename,
+    change_newlines,
+)
 
 
-def mutated(chance: Random, bases: Bases) -> Data:
+def mutate_text(chance: Random, bases: Bases) -> Data:
     data = bases.pick(chance)
     mutations = GENTLE if chance.random() < 0.6 else MUTATIONS
     for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
@@ -415,8 +423,8 @@ def make_case(seed: int, number: int, bases: Bases) -> Case:
         targets=chance.choice(_TARGETS),
     )
     if chance.random() < 0.9:
-        return Case(number, {"m0.py": mutated(chance, bases)}, options)
-    texts = [mutated(chance, bases) for _ in range(3)]
+        return Case(number, {"m0.py": mutate_text(chance, bases)}, options)
+    texts = [mutate_text(chance, bases) for _ in range(3)]
     files = {}
     for index, data in enumerate(texts):
         other = (index + 1) % 3
@@ -558,7 +566,7 @@ class Examiner:
         expected = 2 if report.failed else 1 if report.findings else 0
         if done.returncode != expected or done.stderr:
             yield "exit code", f"{done.returncode}, not {expected}\n{done.stdout}\n{done.stderr}"
-        elif json.loads(done.stdout) != json.loads(json_.dumps(report)):
+        elif json.loads(done.stdout) != json.loads(json_.dump_report(report)):
             yield "command", f"the command says something else than the function\n{done.stdout}"
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -585,8 +593,10 @@ def _wrong_report(report: Report, case: Case) -> Iterator[tuple[str, str]]:
                 if not 0 <= start <= end <= length:
                     yield "range", f"{finding.rule.code} in {file.path.name}: {start} to {end} of {length}"
     try:
-        json.loads(json_.dumps(report))
-        lines = [line for part in (*text.full(report), *text.concise(report)) for line in part.split("\n")]
+        json.loads(json_.dump_report(report))
+        lines = [
+            line for part in (*text.full_report(report), *text.concise(report)) for line in part.split("\n")
+        ]
     except Exception:
         yield "report crash", traceback.format_exc()
         return
@@ -698,7 +708,7 @@ class Run:
 
     def run(self, start: int, files: int, jobs: int, seconds: float | None = None) -> bool:
         """All cases, or those that fit in some seconds; returns whether all were done."""
-        written = len(list(self.generated.glob("*.py"))) or generate(self.generated, self.seed)
+        written = len(list(self.generated.glob("*.py"))) or generate_programs(self.generated, self.seed)
         self.tally.counts["generated programs"] = written
         until = time.monotonic() + seconds if seconds is not None else None
         cases = range(start, start + files)

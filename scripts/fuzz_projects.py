@@ -157,7 +157,7 @@ def _remove_unused_imports(text: str) -> str:
     return "\n".join(kept).strip("\n") + f"\n{body}"
 
 
-def wrong(files: Files, after: Files, report: FixReport) -> str:
+def explain_wrong_fix(files: Files, after: Files, report: FixReport) -> str:
     """Return the fault of a fixed project; empty if there is none."""
     for outcome in report.fixed:
         if outcome.problem:
@@ -176,13 +176,13 @@ def wrong(files: Files, after: Files, report: FixReport) -> str:
     return ""
 
 
-def texts(folder: Path) -> Files:
+def read_texts(folder: Path) -> Files:
     """The files of a folder, by their paths in it."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_text() for path in paths}
 
 
-def batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: bool) -> Counts:
+def fix_batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: bool) -> Counts:
     """Fix some projects and look at what came of them."""
     counts: Counts = collections.Counter()
     said: dict[str, str] = {}
@@ -195,13 +195,13 @@ def batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: bool
     for name, files in made.items():
         here = folder / "after" / name
         report = fix([here], OPTIONS, unsafe=True, write=True)
-        after = texts(here)
+        after = read_texts(here)
         counts["projects"] += 1
         counts["files"] += len(files)
         counts["changed"] += after != files
         counts["moved"] += any("set_mesh" in text for text in after.values())
         counts["places"] += sum(len(outcome.done) for outcome in report.fixed)
-        said[name] = wrong(files, after, report)
+        said[name] = explain_wrong_fix(files, after, report)
         again = fix([here], OPTIONS, unsafe=True, write=True)
         if any(outcome.changed for outcome in again.fixed) and not said[name]:
             said[name] = "a second run changes it"
@@ -260,7 +260,7 @@ def main() -> None:
             if time.monotonic() - begun > given.seconds:
                 break
             numbers = range(first, min(first + _BATCH, given.start + given.projects))
-            counts += batch(given.seed, numbers, scratch / "projects", given.keep, not given.no_run)
+            counts += fix_batch(given.seed, numbers, scratch / "projects", given.keep, not given.no_run)
             shutil.rmtree(scratch / "projects")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

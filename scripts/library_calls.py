@@ -81,7 +81,7 @@ def count_calls(mirrors: Path) -> Counts:
     """The calls in all repositories. Raises `checkouts.NotAvailable` for one that is not among the mirrors."""
     found = Counts()
     for repository, folder in SCOPE["repositories"].items():
-        mirror = checkouts.mirror(mirrors, repository)
+        mirror = checkouts.open_mirror(mirrors, repository)
         found.commits[repository] = mirror.head()
         with tempfile.TemporaryDirectory() as laid_out:
             root = Path(laid_out)
@@ -177,7 +177,7 @@ def is_covered(name: str) -> bool:
     return name in FUNCTIONS and name not in {f"flax.linen.{one}" for one in OPAQUE}
 
 
-def shares(calls: Mapping[str, int]) -> tuple[int, int]:
+def covered_share(calls: Mapping[str, int]) -> tuple[int, int]:
     """How many calls are covered, and how many there are."""
     return sum(count for name, count in calls.items() if is_covered(name)), sum(calls.values())
 
@@ -191,7 +191,7 @@ def in_scope(counts: Counts) -> dict[str, int]:
 
 
 def _format_row(title: str, calls: Mapping[str, int]) -> str:
-    covered, total = shares(calls)
+    covered, total = covered_share(calls)
     names = sum(map(is_covered, calls))
     return f"| {title} | {total:,} | {covered:,} | {100 * covered / max(total, 1):.1f}% | {names} of {len(calls)} |"
 
@@ -267,7 +267,7 @@ def main() -> int:
         count_calls(asked.mirrors).write()
     counts = read_counts()
     PAGE.write_text(format_page(counts), "utf-8")
-    covered, total = shares(in_scope(counts))
+    covered, total = covered_share(in_scope(counts))
     print(f"{PAGE.relative_to(ROOT)} written: {covered:,} of {total:,} calls, {100 * covered / total:.1f}%")
     return 0
 

@@ -80,7 +80,7 @@ print("OBSERVED " + json.dumps({"version": jax.__version__, "names": names, "key
 """
 
 
-def observe(interpreter: Path, data: dict[str, Any]) -> str:
+def observe_environment(interpreter: Path, data: dict[str, Any]) -> str:
     """Record what one environment shows; its release of jax. Raises `RuntimeError` when it cannot be
     asked."""
     asked = {
@@ -208,13 +208,13 @@ def main() -> int:
     options = parser.parse_args()
     data = json.loads(table.PATH.read_text("utf-8"))
     for interpreter in options.interpreters:
-        print(f"{interpreter}: jax {observe(interpreter, data)}")
+        print(f"{interpreter}: jax {observe_environment(interpreter, data)}")
     if options.interpreters and not options.check:
-        table.PATH.write_text(table.dump(data), "utf-8")
+        table.PATH.write_text(table.dump_table(data), "utf-8")
         table.table.cache_clear()
     known = table.table()
     entries: list[table.Name | table.Keyword] = [*known.names.values(), *known.keywords.values()]
-    wrong = [line for entry in entries for line in table.disagreements(entry)]
+    wrong = [line for entry in entries for line in table.find_disagreements(entry)]
     print("\n".join(wrong) or "Claims and observations agree.")
     if options.check:
         current = PAGE.read_text("utf-8") if PAGE.is_file() else ""

@@ -60,7 +60,7 @@ class Card:
     axes: Axes | None
 
 
-def layouts(mesh: Mapping[str, int], cards: Sequence[Card]) -> str:
+def layout_picture(mesh: Mapping[str, int], cards: Sequence[Card]) -> str:
     """Cards side by side, each with the devices of the mesh in the colour of the part that they hold."""
     grids = [Grid(mesh, card.axes) for card in cards]
     height = 118 + max(grid.size()[1] for grid in grids) * _SCALE + 44
@@ -92,7 +92,7 @@ def _describe_card(card: Card, grid: Grid) -> str:
     return "on one device; " + grid.words() if card.axes is None else grid.words()
 
 
-def terminal(lines: Sequence[str]) -> str:
+def terminal_picture(lines: Sequence[str]) -> str:
     """A terminal in which each command (`$ ...`) and its output light up in turn."""
     drawn, step, row = [], -1, 0
     for line in lines:

@@ -18,7 +18,7 @@ Edit = Callable[[Path, str, random.Random], str | None]
 """The text of a file after the edit; None where it cannot be made there."""
 
 
-def edit(folder: Path, chance: random.Random) -> str:
+def edit_folder(folder: Path, chance: random.Random) -> str:
     """Edit something in a folder; says what."""
     files = sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
     while True:
