@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from shardlint.engine.results import Options
 from shardlint.rewrite.attempt import Attempt, _explain_unwritable
-from shardlint.rewrite.edits import Layer, back, forward
+from shardlint.rewrite.edits import Layer, back_through, forward_through
 from shardlint.rewrite.fix import FixedFile, FixReport, diff, fix, patch, write_atomically
 from shardlint.rules_api.rule import Edit
 from shardlint.source.files import replace_file
@@ -563,9 +563,9 @@ def test_places_are_followed_through_edits(text: str, drawn: list[tuple[int, str
     edits = [Edit(start, end, new) for (start, end), (_, new) in zip(pairwise(places), drawn, strict=False)]
     layer = Layer.of(edits[::2])
     if place < len(text) and not any(edit.start <= place < edit.end for edit in layer.edits):
-        there = forward([layer], place)
+        there = forward_through([layer], place)
         assert layer.made(text)[there] == text[place]
-        assert back([layer], there) == place
+        assert back_through([layer], there) == place
 
 
 # left over by a process that was killed
