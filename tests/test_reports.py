@@ -257,4 +257,4 @@ def test_reasons_of_a_whole_project_do_not_tell_findings_apart(write: Write) -> 
     ],
 )
 def test_code_at_the_beginning_of_a_sentence_stays_code(said: str, printed: str) -> None:
-    assert text.sentence(said) == printed
+    assert text.as_sentence(said) == printed
