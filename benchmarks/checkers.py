@@ -34,11 +34,11 @@ class Timed:
     commands: dict[str, Command]
 
 
-def projects(work: Path, programs: Path) -> list[Timed]:
+def timed_projects(work: Path, programs: Path) -> list[Timed]:
     """The commands for each project, by the names of the tools."""
-    empty = _empty(work)
+    empty = _make_empty_environment(work)
     found = []
-    for name, folder, lines in _folders(work):
+    for name, folder, lines in _list_project_folders(work):
         commands = {tool: make(work, programs, empty, folder) for tool, make in _TOOLS.items()}
         if name == SIDE_BY_SIDE:
             commands = {tool: one for tool, one in commands.items() if tool not in _NOT_THE_LIBRARIES}
@@ -46,7 +46,7 @@ def projects(work: Path, programs: Path) -> list[Timed]:
     return found
 
 
-def _folders(work: Path) -> list[tuple[str, Path, int]]:
+def _list_project_folders(work: Path) -> list[tuple[str, Path, int]]:
     found = []
     for name in PROJECTS:
         package = corpus.one(work, name)
@@ -64,7 +64,7 @@ def _folders(work: Path) -> list[tuple[str, Path, int]]:
     return [*found, (SIDE_BY_SIDE, together, sum(package.lines for package in packages))]
 
 
-def _empty(work: Path) -> Path:
+def _make_empty_environment(work: Path) -> Path:
     """An environment without packages, for tools that would otherwise look into their own."""
     folder = work / "tools" / "empty"
     if not (folder / "bin").is_dir():
@@ -72,21 +72,21 @@ def _empty(work: Path) -> Path:
     return folder
 
 
-def _shardlint(work: Path, programs: Path, _empty: Path, folder: Path) -> Command:
+def _shardlint_command(work: Path, programs: Path, _empty: Path, folder: Path) -> Command:
     return Command(OURS, [*peers.shardlint(programs), "--no-cache", str(folder)])
 
 
-def _ruff(work: Path, _programs: Path, _empty: Path, folder: Path) -> Command:
+def _ruff_command(work: Path, _programs: Path, _empty: Path, folder: Path) -> Command:
     return Command(RUFF, [*peers.ruff(work), "--no-cache", str(folder)])
 
 
-def _ty(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
+def _ty_command(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
     program = str(peers.install(work, "ty") / "ty")
     options = ["--project", str(folder), "--python", str(empty), "--quiet", "--output-format", "concise"]
     return Command("ty", [program, "check", *options, str(folder)])
 
 
-def _pyrefly(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
+def _pyrefly_command(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
     program = str(peers.install(work, "pyrefly") / "pyrefly")
     settings = folder / "pyrefly.toml"
     settings.write_text(
@@ -97,7 +97,7 @@ def _pyrefly(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
     return Command("pyrefly", [program, "check", *options])
 
 
-def _mypy(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
+def _mypy_command(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
     program = str(peers.install(work, "mypy") / "mypy")
     uncached = ["--no-incremental", "--cache-dir", "/dev/null", "--python-executable", str(empty / "bin" / "python")]
     options = ["--ignore-missing-imports", "--explicit-package-bases", "--namespace-packages", "--no-error-summary"]
@@ -105,7 +105,7 @@ def _mypy(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
     return Command("mypy", [program, *uncached, *options, str(folder)], (0, 1, 2))
 
 
-def _basedpyright(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
+def _basedpyright_command(work: Path, _programs: Path, empty: Path, folder: Path) -> Command:
     program = str(peers.install(work, "basedpyright") / "basedpyright")
     settings = folder / "pyrightconfig.json"
     settings.write_text('{"include": ["."], "exclude": []}\n')  # as above
@@ -114,12 +114,12 @@ def _basedpyright(work: Path, _programs: Path, empty: Path, folder: Path) -> Com
 
 
 _TOOLS: dict[str, Callable[[Path, Path, Path, Path], Command]] = {
-    OURS: _shardlint,
-    RUFF: _ruff,
-    "ty": _ty,
-    "pyrefly": _pyrefly,
-    "mypy": _mypy,
-    "basedpyright": _basedpyright,
+    OURS: _shardlint_command,
+    RUFF: _ruff_command,
+    "ty": _ty_command,
+    "pyrefly": _pyrefly_command,
+    "mypy": _mypy_command,
+    "basedpyright": _basedpyright_command,
 }
 
 
@@ -137,7 +137,7 @@ def measure(work: Path, timed: Iterable[Timed], rounds: int) -> None:
                 print(f"{turn + 1}/{rounds} {project.name}, {tool}: {run.cpu:.2f} s", flush=True)
 
 
-def table(timed: Sequence[Timed]) -> list[str]:
+def timing_table(timed: Sequence[Timed]) -> list[str]:
     """Processor time for each project, and how it is to shardlint's."""
     tools = list(_TOOLS)
     lines = [
@@ -146,13 +146,13 @@ def table(timed: Sequence[Timed]) -> list[str]:
     ]
     for project in timed:
         ours = project.commands[OURS].cpu_seconds
-        cells = [_cell(project.commands.get(tool), ours) for tool in tools]
+        cells = [_format_cell(project.commands.get(tool), ours) for tool in tools]
         lines.append(f"| {project.name} | {project.lines:,} | {' | '.join(cells)} |")
-    lines.append(f"| wall, s | | {' | '.join(_wall(timed, tool) for tool in tools)} |")
+    lines.append(f"| wall, s | | {' | '.join(_format_wall_time(timed, tool) for tool in tools)} |")
     return lines
 
 
-def _cell(command: Command | None, ours: float) -> str:
+def _format_cell(command: Command | None, ours: float) -> str:
     if command is None:
         return "–"
     seconds, runs = command.cpu_seconds, [run.cpu for run in command.timed]
@@ -160,6 +160,6 @@ def _cell(command: Command | None, ours: float) -> str:
     return f"{seconds:.2f}{noise}" + ("" if command.what == OURS else f" ({seconds / ours:.2f}x)")
 
 
-def _wall(timed: Sequence[Timed], tool: str) -> str:
+def _format_wall_time(timed: Sequence[Timed], tool: str) -> str:
     each = [project.commands[tool].seconds for project in timed if tool in project.commands]
     return f"{statistics.fmean(each):.1f} on average" if each else "–"

@@ -18,15 +18,15 @@ other = P(None, "data")
 PUT = "jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec))"
 
 
-def _function(lines: Iterator[str]) -> str:
+def _function_with_lines(lines: Iterator[str]) -> str:
     return (
         "\n\n@jax.jit\ndef step(x, y):\n" + "".join(f"    {line}\n" for line in lines) + f"    return {PUT}\n"
     )
 
 
-def _indented(header: str, size: int) -> str:
+def _nest_headers(header: str, size: int) -> str:
     lines = [f"{' ' * depth}{header.format(depth=depth)}" for depth in range(size)]
-    return _function(iter([*lines, f"{' ' * size}x = {PUT}"]))
+    return _function_with_lines(iter([*lines, f"{' ' * size}x = {PUT}"]))
 
 
 def ifs(size: int) -> str:
@@ -34,27 +34,30 @@ def ifs(size: int) -> str:
     lines = [f"{' ' * depth}if y[{depth}]:" for depth in range(size)]
     lines.append(f"{' ' * size}x = {PUT}")
     lines += [f"{' ' * depth}else:\n    {' ' * depth} x = x + {depth}" for depth in reversed(range(size))]
-    return _function(iter(lines))
+    return _function_with_lines(iter(lines))
 
 
 def loops(size: int) -> str:
     """Loops within loops, as deep as Python allows (20), one such nest after the other."""
     depth = min(size, 18)
-    return "".join(_mapped(_indented("for i{depth} in range(3):", depth)) for _ in range(-(-size // depth)))
+    return "".join(
+        _replace_jit_by_shard_map(_nest_headers("for i{depth} in range(3):", depth))
+        for _ in range(-(-size // depth))
+    )
 
 
-def _mapped(text: str) -> str:
+def _replace_jit_by_shard_map(text: str) -> str:
     decorator = "@partial(jax.shard_map, mesh=mesh, in_specs=(spec, spec), out_specs=spec)"
     return text.replace("@jax.jit", decorator)
 
 
-def calls(size: int) -> str:
+def nest_calls(size: int) -> str:
     """A call within a call within a call."""
     inner = "x"
     for number in range(size):
         inner = f"twice({inner}, y)" if number % 2 else f"put({inner}, spec)"
     helpers = f"\n\ndef put(x, spec):\n    return {PUT}\n\n\ndef twice(x, y):\n    return put(x, spec) + put(y, spec)\n"
-    return helpers + _function(iter([f"x = {inner}"]))
+    return helpers + _function_with_lines(iter([f"x = {inner}"]))
 
 
 def functions(size: int) -> str:
@@ -62,24 +65,24 @@ def functions(size: int) -> str:
     lines = [f"{' ' * depth}def f{depth}(x, y):" for depth in range(size)]
     lines.append(f"{' ' * size}return {PUT}")
     lines += [f"{' ' * depth}return f{depth}(x, y)" for depth in reversed(range(1, size))]
-    return _function(iter([*lines, "x = f0(x, y)"]))
+    return _function_with_lines(iter([*lines, "x = f0(x, y)"]))
 
 
 def rebinds(size: int) -> str:
     """One name bound again and again, each time from what it was, in code that is jitted and in code that is mapped."""
-    text = _function(f"x = {PUT} + {number}" for number in range(size))
-    return text + _mapped(text.replace("def step", "def mapped"))
+    text = _function_with_lines(f"x = {PUT} + {number}" for number in range(size))
+    return text + _replace_jit_by_shard_map(text.replace("def step", "def mapped"))
 
 
 def ways(size: int) -> str:
     """One name bound again in one `if` after the other."""
-    return _function(f"if y[{number}]:\n        x = {PUT}" for number in range(size))
+    return _function_with_lines(f"if y[{number}]:\n        x = {PUT}" for number in range(size))
 
 
 def swaps(size: int) -> str:
     """Two names that change places again and again."""
-    text = _function("x, y = y, x" for _ in range(size))
-    return text + _mapped(text.replace("def step", "def mapped"))
+    text = _function_with_lines("x, y = y, x" for _ in range(size))
+    return text + _replace_jit_by_shard_map(text.replace("def step", "def mapped"))
 
 
 def elifs(size: int) -> str:
@@ -87,8 +90,8 @@ def elifs(size: int) -> str:
     lines = ["if y == 0:", f"    x = {PUT}"]
     for number in range(1, size):
         lines += [f"elif y == {number}:", f"    x = {PUT}"]
-    text = _function(iter(lines))
-    return text + _mapped(text.replace("def step", "def mapped"))
+    text = _function_with_lines(iter(lines))
+    return text + _replace_jit_by_shard_map(text.replace("def step", "def mapped"))
 
 
 def helpers(size: int) -> str:
@@ -98,7 +101,9 @@ def helpers(size: int) -> str:
         one, two = (number * 7 + 1) % size, (number * 3 + 2) % size
         parts.append(f"\n\ndef h{number}(x, s):\n    return h{one}(x, s) + h{two}(h{one}(x, spec), s)\n")
     return (
-        "".join(parts) + _function(iter(["x = h0(x, spec)"])) + _mapped(_function(iter(["x = h0(x, spec)"])))
+        "".join(parts)
+        + _function_with_lines(iter(["x = h0(x, spec)"]))
+        + _replace_jit_by_shard_map(_function_with_lines(iter(["x = h0(x, spec)"])))
     )
 
 
@@ -107,7 +112,7 @@ def maps(size: int) -> str:
     lines = ["tree = {'a': spec, 'b': other}"]
     lines += ["tree = jax.tree.map(lambda s: s, tree)" for _ in range(size)]
     lines += ["x = jax.device_put(x, jax.tree.map(lambda s: NamedSharding(mesh, s), tree))"]
-    return _function(iter(lines))
+    return _function_with_lines(iter(lines))
 
 
 def jits(size: int) -> str:
@@ -148,7 +153,7 @@ def lists(size: int) -> str:
     lines += [f"specs.append(spec if y[{number}] else other)" for number in range(size // 2)]
     lines += [f"specs = specs + [P('data', {number})]" for number in range(size // 2)]
     lines += ["for one in specs:", "    x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, one))"]
-    return _function(iter(lines))
+    return _function_with_lines(iter(lines))
 
 
 def tables(size: int) -> str:
@@ -161,7 +166,7 @@ def tables(size: int) -> str:
         f"x = jax.device_put(x, NamedSharding(CONFIG['n{number}']['of']['mesh'], CONFIG['n{number}']['spec']))"
         for number in range(size)
     ]
-    return f"\nCONFIG = {{\n{rows}}}\n" + _function(iter(lines))
+    return f"\nCONFIG = {{\n{rows}}}\n" + _function_with_lines(iter(lines))
 
 
 def deep_tables(size: int) -> str:
@@ -170,7 +175,7 @@ def deep_tables(size: int) -> str:
     for number in range(size):
         inner, path = f"{{'k{number}': {inner}, 'other': other}}", f"['k{number}']{path}"
     lines = [f"x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, CONFIG{path}))"] * 4
-    return f"\nCONFIG = {inner}\n" + _function(iter(lines))
+    return f"\nCONFIG = {inner}\n" + _function_with_lines(iter(lines))
 
 
 def configs(size: int) -> str:
@@ -185,7 +190,7 @@ def configs(size: int) -> str:
             "        return self.one.spec if self.two.spec else self.two.spec\n"
         )
     put = f"jax.lax.with_sharding_constraint(x, NamedSharding(mesh, D{size}().spec))"
-    return "".join(parts) + _function(iter([f"x = {put}"]))
+    return "".join(parts) + _function_with_lines(iter([f"x = {put}"]))
 
 
 def long_lines(size: int) -> str:
@@ -200,14 +205,14 @@ def long_lines(size: int) -> str:
             f"shapes = [{'zeros((8, 8)), ' * size}]",
             "",
         ]
-    ) + _function(iter([]))
+    ) + _function_with_lines(iter([]))
 
 
 DEPTH, LENGTH = (5, 10, 20, 40), (250, 500, 1_000, 2_000)
 CONSTRUCTS: dict[str, tuple[Callable[[int], str], tuple[int, ...], str]] = {
     "ifs": (ifs, DEPTH, "levels"),
     "loops": (loops, DEPTH, "levels"),
-    "nested-calls": (calls, DEPTH, "levels"),
+    "nested-calls": (nest_calls, DEPTH, "levels"),
     "functions": (functions, DEPTH, "levels"),
     "rebinds": (rebinds, LENGTH, "bindings"),
     "ways": (ways, LENGTH, "bindings"),
@@ -226,7 +231,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[int], str], tuple[int, ...], str]] = {
 }
 
 
-def builder(name: str) -> Callable[[Path, int], int]:
+def construct_builder(name: str) -> Callable[[Path, int], int]:
     """Makes a folder hold one file of a construct."""
     make, _, _ = CONSTRUCTS[name]
 

@@ -68,7 +68,7 @@ class Package:
     size: int
 
 
-def build(work: Path, pins: Sequence[str] = PACKAGES) -> list[Package]:
+def build_corpus(work: Path, pins: Sequence[str] = PACKAGES) -> list[Package]:
     """Download and unpack what is missing, take away what is not asked for, and count."""
     corpus = work / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
@@ -77,10 +77,10 @@ def build(work: Path, pins: Sequence[str] = PACKAGES) -> list[Package]:
             shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
     for pin in pins:
         if not (corpus / pin).is_dir():
-            _unpack(_wheel(pin, work / "wheels" / pin), corpus / pin)
+            _unpack(_download_wheel(pin, work / "wheels" / pin), corpus / pin)
     # The repository's own .gitignore leaves .benchmark out; what stands above a .git is not asked.
     (corpus / ".git").mkdir(exist_ok=True)
-    return [_counted(pin, corpus / pin) for pin in pins]
+    return [_count_lines(pin, corpus / pin) for pin in pins]
 
 
 def one(work: Path, name: str) -> Package:
@@ -89,11 +89,11 @@ def one(work: Path, name: str) -> Package:
     folder = work / "apart" / pin
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _unpack(_wheel(pin, work / "wheels" / pin), folder)
-    return _counted(pin, folder)
+        _unpack(_download_wheel(pin, work / "wheels" / pin), folder)
+    return _count_lines(pin, folder)
 
 
-def _wheel(pin: str, folder: Path) -> Path:
+def _download_wheel(pin: str, folder: Path) -> Path:
     if not list(folder.glob("*.whl")):
         print(f"fetching {pin}", flush=True)
         options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check"]
@@ -115,10 +115,10 @@ def _unpack(wheel: Path, target: Path) -> None:
     new.rename(target)
 
 
-def _counted(pin: str, folder: Path) -> Package:
+def _count_lines(pin: str, folder: Path) -> Package:
     name, _, release = pin.partition("==")
     files = lines = jax_lines = size = 0
-    for path in sources(folder):
+    for path in python_files(folder):
         text = path.read_bytes()
         count = text.count(b"\n")
         files, lines, size = files + 1, lines + count, size + len(text)
@@ -127,20 +127,20 @@ def _counted(pin: str, folder: Path) -> Package:
     return Package(name, release, folder, files, lines, jax_lines, size)
 
 
-def sources(folder: Path) -> Iterator[Path]:
+def python_files(folder: Path) -> Iterator[Path]:
     """The Python files below a folder."""
     return (path for path in folder.rglob("*.py") if path.is_file())
 
 
-def named(packages: Sequence[Package], names: Sequence[str]) -> list[Package]:
+def select_packages(packages: Sequence[Package], names: Sequence[str]) -> list[Package]:
     """The packages with these names; all of them where none is there."""
     return [package for package in packages if package.name in names] or list(packages)
 
 
-def holding(packages: Sequence[Package], word: bytes, size: int) -> list[Path]:
+def files_holding(packages: Sequence[Package], word: bytes, size: int) -> list[Path]:
     """Files that hold a word: as many as make up `size` bytes, one of each package in turn."""
     files = [
-        [path for path in sorted(sources(package.folder)) if word in path.read_bytes()]
+        [path for path in sorted(python_files(package.folder)) if word in path.read_bytes()]
         for package in packages
     ]
     found: list[Path] = []

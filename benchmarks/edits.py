@@ -49,7 +49,7 @@ def measure(work: Path, programs: Path, count: int) -> list[Edited]:
         )
         command.run(work)
         edited = Edited(f"{package.name} {package.release}", package.files)
-        for path, before, after in _edits(folder, count):
+        for path, before, after in _make_edits(folder, count):
             path.write_bytes(after)
             edited.seconds.append(command.run(work).cpu)
             path.write_bytes(before)
@@ -59,9 +59,9 @@ def measure(work: Path, programs: Path, count: int) -> list[Edited]:
     return found
 
 
-def _edits(folder: Path, count: int) -> Iterator[tuple[Path, bytes, bytes]]:
+def _make_edits(folder: Path, count: int) -> Iterator[tuple[Path, bytes, bytes]]:
     """Files, what they hold, and that with `edited_value = 0` as the first statement of a function."""
-    chance, files, made = random.Random(_SEED), sorted(corpus.sources(folder)), 0
+    chance, files, made = random.Random(_SEED), sorted(corpus.python_files(folder)), 0
     while made < count:
         path = chance.choice(files)
         before = path.read_bytes()
@@ -79,7 +79,7 @@ def _edits(folder: Path, count: int) -> Iterator[tuple[Path, bytes, bytes]]:
         yield path, before, b"".join(lines)
 
 
-def table(edited: list[Edited]) -> list[str]:
+def edit_table(edited: list[Edited]) -> list[str]:
     """The times for each project."""
     return [
         "| | files | edits | median, s | p95, s | worst, s |",

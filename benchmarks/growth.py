@@ -73,7 +73,7 @@ def write(path: Path, text: str) -> None:
 
 def build_lines(seed: Path, one_root: bool) -> Callable[[Path, int], int]:
     """Copies of a package under folders of their own, each a project or all one project."""
-    files = [(path.relative_to(seed), path.read_text("utf-8")) for path in sorted(corpus.sources(seed))]
+    files = [(path.relative_to(seed), path.read_text("utf-8")) for path in sorted(corpus.python_files(seed))]
     lines = sum(text.count("\n") for _, text in files)
 
     def build(folder: Path, size: int) -> int:
@@ -181,13 +181,13 @@ def build_calls(folder: Path, size: int) -> int:
     for number in range(1, files + 1):
         path = package / f"m{number:05}.py"
         if not path.is_file():
-            write(path, _calling(number))
+            write(path, _file_calling_earlier_ones(number))
     top = f"import jax\n\nfrom calls import m{files:05}\n\nrun = jax.jit(m{files:05}.f0)\n"
     write(package / "top.py", top)
     return files * CALLS_PER_FUNCTION * FUNCTIONS_PER_FILE
 
 
-def _calling(number: int) -> str:
+def _file_calling_earlier_ones(number: int) -> str:
     """A file that calls five earlier ones: half by `from ... import f3`, half as `m00001.f3`."""
     random_ = random.Random(number)
     others = sorted({number - 1, *(random_.randrange(number) for _ in range(4))})
@@ -209,46 +209,52 @@ def _calling(number: int) -> str:
     return "\n".join([*modules, *sorted(names)]) + "\n" + "".join(functions)
 
 
-def halves(first: int, last: int) -> tuple[int, ...]:
+def half_decade_sizes(first: int, last: int) -> tuple[int, ...]:
     """From first to last in steps of the root of ten."""
     count = round(2 * math.log10(last / first))
     return tuple(round(first * 10 ** (step / 2)) for step in range(count + 1))
 
 
-def doubled(first: int, last: int) -> tuple[int, ...]:
+def doubling_sizes(first: int, last: int) -> tuple[int, ...]:
     """From first to last, doubling."""
     return tuple(first * 2**step for step in range(int(math.log2(last / first)) + 1))
 
 
 def all_series(seed: corpus.Package) -> list[Series]:
     """Everything that is measured."""
-    lines = halves(10_000, 10_000_000)
+    lines = half_decade_sizes(10_000, 10_000_000)
     copies = f"Copies of {seed.name} {seed.release}, each below a folder of its own"
     return [
         Series(
             "lines", "lines", f"{copies} and a project of its own.", lines, build_lines(seed.folder, False)
         ),
         Series("root", "lines", f"{copies}; all one project.", lines, build_lines(seed.folder, True)),
-        Series("files", "files", "Files of ten lines, in one project.", halves(100, 100_000), build_files),
+        Series(
+            "files",
+            "files",
+            "Files of ten lines, in one project.",
+            half_decade_sizes(100, 100_000),
+            build_files,
+        ),
         Series(
             "findings",
             "findings",
             "Files with fifty findings each, in one project.",
-            halves(100, 100_000),
+            half_decade_sizes(100, 100_000),
             build_findings,
         ),
         Series(
             "file",
             "bytes",
             "One file of jitted functions without findings.",
-            doubled(78_125, 5_000_000),
+            doubling_sizes(78_125, 5_000_000),
             build_one_file(GOOD),
         ),
         Series(
             "found",
             "bytes",
             "One file of jitted functions, each with a finding.",
-            doubled(78_125, 5_000_000),
+            doubling_sizes(78_125, 5_000_000),
             build_one_file(BAD),
         ),
         Series(
@@ -256,11 +262,11 @@ def all_series(seed: corpus.Package) -> list[Series]:
             "edges",
             f"A call graph: {FUNCTIONS_PER_FILE} functions a file, {CALLS_PER_FUNCTION} calls each, into five earlier"
             " files; a jit at one end, `device_put` at the other.",
-            halves(1_000, 1_000_000),
+            half_decade_sizes(1_000, 1_000_000),
             build_calls,
         ),
         *(
-            Series(name, unit, f"One file. {make.__doc__}", sizes, constructs.builder(name))
+            Series(name, unit, f"One file. {make.__doc__}", sizes, constructs.construct_builder(name))
             for name, (make, sizes, unit) in constructs.CONSTRUCTS.items()
         ),
     ]
@@ -285,9 +291,11 @@ class Settings:
         # Looking at the memory costs time.
         sampled = timing.run(name, arguments, self.work, sample=True, limit=self.limit * 2)
         memory = max(run.memory for run in (*runs, sampled))
-        return Step(size, statistics.median(run.cpu for run in runs), memory, self._warm(name, folder))
+        return Step(
+            size, statistics.median(run.cpu for run in runs), memory, self._measure_warm_run(name, folder)
+        )
 
-    def _warm(self, name: str, folder: Path) -> float | None:
+    def _measure_warm_run(self, name: str, folder: Path) -> float | None:
         if not self.warm:
             return None
         arguments, variables = (
@@ -362,7 +370,7 @@ def table(measured: Measured, start: Step) -> Iterator[str]:
     )
     yield f"| ---: | ---: | ---: |{' ---: | ---: |' if warm else ''} ---: | ---: | --- |"
     for before, step in zip([None, *measured.steps], measured.steps, strict=False):
-        grown = compared(before, step, start)
+        grown = compare_with_start(before, step, start)
         flags = [what for what, each in grown.items() if each.worse]
         flag = f"**{', '.join(flags)}: worse than n log n**" if flags else ""
         warmed = f" {step.warm:.2f} | {grown['warm']} |" if step.warm is not None else ""
@@ -376,7 +384,7 @@ def table(measured: Measured, start: Step) -> Iterator[str]:
         yield ""
 
 
-def compared(before: Step | None, step: Step, start: Step) -> dict[str, Growth]:
+def compare_with_start(before: Step | None, step: Step, start: Step) -> dict[str, Growth]:
     """Growth of all that is measured, net of start-up."""
     if before is None:
         return dict.fromkeys(("time", "warm", "memory"), Growth(None, False))
@@ -392,7 +400,7 @@ def compared(before: Step | None, step: Step, start: Step) -> dict[str, Growth]:
     }
 
 
-def page(all_measured: list[Measured], start: Step, version: str, rounds: int) -> str:
+def growth_page(all_measured: list[Measured], start: Step, version: str, rounds: int) -> str:
     """The whole report."""
     lines = [
         "# Growth",
@@ -442,7 +450,7 @@ def main() -> None:
     for series in all_series(seed):
         if series.name in given.only:
             measured.append(measure(settings, series))
-            text = page(measured, start, peers.version_of(programs / "shardlint"), given.rounds)
+            text = growth_page(measured, start, peers.version_of(programs / "shardlint"), given.rounds)
             given.output.write_text(text, "utf-8")  # a run that is ended keeps what it has measured
     print(given.output.read_text("utf-8"))
 

@@ -36,22 +36,22 @@ class Hooked:
 
 def measure(work: Path, shardlint: str, mirrors: Path) -> list[Hooked]:
     """Run the hook twice on each of `FILES` files of each repository, chosen by chance but always the same."""
-    return [_measured(work, shardlint, mirrors / name / "repo") for name in REPOSITORIES]
+    return [_measure_hook(work, shardlint, mirrors / name / "repo") for name in REPOSITORIES]
 
 
-def _measured(work: Path, shardlint: str, mirror: Path) -> Hooked:
+def _measure_hook(work: Path, shardlint: str, mirror: Path) -> Hooked:
     folder, cache, filled = (work / f"hook-{name}" for name in ("files", "cache", "filled"))
     for old in (folder, cache, filled):
         shutil.rmtree(old, ignore_errors=True)
-    _git(work, "clone", "-q", "--shared", "--no-checkout", str(mirror), str(folder))
-    _git(folder, "sparse-checkout", "set", "--no-cone", *_PATTERNS)
-    _git(folder, "checkout", "-q", "HEAD")
+    _run_git(work, "clone", "-q", "--shared", "--no-checkout", str(mirror), str(folder))
+    _run_git(folder, "sparse-checkout", "set", "--no-cone", *_PATTERNS)
+    _run_git(folder, "checkout", "-q", "HEAD")
     variables = {"SHARDLINT_CACHE_DIR": str(cache)}
     Command("filling the cache", [shardlint, "check", str(folder)], variables=variables).run(work)
     shutil.copytree(cache, filled)
-    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    commit = _run_git(folder, "rev-parse", "--short=12", "HEAD")
     hooked = Hooked(f"{mirror.parent.name.replace('+', '/')} at {commit}")
-    for path in _files(folder):
+    for path in _sample_files(folder):
         before = path.read_bytes()
         path.write_bytes(before + _ADDED)
         command = Command(
@@ -69,22 +69,22 @@ def _measured(work: Path, shardlint: str, mirror: Path) -> Hooked:
     return hooked
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _run_git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
-def _files(folder: Path) -> list[Path]:
+def _sample_files(folder: Path) -> list[Path]:
     files = sorted(path for path in folder.rglob("*.py") if b"jax" in path.read_bytes())
     return random.Random(_SEED).sample(files, FILES)
 
 
-def p90(seconds: list[float]) -> float:
+def percentile_90(seconds: list[float]) -> float:
     """Return the 90th percentile."""
     return sorted(seconds)[int(0.9 * len(seconds))]
 
 
-def section(hooked: list[Hooked]) -> list[str]:
+def hook_section(hooked: list[Hooked]) -> list[str]:
     """The times for each repository, as a section of the report."""
     return [
         "## The pre-commit hook",
@@ -92,8 +92,8 @@ def section(hooked: list[Hooked]) -> list[str]:
         "| | files | median, s | p90, s | again, median, s | again, p90, s |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
         *(
-            f"| {one.name} | {len(one.fresh)} | {statistics.median(one.fresh):.2f} | {p90(one.fresh):.2f}"
-            f" | {statistics.median(one.again):.2f} | {p90(one.again):.2f} |"
+            f"| {one.name} | {len(one.fresh)} | {statistics.median(one.fresh):.2f} | {percentile_90(one.fresh):.2f}"
+            f" | {statistics.median(one.again):.2f} | {percentile_90(one.again):.2f} |"
             for one in hooked
         ),
         "",
@@ -106,4 +106,4 @@ def section(hooked: list[Hooked]) -> list[str]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         program = sys.argv[2] if len(sys.argv) > 2 else str(Path(sys.executable).parent / "shardlint")
-        print(*section(measure(Path(made), program, Path(sys.argv[1]).resolve())), sep="\n")
+        print(*hook_section(measure(Path(made), program, Path(sys.argv[1]).resolve())), sep="\n")

@@ -41,18 +41,18 @@ def name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def calls(text: Text, *names: str) -> Iterator[ast.Call]:
+def calls_of(text: Text, *names: str) -> Iterator[ast.Call]:
     return (node for node in text.calls if name(node.func) in names)
 
 
-def swapped(text: Text, one: ast.expr, two: ast.expr) -> Change:
+def swap_expressions(text: Text, one: ast.expr, two: ast.expr) -> Change:
     """Two expressions of which the second stands after the first change places."""
     (start, middle), (after, end) = text.span(one), text.span(two)
     between = text.bytes[middle:after].decode()
     return one.lineno, start, end, f"{text.of(two)}{between}{text.of(one)}"
 
 
-def without(text: Text, call: ast.Call, keyword: ast.keyword) -> Change:
+def remove_call_keyword(text: Text, call: ast.Call, keyword: ast.keyword) -> Change:
     """A call without one of its keywords."""
     assert keyword.arg is not None
     begin, end = text.span(keyword.value)

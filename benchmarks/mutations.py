@@ -25,7 +25,7 @@ from mutated import Text
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
 from shardlint.server.kept import Kept
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 
 _SEED, _NEAR = 5, 2
 _OLD = ("SL9", "SL315", "SL312", "SL513")
@@ -46,7 +46,7 @@ class Place:
 OPERATORS = {**mutations_jit.OPERATORS, **mutations_maps.OPERATORS}
 
 
-def places(projects: Sequence[Path], operators: Sequence[str], most: int) -> list[tuple[str, Place]]:
+def choose_places(projects: Sequence[Path], operators: Sequence[str], most: int) -> list[tuple[str, Place]]:
     """Where each operator changes something, at most so often, each project in turn."""
     found: dict[str, dict[Path, list[Place]]] = {operator: defaultdict(list) for operator in operators}
     for project in projects:
@@ -65,10 +65,10 @@ def places(projects: Sequence[Path], operators: Sequence[str], most: int) -> lis
                     found[operator][project] += (Place(project, file, *one) for one in changes)
             except (SyntaxError, ValueError, RecursionError):
                 continue
-    return [(operator, place) for operator in operators for place in _drawn(found[operator], most)]
+    return [(operator, place) for operator in operators for place in _draw_places(found[operator], most)]
 
 
-def _drawn(found: dict[Path, list[Place]], most: int) -> Iterator[Place]:
+def _draw_places(found: dict[Path, list[Place]], most: int) -> Iterator[Place]:
     drawn, order = random.Random(_SEED), sorted(found)
     drawn.shuffle(order)
     while any(found.values()) and most:
@@ -92,7 +92,7 @@ class Checked:
         if kept is None:
             self._kept.clear()
             kept = self._kept[place.project] = Kept(self._options)
-        text = decode(place.file, source)
+        text = decode_file(place.file, source)
         kept.bring({place.file: text}, look=False)
         report = kept.check(place.file).report
         lines = text.line_starts
@@ -135,7 +135,7 @@ def main() -> None:
     projects = [project.resolve() for project in asked.projects if project.is_dir()]
     operators = asked.operator or list(OPERATORS)
     told: dict[str, Counter[str]] = {operator: Counter() for operator in operators}
-    chosen = places(projects, operators, asked.most)
+    chosen = choose_places(projects, operators, asked.most)
     checked = Checked(asked.certainty)
     for operator, place in sorted(chosen, key=lambda one: (str(one[1].project), str(one[1].file), one[0])):
         result, codes = checked.outcome(place)

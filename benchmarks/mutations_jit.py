@@ -5,34 +5,34 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mutated import SPECS, Change, Operator, Text, calls, name, swapped, without
+from mutated import SPECS, Change, Operator, Text, calls_of, name, remove_call_keyword, swap_expressions
 
 _CONSTRAINTS = ("with_sharding_constraint", "with_logical_constraint", "filter_shard", "auto_axes_constraint")
 _MANAGERS = ("set_mesh", "use_mesh", "Mesh")
 _BATCH = ("batch", "data", "input")
 
 
-def _placed(text: Text) -> Iterator[Change]:
+def _remove_out_shardings(text: Text) -> Iterator[Change]:
     """`jax.jit(init, out_shardings=...)` becomes `jax.jit(init)`."""
-    for call in calls(text, "jit"):
+    for call in calls_of(text, "jit"):
         if not call.args or "init" not in text.of(call.args[0]).lower():
             continue
         for keyword in call.keywords:
             if keyword.arg == "out_shardings":
-                yield without(text, call, keyword)
+                yield remove_call_keyword(text, call, keyword)
 
 
-def _decorators(text: Text, *names: str) -> Iterator[ast.Call]:
+def _jit_calls(text: Text, *names: str) -> Iterator[ast.Call]:
     """Calls of these, and partials of them: `jax.jit(f, ...)`, `partial(jax.jit, ...)`."""
-    yield from calls(text, *names)
-    for call in calls(text, "partial"):
+    yield from calls_of(text, *names)
+    for call in calls_of(text, "partial"):
         if call.args and name(call.args[0]) in names:
             yield call
 
 
 def _inputs_instead(text: Text) -> Iterator[Change]:
     """`jax.jit(init, out_shardings=...)` becomes `jax.jit(init, in_shardings=...)`."""
-    for call in calls(text, "jit"):
+    for call in calls_of(text, "jit"):
         if call.args and "init" in text.of(call.args[0]).lower():
             given = {keyword.arg: keyword for keyword in call.keywords}
             if "out_shardings" in given and "in_shardings" not in given:
@@ -40,17 +40,17 @@ def _inputs_instead(text: Text) -> Iterator[Change]:
                 yield call.lineno, start, start + len("out_shardings"), "in_shardings"
 
 
-def _static(text: Text) -> Iterator[Change]:
+def _remove_static_arguments(text: Text) -> Iterator[Change]:
     """`static_argnums=...` and `static_argnames=...` are taken away."""
-    for call in _decorators(text, "jit"):
+    for call in _jit_calls(text, "jit"):
         for keyword in call.keywords:
             if keyword.arg in ("static_argnums", "static_argnames"):
-                yield without(text, call, keyword)
+                yield remove_call_keyword(text, call, keyword)
 
 
-def _donated(text: Text) -> Iterator[Change]:
+def _shift_donated_index(text: Text) -> Iterator[Change]:
     """`donate_argnums=0` becomes 1, `(0,)` becomes `(1,)`."""
-    for call in _decorators(text, "jit"):
+    for call in _jit_calls(text, "jit"):
         for keyword in call.keywords:
             if keyword.arg != "donate_argnums":
                 continue
@@ -59,14 +59,14 @@ def _donated(text: Text) -> Iterator[Change]:
                 yield given[0].lineno, *text.span(given[0]), str(given[0].value + 1)
 
 
-def _kept(text: Text) -> Iterator[Change]:
+def _remove_donation(text: Text) -> Iterator[Change]:
     """`donate_argnums` of what is called a step is taken away."""
-    for call in _decorators(text, "jit"):
+    for call in _jit_calls(text, "jit"):
         for keyword in call.keywords:
             first, last = call.lineno - 1, min(call.lineno + 5 + len(call.keywords), len(text.lines) - 1)
             around = text.bytes[text.lines[first] : text.lines[last]]
             if keyword.arg in ("donate_argnums", "donate_argnames") and b"step" in around:
-                yield without(text, call, keyword)
+                yield remove_call_keyword(text, call, keyword)
 
 
 def _constraint_dropped(text: Text) -> Iterator[Change]:
@@ -86,16 +86,16 @@ def _placement_dropped(text: Text) -> Iterator[Change]:
                 yield node.lineno, text.span(target)[0], text.span(call)[0], ""
 
 
-def _nowhere(text: Text) -> Iterator[Change]:
+def _remove_device_put_sharding(text: Text) -> Iterator[Change]:
     """`jax.device_put(x, sharding)` becomes `jax.device_put(x)`."""
-    for call in calls(text, "device_put"):
+    for call in calls_of(text, "device_put"):
         if len(call.args) == 2 and not call.keywords and "shard" in text.of(call.args[1]).lower():
             yield call.lineno, text.span(call.args[0])[1], text.span(call.args[1])[1], ""
 
 
 def _put_in_jit(text: Text) -> Iterator[Change]:
     """`jax.lax.with_sharding_constraint(x, sharding)` becomes `jax.device_put(x, sharding)`."""
-    for call in calls(text, "with_sharding_constraint"):
+    for call in calls_of(text, "with_sharding_constraint"):
         if len(call.args) == 2 and text.of(call.func).startswith("jax."):
             yield call.lineno, *text.span(call.func), "jax.device_put"
 
@@ -136,9 +136,9 @@ def _made_each_call(text: Text) -> Iterator[Change]:
                         yield part.lineno, *text.span(part.func), text.of(made[part.func.id])
 
 
-def _axis(text: Text) -> Iterator[Change]:
+def _rename_spec_axis(text: Text) -> Iterator[Change]:
     """An axis of a spec becomes one that no mesh has: `P("data")` becomes `P("data_axis")`."""
-    for call in calls(text, *SPECS):
+    for call in calls_of(text, *SPECS):
         for part in call.args:
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
                 yield part.lineno, *text.span(part), f'"{part.value}_axis"'
@@ -147,7 +147,7 @@ def _axis(text: Text) -> Iterator[Change]:
 
 def _one_axis_fewer(text: Text) -> Iterator[Change]:
     """`Mesh(devices, ("data", "model"))` becomes `Mesh(devices, ("data",))`."""
-    for call in calls(text, "Mesh", "make_mesh"):
+    for call in calls_of(text, "Mesh", "make_mesh"):
         names = call.args[1] if len(call.args) > 1 else None
         for keyword in call.keywords:
             names = keyword.value if keyword.arg == "axis_names" else names
@@ -156,9 +156,9 @@ def _one_axis_fewer(text: Text) -> Iterator[Change]:
             yield names.lineno, start, end, "," if len(names.elts) == 2 else ""
 
 
-def _apart(text: Text) -> Iterator[Change]:
+def _split_axis_tuple(text: Text) -> Iterator[Change]:
     """`P(("data", "fsdp"))` becomes `P("data", "fsdp")`."""
-    for call in calls(text, *SPECS):
+    for call in calls_of(text, *SPECS):
         if call.args and isinstance(call.args[0], ast.Tuple) and len(call.args[0].elts) > 1:
             one = call.args[0]
             inside = text.of(one)
@@ -182,28 +182,28 @@ def _batch_whole(text: Text) -> Iterator[Change]:
 
 def _specs_swapped(text: Text) -> Iterator[Change]:
     """`in_shardings=(state, batch)` becomes `(batch, state)`."""
-    for call in _decorators(text, "jit", "pjit"):
+    for call in _jit_calls(text, "jit", "pjit"):
         for keyword in call.keywords:
             given = keyword.value
             if keyword.arg == "in_shardings" and isinstance(given, ast.Tuple) and len(given.elts) > 1:
                 first, second = given.elts[:2]
                 if text.of(first) != text.of(second):
-                    yield swapped(text, first, second)
+                    yield swap_expressions(text, first, second)
 
 
 def _sizes_swapped(text: Text) -> Iterator[Change]:
     """`create_device_mesh((data, model))` becomes `((model, data))`; so of `make_mesh` and `reshape(...)` in `Mesh`."""
-    for call in calls(text, "create_device_mesh", "make_mesh"):
+    for call in calls_of(text, "create_device_mesh", "make_mesh"):
         given = call.args[0] if call.args else None
         if isinstance(given, ast.Tuple) and len(given.elts) > 1:
             first, second = given.elts[:2]
             if text.of(first) != text.of(second):
-                yield swapped(text, first, second)
+                yield swap_expressions(text, first, second)
 
 
-def _longer(text: Text) -> Iterator[Change]:
+def _prepend_none_to_spec(text: Text) -> Iterator[Change]:
     """A constraint's `P("data", None)` becomes `P(None, "data", None)`."""
-    for call in calls(text, "with_sharding_constraint"):
+    for call in calls_of(text, "with_sharding_constraint"):
         for given in call.args[1:2]:
             for spec in ast.walk(given):
                 if isinstance(spec, ast.Call) and name(spec.func) in SPECS and spec.args:
@@ -213,7 +213,7 @@ def _longer(text: Text) -> Iterator[Change]:
 
 def _bare_spec(text: Text) -> Iterator[Change]:
     """`NamedSharding(mesh, spec)` becomes `spec` where it is given to a call."""
-    for call in calls(text, "device_put", "with_sharding_constraint"):
+    for call in calls_of(text, "device_put", "with_sharding_constraint"):
         if (
             len(call.args) > 1
             and isinstance(call.args[1], ast.Call)
@@ -257,16 +257,18 @@ def _result_dropped(text: Text) -> Iterator[Change]:
                 yield node.lineno, text.span(target)[0], text.span(call)[0], ""
 
 
-def _unboxed(text: Text) -> Iterator[Change]:
+def _remove_partitioning(text: Text) -> Iterator[Change]:
     """`nn.with_partitioning(init, names)` becomes `init`, and so with logical ones."""
-    for call in calls(text, "with_partitioning", "with_logical_partitioning"):
+    for call in calls_of(text, "with_partitioning", "with_logical_partitioning"):
         if len(call.args) == 2:
             yield call.lineno, *text.span(call), text.of(call.args[0])
 
 
-def _logical(text: Text) -> Iterator[Change]:
+def _rename_logical_axis(text: Text) -> Iterator[Change]:
     """A name of logical axes becomes one without a rule: `"embed"` becomes `"embed_dim"`."""
-    for call in calls(text, "with_logical_partitioning", "with_logical_constraint", "logical_to_mesh_axes"):
+    for call in calls_of(
+        text, "with_logical_partitioning", "with_logical_constraint", "logical_to_mesh_axes"
+    ):
         names = call.args[-1] if call.args else None
         if isinstance(names, ast.Tuple):
             for part in names.elts:
@@ -277,12 +279,12 @@ def _logical(text: Text) -> Iterator[Change]:
 
 def _annotated_otherwise(text: Text) -> Iterator[Change]:
     """The two names of a kernel's annotation change places."""
-    for call in calls(text, "with_partitioning", "with_logical_partitioning"):
+    for call in calls_of(text, "with_partitioning", "with_logical_partitioning"):
         names = call.args[-1] if call.args else None
         if isinstance(names, ast.Tuple) and len(names.elts) == 2:
             first, second = names.elts
             if text.of(first) != text.of(second):
-                yield swapped(text, first, second)
+                yield swap_expressions(text, first, second)
 
 
 def _no_rules(text: Text) -> Iterator[Change]:
@@ -299,12 +301,12 @@ def _no_rules(text: Text) -> Iterator[Change]:
                         yield node.lineno, text.span(node.items[index - 1].context_expr)[1], end, ""
 
 
-def _layers(text: Text) -> Iterator[Change]:
+def _remove_scan_partition_name(text: Text) -> Iterator[Change]:
     """`metadata_params={nn.PARTITION_NAME: "layers"}` of a scan is taken away."""
-    for call in calls(text, "scan", "vmap"):
+    for call in calls_of(text, "scan", "vmap"):
         for keyword in call.keywords:
             if keyword.arg == "metadata_params":
-                yield without(text, call, keyword)
+                yield remove_call_keyword(text, call, keyword)
 
 
 def _plain_jit(text: Text) -> Iterator[Change]:
@@ -356,32 +358,32 @@ def _optimizer_first(text: Text) -> Iterator[Change]:
 
 
 OPERATORS = {
-    "made with no out_shardings": Operator((b"out_shardings",), _placed),
+    "made with no out_shardings": Operator((b"out_shardings",), _remove_out_shardings),
     "in_shardings of an init": Operator((b"out_shardings",), _inputs_instead),
-    "not static": Operator((b"static_arg",), _static),
-    "another argument donated": Operator((b"donate_argnums",), _donated),
-    "state not donated": Operator((b"donate_arg",), _kept),
+    "not static": Operator((b"static_arg",), _remove_static_arguments),
+    "another argument donated": Operator((b"donate_argnums",), _shift_donated_index),
+    "state not donated": Operator((b"donate_arg",), _remove_donation),
     "constraint dropped": Operator((b"import", b"shar"), _constraint_dropped),
     "placement dropped": Operator((b"device_put",), _placement_dropped),
-    "placed nowhere": Operator((b"device_put",), _nowhere),
+    "placed nowhere": Operator((b"device_put",), _remove_device_put_sharding),
     "device_put for a constraint": Operator((b"with_sharding_constraint",), _put_in_jit),
     "no mesh entered": Operator((b"with ", b"esh"), _no_mesh),
     "jit in the loop": Operator((b"jit(", b"for "), _made_each_call),
-    "axis of no mesh": Operator((b"PartitionSpec",), _axis),
+    "axis of no mesh": Operator((b"PartitionSpec",), _rename_spec_axis),
     "mesh with one axis fewer": Operator((b"esh(",), _one_axis_fewer),
-    "axes of one dimension apart": Operator((b"PartitionSpec",), _apart),
+    "axes of one dimension apart": Operator((b"PartitionSpec",), _split_axis_tuple),
     "batch replicated": Operator((b"NamedSharding",), _batch_whole),
     "in_shardings swapped": Operator((b"in_shardings",), _specs_swapped),
     "mesh sizes swapped": Operator((b"esh(",), _sizes_swapped),
-    "spec too long": Operator((b"with_sharding_constraint",), _longer),
+    "spec too long": Operator((b"with_sharding_constraint",), _prepend_none_to_spec),
     "spec without its mesh": Operator((b"NamedSharding",), _bare_spec),
     "return forgotten": Operator((b"jax", b"return "), _no_return),
     "result dropped": Operator((b"jax", b"_shard"), _result_dropped),
-    "annotation left out": Operator((b"partitioning",), _unboxed),
-    "logical name without rule": Operator((b"logical",), _logical),
+    "annotation left out": Operator((b"partitioning",), _remove_partitioning),
+    "logical name without rule": Operator((b"logical",), _rename_logical_axis),
     "annotation turned around": Operator((b"partitioning",), _annotated_otherwise),
     "no logical rules": Operator((b"axis_rules",), _no_rules),
-    "layers not named": Operator((b"metadata_params",), _layers),
+    "layers not named": Operator((b"metadata_params",), _remove_scan_partition_name),
     "Module through jax.jit": Operator((b"filter_jit",), _plain_jit),
     "sharding ignored": Operator((b"shard",), _sharding_ignored),
     "optimizer before placement": Operator((b".init(", b"shard"), _optimizer_first),

@@ -6,50 +6,54 @@ import ast
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from mutated import SPECS, Change, Operator, Text, calls, name, swapped, without
+from mutated import SPECS, Change, Operator, Text, calls_of, name, remove_call_keyword, swap_expressions
 
 _ZERO = ("process_index() == 0", "host_id() == 0", "process_id() == 0", "is_coordinator()", "is_main_process")
 _WRITES = ("save", "write", "wandb.init", "open(", "makedirs", "SummaryWriter", "dump")
 _LOGS = ("metric", "loss", "info", "stats", "aux", "scalar", "summar", "log", "acc")
 
 
-def _assigned(text: Text) -> Iterator[tuple[ast.Assign, str, ast.Call]]:
+def _call_assignments(text: Text) -> Iterator[tuple[ast.Assign, str, ast.Call]]:
     for node in text.nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
             yield node, text.of(node.targets[0]), node.value
 
 
-def _plain(written: str) -> str:
+def _strip_blanks(written: str) -> str:
     return "".join(written.split()).strip("()").rstrip(",")
 
 
-def _itself(text: Text, *names: str) -> Iterator[tuple[str, ast.Call]]:
+def _self_assignments(text: Text, *names: str) -> Iterator[tuple[str, ast.Call]]:
     """Yield `x` and the call of each `x = f(x, ...)`."""
-    for _, target, call in _assigned(text):
-        if name(call.func) in names and call.args and _plain(text.of(call.args[0])) == _plain(target):
+    for _, target, call in _call_assignments(text):
+        if (
+            name(call.func) in names
+            and call.args
+            and _strip_blanks(text.of(call.args[0])) == _strip_blanks(target)
+        ):
             yield target, call
 
 
-def _gradients(text: Text) -> Iterator[Change]:
+def _remove_gradient_mean(text: Text) -> Iterator[Change]:
     """`grads = jax.lax.pmean(grads, axis)` becomes `grads = grads`."""
-    for target, call in _itself(text, "pmean", "psum"):
+    for target, call in _self_assignments(text, "pmean", "psum"):
         if "grad" in target.lower():
             yield call.lineno, *text.span(call), text.of(call.args[0])
 
 
-def _reported(text: Text) -> Iterator[Change]:
+def _remove_metrics_mean(text: Text) -> Iterator[Change]:
     """`metrics = jax.lax.pmean(metrics, axis)` becomes `metrics = metrics`."""
-    for target, call in _itself(text, "pmean", "psum"):
+    for target, call in _self_assignments(text, "pmean", "psum"):
         if "grad" not in target.lower() and any(word in target.lower() for word in _LOGS):
             yield call.lineno, *text.span(call), text.of(call.args[0])
 
 
-def _within(what: str) -> Callable[[Text], Iterator[Change]]:
+def _remove_inner_collective(what: str) -> Callable[[Text], Iterator[Change]]:
     """`jax.lax.psum(x, axis)` becomes `x` where more is made of it."""
 
     def changes(text: Text) -> Iterator[Change]:
-        known = {id(call) for _, call in _itself(text, what)}
-        for call in calls(text, what):
+        known = {id(call) for _, call in _self_assignments(text, what)}
+        for call in calls_of(text, what):
             given = len(call.args) + len(call.keywords) > 1 and call.args
             if given and id(call) not in known and not isinstance(call.args[0], ast.Constant | ast.Starred):
                 yield call.lineno, *text.span(call), f"({text.of(call.args[0])})"
@@ -57,13 +61,13 @@ def _within(what: str) -> Callable[[Text], Iterator[Change]]:
     return changes
 
 
-def _renamed(
+def _replace_function_name(
     old: str, new: str, reads: Callable[[str], bool] = lambda _: True
 ) -> Callable[[Text], Iterator[Change]]:
     """A function is called where another is meant."""
 
     def changes(text: Text) -> Iterator[Change]:
-        for call in calls(text, old):
+        for call in calls_of(text, old):
             if reads(text.of(call)):
                 end = text.span(call.func)[1]
                 yield call.lineno, end - len(old), end, new
@@ -71,18 +75,18 @@ def _renamed(
     return changes
 
 
-def _keys(word: str) -> Callable[[Text], Iterator[Change]]:
+def _remove_key_fold_in(word: str) -> Callable[[Text], Iterator[Change]]:
     """`jax.random.fold_in(key, jax.lax.axis_index(axis))` becomes `key`."""
 
     def changes(text: Text) -> Iterator[Change]:
-        for call in calls(text, "fold_in"):
+        for call in calls_of(text, "fold_in"):
             if len(call.args) == 2 and word in text.of(call.args[1]):
                 yield call.lineno, *text.span(call), text.of(call.args[0])
 
     return changes
 
 
-def _seeds(text: Text) -> Iterator[Change]:
+def _remove_process_from_seed(text: Text) -> Iterator[Change]:
     """`seed + jax.process_index()` becomes `seed`."""
     for node in text.nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -91,40 +95,40 @@ def _seeds(text: Text) -> Iterator[Change]:
                     yield node.lineno, *text.span(node), text.of(other)
 
 
-def _split(text: Text) -> Iterator[Change]:
+def _replicate_split_key(text: Text) -> Iterator[Change]:
     """`jax.random.split(key, jax.local_device_count())` becomes `jax_utils.replicate(key)`, or a stack of copies."""
-    for call in calls(text, "split"):
+    for call in calls_of(text, "split"):
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         if len(given) == 2 and "device" in text.of(given[1]) and "axis" not in text.of(call):
             key, many = (text.of(one) for one in given)
-            known = next((one for one in calls(text, "replicate") if len(one.args) == 1), None)
+            known = next((one for one in calls_of(text, "replicate") if len(one.args) == 1), None)
             new = (
                 f"{text.of(known.func)}({key})" if known is not None else f"jax.numpy.stack([{key}] * {many})"
             )
             yield call.lineno, *text.span(call), new
 
 
-def _parts(text: Text, of: str, keyword: str) -> Iterator[list[ast.expr]]:
-    for call in calls(text, of):
+def _keyword_elements(text: Text, of: str, keyword: str) -> Iterator[list[ast.expr]]:
+    for call in calls_of(text, of):
         for given in call.keywords:
             if given.arg == keyword:
                 yield given.value.elts if isinstance(given.value, ast.Tuple) else [given.value]
 
 
-def _declared(text: Text) -> Iterator[Change]:
+def _replicate_out_specs(text: Text) -> Iterator[Change]:
     """`out_specs=P("data")` of a shard_map becomes `out_specs=P()`, one of several too."""
-    for specs in _parts(text, "shard_map", "out_specs"):
+    for specs in _keyword_elements(text, "shard_map", "out_specs"):
         for spec in specs:
             if isinstance(spec, ast.Call) and name(spec.func) in SPECS and spec.args:
                 if any(text.of(one) != "None" for one in spec.args):
                     yield spec.lineno, *text.span(spec), f"{text.of(spec.func)}()"
 
 
-def _short(of: str, keyword: str) -> Callable[[Text], Iterator[Change]]:
+def _drop_last_spec(of: str, keyword: str) -> Callable[[Text], Iterator[Change]]:
     """The last of several `in_specs` or `in_axes` is forgotten."""
 
     def changes(text: Text) -> Iterator[Change]:
-        for parts in _parts(text, of, keyword):
+        for parts in _keyword_elements(text, of, keyword):
             if len(parts) > 1:
                 yield (
                     parts[-2].lineno,
@@ -136,21 +140,21 @@ def _short(of: str, keyword: str) -> Callable[[Text], Iterator[Change]]:
     return changes
 
 
-def _swapped(of: str, keyword: str) -> Callable[[Text], Iterator[Change]]:
+def _swap_specs(of: str, keyword: str) -> Callable[[Text], Iterator[Change]]:
     """Two of several `in_specs` or `in_axes` that are unlike change places."""
 
     def changes(text: Text) -> Iterator[Change]:
-        for parts in _parts(text, of, keyword):
+        for parts in _keyword_elements(text, of, keyword):
             for one, two in pairwise(parts):
                 if text.of(one) != text.of(two):
-                    yield swapped(text, one, two)
+                    yield swap_expressions(text, one, two)
 
     return changes
 
 
 def _axis_names(text: Text) -> Iterator[Change]:
     """A collective is given an axis that is not there."""
-    for call in calls(
+    for call in calls_of(
         text, "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "all_to_all", "psum_scatter"
     ):
         given = [*call.args[:2], *(one.value for one in call.keywords if one.arg == "axis_name")]
@@ -160,42 +164,42 @@ def _axis_names(text: Text) -> Iterator[Change]:
                 break
 
 
-def _without(keyword: str, *names: str) -> Callable[[Text], Iterator[Change]]:
+def _remove_keyword(keyword: str, *names: str) -> Callable[[Text], Iterator[Change]]:
     """A keyword of some functions is taken away."""
 
     def changes(text: Text) -> Iterator[Change]:
-        for call in calls(text, *names):
+        for call in calls_of(text, *names):
             for given in call.keywords:
                 first = call.keywords[0] is given and not call.args
                 if given.arg == keyword and not first and text.of(given.value) not in ("None", "False"):
-                    yield without(text, call, given)
+                    yield remove_call_keyword(text, call, given)
 
     return changes
 
 
 def _gathered_axis(text: Text) -> Iterator[Change]:
     """`all_gather(x, axis, axis=0)` becomes `axis=1`, and back."""
-    for call in calls(text, "all_gather", "psum_scatter"):
+    for call in calls_of(text, "all_gather", "psum_scatter"):
         for given in call.keywords:
             if given.arg in ("axis", "scatter_dimension") and isinstance(given.value, ast.Constant):
                 yield call.lineno, *text.span(given.value), "1" if given.value.value == 0 else "0"
 
 
-def _replicated(text: Text) -> Iterator[Change]:
+def _remove_replicate(text: Text) -> Iterator[Change]:
     """`state = replicate(state)` becomes `state = state`."""
-    for target, call in _itself(text, "replicate"):
+    for target, call in _self_assignments(text, "replicate"):
         if len(call.args) == 1 and not call.keywords:
             yield call.lineno, *text.span(call), target
 
 
-def _unreplicated(text: Text) -> Iterator[Change]:
+def _remove_unreplicate(text: Text) -> Iterator[Change]:
     """`unreplicate(state)` becomes `state`."""
-    for call in calls(text, "unreplicate"):
+    for call in calls_of(text, "unreplicate"):
         if len(call.args) == 1:
             yield call.lineno, *text.span(call), text.of(call.args[0])
 
 
-def _unguarded(text: Text) -> Iterator[Change]:
+def _remove_process_guard(text: Text) -> Iterator[Change]:
     """`if jax.process_index() == 0:` before what writes files becomes `if True:`."""
     for node in text.nodes:
         if isinstance(node, ast.If) and not node.orelse and any(word in text.of(node.test) for word in _ZERO):
@@ -205,7 +209,7 @@ def _unguarded(text: Text) -> Iterator[Change]:
                 yield node.lineno, *text.span(node.test), "True"
 
 
-def _guarded(*names: str) -> Callable[[Text], Iterator[Change]]:
+def _guard_call_by_process(*names: str) -> Callable[[Text], Iterator[Change]]:
     """Return a mutation that lets the first process alone make a call that all processes must make."""
 
     def changes(text: Text) -> Iterator[Change]:
@@ -231,7 +235,7 @@ def _no_barrier(text: Text) -> Iterator[Change]:
                 yield node.lineno, *text.span(node.value), "pass"
 
 
-def _early(text: Text) -> Iterator[Change]:
+def _read_devices_before_initialize(text: Text) -> Iterator[Change]:
     """Something asks for devices before `jax.distributed.initialize()`."""
     for node in text.nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -241,7 +245,7 @@ def _early(text: Text) -> Iterator[Change]:
                     yield node.lineno, start, start, "print(jax.devices()); "
 
 
-def _whole(what: str) -> Callable[[Text], Iterator[Change]]:
+def _remove_process_division(what: str) -> Callable[[Text], Iterator[Change]]:
     """`batch_size // jax.process_count()` becomes `batch_size`."""
 
     def changes(text: Text) -> Iterator[Change]:
@@ -265,7 +269,7 @@ def _same_part(text: Text) -> Iterator[Change]:
                 yield node.value.lineno, *text.span(node.value), "0"
 
 
-def _ring(text: Text) -> Iterator[Change]:
+def _break_ring_permutation(text: Text) -> Iterator[Change]:
     """`[(i, (i + 1) % n) for i in range(n)]` becomes `[(i, i + 1) for i in range(n - 1)]`."""
     for node in text.nodes:
         if isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Tuple) and len(node.generators) == 1:
@@ -285,51 +289,59 @@ def _ring(text: Text) -> Iterator[Change]:
                 yield node.lineno, *text.span(node), written
 
 
-def _put(text: Text) -> Iterator[Change]:
+def _replace_local_data_by_device_put(text: Text) -> Iterator[Change]:
     """`make_array_from_process_local_data(sharding, x)` becomes `jax.device_put(x, sharding)`."""
-    for call in calls(text, "make_array_from_process_local_data"):
+    for call in calls_of(text, "make_array_from_process_local_data"):
         if len(call.args) >= 2:
             sharding, given = (text.of(one) for one in call.args[:2])
             yield call.lineno, *text.span(call), f"jax.device_put({given}, {sharding})"
 
 
 OPERATORS = {
-    "gradients not averaged": Operator((b"grad", b"axis"), _gradients),
-    "metrics not averaged": Operator((b"pmean", b"axis"), _reported),
-    "a mean lost": Operator((b"pmean",), _within("pmean")),
-    "a sum lost": Operator((b"psum",), _within("psum")),
-    "mean becomes sum": Operator((b"pmean",), _renamed("pmean", "psum")),
-    "one key for all devices": Operator((b"fold_in", b"axis_index"), _keys("axis_index")),
-    "one key for all processes": Operator((b"fold_in", b"process_index"), _keys("process_index")),
-    "one seed for all processes": Operator((b"seed", b"process_index"), _seeds),
-    "key copied": Operator((b"split", b"device", b"pmap"), _split),
-    "declared replicated": Operator((b"out_specs",), _declared),
-    "a spec forgotten": Operator((b"in_specs",), _short("shard_map", "in_specs")),
-    "specs swapped": Operator((b"in_specs",), _swapped("shard_map", "in_specs")),
-    "an axis forgotten": Operator((b"in_axes", b"pmap"), _short("pmap", "in_axes")),
-    "axes swapped": Operator((b"in_axes", b"pmap"), _swapped("pmap", "in_axes")),
+    "gradients not averaged": Operator((b"grad", b"axis"), _remove_gradient_mean),
+    "metrics not averaged": Operator((b"pmean", b"axis"), _remove_metrics_mean),
+    "a mean lost": Operator((b"pmean",), _remove_inner_collective("pmean")),
+    "a sum lost": Operator((b"psum",), _remove_inner_collective("psum")),
+    "mean becomes sum": Operator((b"pmean",), _replace_function_name("pmean", "psum")),
+    "one key for all devices": Operator((b"fold_in", b"axis_index"), _remove_key_fold_in("axis_index")),
+    "one key for all processes": Operator(
+        (b"fold_in", b"process_index"), _remove_key_fold_in("process_index")
+    ),
+    "one seed for all processes": Operator((b"seed", b"process_index"), _remove_process_from_seed),
+    "key copied": Operator((b"split", b"device", b"pmap"), _replicate_split_key),
+    "declared replicated": Operator((b"out_specs",), _replicate_out_specs),
+    "a spec forgotten": Operator((b"in_specs",), _drop_last_spec("shard_map", "in_specs")),
+    "specs swapped": Operator((b"in_specs",), _swap_specs("shard_map", "in_specs")),
+    "an axis forgotten": Operator((b"in_axes", b"pmap"), _drop_last_spec("pmap", "in_axes")),
+    "axes swapped": Operator((b"in_axes", b"pmap"), _swap_specs("pmap", "in_axes")),
     "axis not there": Operator((b"lax", b"axis_name"), _axis_names),
-    "no axis_name": Operator((b"pmap", b"axis_name"), _without("axis_name", "pmap")),
-    "not tiled": Operator((b"tiled",), _without("tiled", "all_gather", "all_to_all", "psum_scatter")),
+    "no axis_name": Operator((b"pmap", b"axis_name"), _remove_keyword("axis_name", "pmap")),
+    "not tiled": Operator((b"tiled",), _remove_keyword("tiled", "all_gather", "all_to_all", "psum_scatter")),
     "gathered on another axis": Operator((b"all_gather",), _gathered_axis),
-    "allgather not tiled": Operator((b"tiled",), _without("tiled", "process_allgather")),
-    "not replicated": Operator((b"replicate", b"pmap"), _replicated),
-    "not unreplicated": Operator((b"unreplicate",), _unreplicated),
-    "global count": Operator((b"local_device_count",), _renamed("local_device_count", "device_count")),
-    "local count": Operator((b"device_count",), _renamed("device_count", "local_device_count")),
-    "global devices": Operator((b"local_devices",), _renamed("local_devices", "devices")),
-    "local devices": Operator((b"devices()",), _renamed("devices", "local_devices")),
-    "every process writes": Operator((b"process_index",), _unguarded),
-    "barrier of one process": Operator((b"sync_global_devices",), _guarded("sync_global_devices")),
-    "gather of one process": Operator((b"allgather",), _guarded("process_allgather", "broadcast_one_to_all")),
+    "allgather not tiled": Operator((b"tiled",), _remove_keyword("tiled", "process_allgather")),
+    "not replicated": Operator((b"replicate", b"pmap"), _remove_replicate),
+    "not unreplicated": Operator((b"unreplicate",), _remove_unreplicate),
+    "global count": Operator(
+        (b"local_device_count",), _replace_function_name("local_device_count", "device_count")
+    ),
+    "local count": Operator((b"device_count",), _replace_function_name("device_count", "local_device_count")),
+    "global devices": Operator((b"local_devices",), _replace_function_name("local_devices", "devices")),
+    "local devices": Operator((b"devices()",), _replace_function_name("devices", "local_devices")),
+    "every process writes": Operator((b"process_index",), _remove_process_guard),
+    "barrier of one process": Operator(
+        (b"sync_global_devices",), _guard_call_by_process("sync_global_devices")
+    ),
+    "gather of one process": Operator(
+        (b"allgather",), _guard_call_by_process("process_allgather", "broadcast_one_to_all")
+    ),
     "no barrier": Operator((b"sync_global_devices",), _no_barrier),
-    "initialized late": Operator((b"distributed.initialize",), _early),
-    "batch of all processes": Operator((b"process_count",), _whole("process_count")),
-    "batch of all devices": Operator((b"device_count",), _whole("device_count")),
+    "initialized late": Operator((b"distributed.initialize",), _read_devices_before_initialize),
+    "batch of all processes": Operator((b"process_count",), _remove_process_division("process_count")),
+    "batch of all devices": Operator((b"device_count",), _remove_process_division("device_count")),
     "same part of the data": Operator((b"process_index",), _same_part),
-    "ring open": Operator((b"%", b"permute"), _ring),
-    "put as if whole": Operator((b"make_array_from_process_local_data",), _put),
+    "ring open": Operator((b"%", b"permute"), _break_ring_permutation),
+    "put as if whole": Operator((b"make_array_from_process_local_data",), _replace_local_data_by_device_put),
     "restored without sharding": Operator(
-        (b"sharding", b"restore"), _without("sharding", "ShapeDtypeStruct", "ArrayRestoreArgs")
+        (b"sharding", b"restore"), _remove_keyword("sharding", "ShapeDtypeStruct", "ArrayRestoreArgs")
     ),
 }

@@ -69,21 +69,21 @@ def install(work: Path, name: str) -> Path:
     if not _is_installed(folder, pins):
         print(f"installing {' '.join(pins)}", flush=True)
         venv.create(folder, with_pip=True, clear=True)
-        _pip(folder, *pins)
-        _note(folder, pins)
+        _run_pip(folder, *pins)
+        _write_install_stamp(folder, pins)
     return folder / "bin"
 
 
 def _is_installed(folder: Path, what: Sequence[str]) -> bool:
     stamp = folder / "installed.txt"
-    return stamp.is_file() and stamp.read_text() == _stamp(folder, what)
+    return stamp.is_file() and stamp.read_text() == _install_stamp(folder, what)
 
 
-def _note(folder: Path, what: Sequence[str]) -> None:
-    (folder / "installed.txt").write_text(_stamp(folder, what))
+def _write_install_stamp(folder: Path, what: Sequence[str]) -> None:
+    (folder / "installed.txt").write_text(_install_stamp(folder, what))
 
 
-def _stamp(folder: Path, what: Sequence[str]) -> str:
+def _install_stamp(folder: Path, what: Sequence[str]) -> str:
     return f"{' '.join(what)} with {sys.executable} in {folder}"  # an environment that is moved does not run
 
 
@@ -93,14 +93,14 @@ def install_shardlint(work: Path) -> Path:
     print("installing shardlint", flush=True)
     if not _is_installed(folder, ["shardlint"]):
         venv.create(folder, with_pip=True, clear=True)
-        _pip(folder, str(HERE.parent))
-        _note(folder, ["shardlint"])
+        _run_pip(folder, str(HERE.parent))
+        _write_install_stamp(folder, ["shardlint"])
     else:
-        _pip(folder, "--force-reinstall", "--no-deps", str(HERE.parent))
+        _run_pip(folder, "--force-reinstall", "--no-deps", str(HERE.parent))
     return folder / "bin"
 
 
-def _pip(folder: Path, *arguments: str) -> None:
+def _run_pip(folder: Path, *arguments: str) -> None:
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
     ended = subprocess.run([*command, *arguments], capture_output=True, text=True)
     if ended.returncode:
@@ -131,12 +131,12 @@ def ruff(work: Path) -> list[str]:
     ]
 
 
-def slow(work: Path) -> list[Peer]:
+def slow_peers(work: Path) -> list[Peer]:
     """The tools that take minutes. Each is set to the fastest that does its work."""
-    return [_jaxlint(work), _semgrep(work), _flake8(work), _fixit(work)]
+    return [_jaxlint_peer(work), _semgrep_peer(work), _flake8_peer(work), _fixit_peer(work)]
 
 
-def _jaxlint(work: Path) -> Peer:
+def _jaxlint_peer(work: Path) -> Peer:
     program = str(install(work, "jaxlint") / "jaxlint")
     jobs = ["--jobs", str(CORES)]
     return Peer(
@@ -149,7 +149,7 @@ def _jaxlint(work: Path) -> Peer:
     )
 
 
-def _semgrep(work: Path) -> Peer:
+def _semgrep_peer(work: Path) -> Peer:
     program = str(install(work, "semgrep") / "semgrep")
     # Without a file of this name it leaves out tests, among others.
     (work / "corpus" / ".semgrepignore").touch()
@@ -172,7 +172,7 @@ def _semgrep(work: Path) -> Peer:
     )
 
 
-def _flake8(work: Path) -> Peer:
+def _flake8_peer(work: Path) -> Peer:
     program = str(install(work, "flake8") / "flake8")
     return Peer(
         FLAKE8,
@@ -182,9 +182,9 @@ def _flake8(work: Path) -> Peer:
     )
 
 
-def _fixit(work: Path) -> Peer:
+def _fixit_peer(work: Path) -> Peer:
     program = str(install(work, "fixit") / "fixit")
-    rules = ", ".join(f'"fixit.rules.{_module(rule)}:{rule}"' for rule in FIXIT_RULES)
+    rules = ", ".join(f'"fixit.rules.{_rule_module_name(rule)}:{rule}"' for rule in FIXIT_RULES)
     settings = work / "fixit.toml"
     settings.write_text(f'[tool.fixit]\nroot = true\nenable = [{rules}]\ndisable = ["fixit.rules"]\n')
     return Peer(
@@ -195,10 +195,10 @@ def _fixit(work: Path) -> Peer:
     )
 
 
-def _module(rule: str) -> str:
+def _rule_module_name(rule: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in rule).lstrip("_")
 
 
-def interpreter(programs: Path) -> list[str]:
+def interpreter_command(programs: Path) -> list[str]:
     """The interpreter that runs shardlint there."""
     return [str(programs / "python")]

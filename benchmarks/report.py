@@ -28,14 +28,15 @@ class Target:
     @property
     def row(self) -> str:
         """Its line of the table."""
-        asked = f"{'at least' if self.at_least else 'at most'} {_number(self.limit)}{self.unit}"
+        asked = f"{'at least' if self.at_least else 'at most'} {_format_number(self.limit)}{self.unit}"
         if self.measured is None:
             return f"| {self.what} | {asked} | left out | |"
         met = self.measured >= self.limit if self.at_least else self.measured <= self.limit
-        return f"| {self.what} | {asked} | {_number(self.measured)}{self.unit} | {'met' if met else '**not met**'} |"
+        measured = f"{_format_number(self.measured)}{self.unit}"
+        return f"| {self.what} | {asked} | {measured} | {'met' if met else '**not met**'} |"
 
 
-def targets(
+def all_targets(
     packages: Sequence[Package],
     whole: Mapping[str, Command],
     one: Mapping[str, Command],
@@ -61,13 +62,18 @@ def targets(
             "x",
         ),
         *(
-            Target(f"{project.name}, against ty, processor", _most(project), _to_ty(project), "x")
+            Target(
+                f"{project.name}, against ty, processor",
+                _largest_allowed_ratio(project),
+                _to_ty(project),
+                "x",
+            )
             for project in timed
         ),
         *(Target(f"{one.name}, one function edited, p95", 0.5, one.p95, " s") for one in edited),
         *(Target(f"{one.name}, one function edited, worst", 1.5, max(one.seconds), " s") for one in edited),
-        *(Target(f"{one.name}, hook, p90", 2.5, hook.p90(one.fresh), " s") for one in hooked),
-        *(Target(f"{one.name}, hook again, p90", 0.3, hook.p90(one.again), " s") for one in hooked),
+        *(Target(f"{one.name}, hook, p90", 2.5, hook.percentile_90(one.fresh), " s") for one in hooked),
+        *(Target(f"{one.name}, hook again, p90", 0.3, hook.percentile_90(one.again), " s") for one in hooked),
         Target(
             "Warm with findings, against ruff's warm",
             0.1,
@@ -92,7 +98,7 @@ def targets(
     ]
 
 
-def _most(project: checkers.Timed) -> float:
+def _largest_allowed_ratio(project: checkers.Timed) -> float:
     return 0.6 if project.name == checkers.SIDE_BY_SIDE else 1.0
 
 
@@ -116,7 +122,7 @@ def text(
     """The whole page."""
     files, lines = sum(p.files for p in packages), sum(p.lines for p in packages)
     jax_lines, size = sum(p.jax_lines for p in packages), sum(p.size for p in packages)
-    slow = [peer for peer in peers.slow(work) if peer.name in whole] if "Fixit" in whole else []
+    slow = [peer for peer in peers.slow_peers(work) if peer.name in whole] if "Fixit" in whole else []
     left_out = () if slow else ("jaxlint", "semgrep", "flake8", "fixit")
     pins = [pin for name in peers.PINS for pin in peers.PINS[name] if name not in left_out]
     page = [
@@ -135,11 +141,11 @@ def text(
         "",
         "| | target | measured | |",
         "| --- | ---: | ---: | --- |",
-        *(target.row for target in targets(packages, whole, one, timed, edited, hooked)),
+        *(target.row for target in all_targets(packages, whole, one, timed, edited, hooked)),
         "",
         f"## The whole corpus ({rounds[0]} runs each)",
         "",
-        *_table(whole.values(), whole["cold"], "against shardlint, cold"),
+        *_timing_table(whole.values(), whole["cold"], "against shardlint, cold"),
         "",
         "Cold is without a cache (`--no-cache`); warm is with one that an earlier run has filled. For one file changed,"
         " a comment is appended to a file with JAX in it, another one each time.",
@@ -147,17 +153,17 @@ def text(
         " timed, and counts shared pages once; the largest process is what the system says of it, where that is"
         " more than the process has that does the timing.",
         "",
-        *_slow(slow, whole),
+        *_explain_slow_tools(slow, whole),
         f"## One file ({rounds[1]} runs each)",
         "",
-        *_table(one.values(), one["pass"], "against `python -c pass`"),
+        *_timing_table(one.values(), one["pass"], "against `python -c pass`"),
         "",
         "shardlint is called as by its pre-commit hooks, on a file that was just edited, with the cache of the corpus"
         " at hand.",
         "",
         f"## Tools that follow imports ({rounds[2]} runs each)",
         "",
-        *checkers.table(timed),
+        *checkers.timing_table(timed),
         "",
         "Each project whole and cold, all tools in turn; the times are medians with half their range. Of what the"
         " projects import from others nothing is installed; the libraries are jax, flax, equinox, optax and"
@@ -165,12 +171,12 @@ def text(
         "",
         "## One function edited",
         "",
-        *edits.table(edited),
+        *edits.edit_table(edited),
         "",
         "Processor time of the run after a statement was added to a function, with all else known from the run before."
         " The functions are chosen by chance, the same in each benchmark.",
         "",
-        *(hook.section(hooked) if hooked else ()),
+        *(hook.hook_section(hooked) if hooked else ()),
         "## The packages",
         "",
         "| package | version | files | lines | with `jax` | MB |",
@@ -184,44 +190,47 @@ def text(
     return "\n".join(page)
 
 
-def _slow(slow: Sequence[peers.Peer], whole: Mapping[str, Command]) -> list[str]:
+def _explain_slow_tools(slow: Sequence[peers.Peer], whole: Mapping[str, Command]) -> list[str]:
     if not slow:
         return ["jaxlint, semgrep, flake8 and Fixit were left out.", ""]
     return [
         "What is called scaled was given a part of the corpus; the time is scaled by bytes, the memory is not.",
         "",
-        *(f"- {peer.name}: {peer.how}. Given {_part(peer, whole[peer.name].scale)}." for peer in slow),
+        *(
+            f"- {peer.name}: {peer.how}. Given {_describe_corpus_share(peer, whole[peer.name].scale)}."
+            for peer in slow
+        ),
         f"- {peers.FLAKE8}, only files with `torch`: {1 / whole[f'{peers.FLAKE8}, torch'].scale:.1%} of the bytes.",
         "",
     ]
 
 
-def _part(peer: peers.Peer, scale: float) -> str:
+def _describe_corpus_share(peer: peers.Peer, scale: float) -> str:
     return f"{', '.join(peer.packages)}: {1 / scale:.1%} of the bytes" if peer.packages else "all of it"
 
 
-def _table(commands: Iterable[Command], base: Command, against: str) -> list[str]:
+def _timing_table(commands: Iterable[Command], base: Command, against: str) -> list[str]:
     return [
         f"| | wall, s | processor, s | {against} | largest process, MB | all processes, MB |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
         *(
-            f"| {command.what} | {_seconds(command.seconds)} | {_seconds(command.cpu_seconds)} "
-            f"| {_number(command.seconds / base.seconds)} "
-            f"| {_megabytes(command.largest)} | {_megabytes(command.tree)} |"
+            f"| {command.what} | {_format_seconds(command.seconds)} | {_format_seconds(command.cpu_seconds)} "
+            f"| {_format_number(command.seconds / base.seconds)} "
+            f"| {_format_megabytes(command.largest)} | {_format_megabytes(command.tree)} |"
             for command in commands
         ),
     ]
 
 
-def _megabytes(size: int | None) -> str:
+def _format_megabytes(size: int | None) -> str:
     return f"{size / 1e6:.0f}" if size else "–"
 
 
-def _seconds(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.1f}"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

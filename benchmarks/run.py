@@ -38,7 +38,7 @@ class Edit:
 
     def make(self) -> None:
         """Change the next file."""
-        restore(self._work)
+        restore_file(self._work)
         # Prime, so that neighbours in one folder do not follow each other.
         path = self._files[self._turn * 7919 % len(self._files)]
         self._turn += 1
@@ -51,12 +51,12 @@ class Edit:
 
     def undo(self) -> None:
         """Put the file back, and let the tool see that: the next change is to be the only one."""
-        restore(self._work)
+        restore_file(self._work)
         environment = {**os.environ, **self._variables}
         subprocess.run(self._settle, cwd=self._work, env=environment, capture_output=True)
 
 
-def restore(work: Path) -> None:
+def restore_file(work: Path) -> None:
     """Put back a file that `Edit` has changed, in this run or in one that was ended."""
     kept = work / "edited"
     if (kept / "path.txt").is_file():
@@ -77,7 +77,7 @@ def whole_corpus(work: Path, programs: Path, packages: list[Package], with_slow:
     files = [
         path
         for package in packages
-        for path in sorted(corpus.sources(package.folder))
+        for path in sorted(corpus.python_files(package.folder))
         if b"jax" in path.read_bytes()
     ]
     edit, ruff_edit = Edit(work, files, cached, filled), Edit(work, files, cached_ruff, {})
@@ -104,17 +104,17 @@ def whole_corpus(work: Path, programs: Path, packages: list[Package], with_slow:
         ),
     }
     size = sum(package.size for package in packages)
-    for peer in peers.slow(work) if with_slow else ():
-        part = corpus.named(packages, peer.packages)
+    for peer in peers.slow_peers(work) if with_slow else ():
+        part = corpus.select_packages(packages, peer.packages)
         given, scale = [package.folder for package in part], size / sum(package.size for package in part)
         if peer.fails_on is not None:
-            given = [path for folder in given for path in sorted(corpus.sources(folder))]
+            given = [path for folder in given for path in sorted(corpus.python_files(folder))]
             given = [path for path in given if not peer.fails_on(path.read_bytes())]
             scale = size / sum(path.stat().st_size for path in given)
         what = f"{peer.name}, scaled" if scale > 1 else peer.name
         commands[peer.name] = Command(what, [*peer.command, *map(str, given)], scale=scale)
         if peer.name == peers.FLAKE8:
-            torch = corpus.holding(packages, b"torch", size // 60)
+            torch = corpus.files_holding(packages, b"torch", size // 60)
             scale = size / sum(path.stat().st_size for path in torch)
             arguments = [*peer.command, *map(str, torch)]
             what = f"{peer.name}, only files with `torch`, scaled"
@@ -138,7 +138,7 @@ def one_file(work: Path, programs: Path, with_slow: bool) -> dict[str, Command]:
             raise SystemExit(f"`shardlint fix` did not change {fixable}")
 
     commands = {
-        "pass": Command("`python -c pass`", [*peers.interpreter(programs), "-c", "pass"], (0,)),
+        "pass": Command("`python -c pass`", [*peers.interpreter_command(programs), "-c", "pass"], (0,)),
         "clean": Command(
             "shardlint, a clean file",
             [*ours, str(clean)],
@@ -166,7 +166,7 @@ def one_file(work: Path, programs: Path, with_slow: bool) -> dict[str, Command]:
             "ruff, a file with a finding", [*ruff, "--select", "ALL", str(finding)], (1,)
         ),
     }
-    for peer in peers.slow(work) if with_slow else ():
+    for peer in peers.slow_peers(work) if with_slow else ():
         if peer.name != peers.SEMGREP:  # it was told that the corpus is all there is
             commands[f"{peer.name} clean"] = Command(
                 f"{peer.name}, a clean file", [*peer.command, str(clean)]
@@ -206,14 +206,14 @@ def main() -> None:
     timing.end_when_told()
     work = given.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    restore(work)
+    restore_file(work)
     pins = [pin for pin in corpus.PACKAGES if not given.packages or pin.split("==")[0] in given.packages]
-    packages = corpus.build(work, pins)
+    packages = corpus.build_corpus(work, pins)
     programs = peers.install_shardlint(work)
     whole = whole_corpus(work, programs, packages, not given.without_slow)
     one = one_file(work, programs, not given.without_slow)
     for package in packages:
-        for path in corpus.sources(package.folder):
+        for path in corpus.python_files(package.folder):
             path.read_bytes()  # no command is to pay for fetching the files from the disk
     for cache in ("shardlint-cache", "ruff-cache"):
         shutil.rmtree(work / cache, ignore_errors=True)
@@ -222,7 +222,7 @@ def main() -> None:
         command.run(work)  # not measured: also compiles modules
     measure(work, one.values(), given.short_rounds)
     measure(work, whole.values(), given.rounds)
-    timed = checkers.projects(work, programs)
+    timed = checkers.timed_projects(work, programs)
     checkers.measure(work, timed, given.checker_rounds)
     edited = edits.measure(work, programs, given.edits)
     mirrors = given.mirrors

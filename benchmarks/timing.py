@@ -123,13 +123,13 @@ def run(
         )
         sampler = _Sampler(child.pid) if sample else None
         ended = threading.Event()
-        late = threading.Timer(limit or 0, _end, (child.pid, ended))
+        late = threading.Timer(limit or 0, _kill_process_group, (child.pid, ended))
         if limit is not None:
             late.start()
         try:
             _, status, used = os.wait4(child.pid, 0)
         except BaseException:
-            _end(child.pid, ended)
+            _kill_process_group(child.pid, ended)
             raise
         finally:
             wall = time.perf_counter() - start
@@ -139,7 +139,7 @@ def run(
     if ended.is_set():
         raise TooLong(what)
     # Some end with 1 both for findings and for an exception.
-    if child.returncode not in codes or _raised(said):
+    if child.returncode not in codes or _has_traceback(said):
         tail = said.read_bytes()[-2000:].decode("utf-8", "replace")
         raise SystemExit(f"{what} ended with {child.returncode}:\n{tail}")
     # A child starts as a copy of this process, and the system counts that as its own.
@@ -148,7 +148,7 @@ def run(
     return Run(wall, used.ru_utime + used.ru_stime, largest, tree, child.returncode)
 
 
-def _raised(said: Path) -> bool:
+def _has_traceback(said: Path) -> bool:
     with said.open("rb") as lines:
         return any(b"Traceback (most recent call last)" in line for line in lines)
 
@@ -162,7 +162,7 @@ def end_when_told() -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def _end(pid: int, ended: threading.Event) -> None:
+def _kill_process_group(pid: int, ended: threading.Event) -> None:
     ended.set()
     os.killpg(pid, signal.SIGKILL)
 
@@ -174,7 +174,7 @@ class _Sampler:
         self._pid = pid
         self._peak = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread = threading.Thread(target=self._watch_memory, daemon=True)
         self._thread.start()
 
     def stop(self) -> int:
@@ -183,15 +183,17 @@ class _Sampler:
         self._thread.join()
         return self._peak
 
-    def _watch(self) -> None:
+    def _watch_memory(self) -> None:
         pause = 0.0
         while not self._stop.wait(pause):
             start = time.perf_counter()
-            self._peak = max(self._peak, sum(_memory(pid) for pid in _family(self._pid)))
+            self._peak = max(
+                self._peak, sum(_proportional_memory(pid) for pid in _session_processes(self._pid))
+            )
             pause = max(_LEAST_PAUSE, (time.perf_counter() - start) * _PAUSE_PER_READING)
 
 
-def _family(pid: int) -> list[int]:
+def _session_processes(pid: int) -> list[int]:
     """The processes of its session, itself included: `run` gives each command one of its own."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
@@ -204,7 +206,7 @@ def _family(pid: int) -> list[int]:
     return found
 
 
-def _memory(pid: int) -> int:
+def _proportional_memory(pid: int) -> int:
     """Its share of the pages it holds: those shared with others are divided among them."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -24,7 +24,7 @@ _EDITS = 9
 _SEED = 3
 
 
-def _drawn(root: Path, count: int) -> Iterator[tuple[Path, list[str], int, int]]:
+def _draw_statements(root: Path, count: int) -> Iterator[tuple[Path, list[str], int, int]]:
     """Files, their lines, and where a statement of a function begins: its line and its indent."""
     naming = [path for path in sorted(root.rglob("*.py")) if path.is_file() and b"jax" in path.read_bytes()]
     random.Random(_SEED).shuffle(naming)
@@ -46,7 +46,7 @@ def _drawn(root: Path, count: int) -> Iterator[tuple[Path, list[str], int, int]]
             return
 
 
-def _spent(process: int) -> tuple[float, float]:
+def _cpu_and_wait_seconds(process: int) -> tuple[float, float]:
     """Seconds on a processor, and waiting for one, of all threads of a process."""
     ran = waited = 0
     for thread in Path(f"/proc/{process}/task").iterdir():
@@ -61,18 +61,18 @@ async def measure(root: Path, count: int) -> dict[str, list[float]]:
     await editor.start(root)
     process = editor.client._server.pid  # type: ignore[union-attr]
     found: dict[str, list[float]] = {"clock": [], "processor": [], "waiting": []}
-    for path, lines, at, indent in _drawn(root, count):
+    for path, lines, at, indent in _draw_statements(root, count):
         uri = editor.open(path, "\n".join(lines))
         await editor.until(uri, lambda _: True)
         for number in range(_EDITS):
             await asyncio.sleep(0.05)
             editor.found.pop(uri, None)
-            ran, waited = _spent(process)
+            ran, waited = _cpu_and_wait_seconds(process)
             began = time.perf_counter()
             editor.rewrite(uri, "\n".join([*lines[:at], " " * indent + f"edited = {number}", *lines[at:]]))
             await editor.until(uri, lambda _: True)
             found["clock"].append(time.perf_counter() - began)
-            after = _spent(process)
+            after = _cpu_and_wait_seconds(process)
             found["processor"].append(after[0] - ran)
             found["waiting"].append(after[1] - waited)
         last = sorted(found["clock"][-_EDITS:])[_EDITS // 2]

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     rest = parser.parse_args(arguments or None).rest
     states, proven = current_states(), read_record()
     pending = [code for code, state in states.items() if proven.get(code) != state]
-    chosen = pending if rest else choose(states, proven)
+    chosen = pending if rest else choose_codes(states, proven)
     if not chosen:
         print("All proofs hold, and nothing they rest on has changed.")
         return 0
@@ -63,15 +63,15 @@ def main(arguments: Sequence[str] = ()) -> int:
     return code
 
 
-def choose(states: dict[str, State], proven: dict[str, State]) -> list[str]:
+def choose_codes(states: dict[str, State], proven: dict[str, State]) -> list[str]:
     """The codes of the rules that changed, at most MOST, and of other pending ones so many that there are FEW."""
     changed = [code for code, state in states.items() if code in proven and proven[code].near != state.near]
     others = [code for code, state in states.items() if code not in changed and proven.get(code) != state]
-    changed = spread(changed, MOST)
-    return sorted({*changed, *spread(others, max(FEW - len(changed), 0))})
+    changed = spread_codes(changed, MOST)
+    return sorted({*changed, *spread_codes(others, max(FEW - len(changed), 0))})
 
 
-def spread(codes: Sequence[str], most: int) -> list[str]:
+def spread_codes(codes: Sequence[str], most: int) -> list[str]:
     """At most so many of them, at even distances."""
     if len(codes) <= most:
         return list(codes)
@@ -80,16 +80,16 @@ def spread(codes: Sequence[str], most: int) -> list[str]:
 
 def current_states() -> dict[str, State]:
     """The state of each rule with a proof, by code."""
-    far = digest(sorted(ENGINE.rglob("*.py")), (sys.version, *installed()))
+    far = digest_files(sorted(ENGINE.rglob("*.py")), (sys.version, *installed_packages()))
     states = {}
     for code, folder in proof_folders().items():
         module = entries()[code].where.partition(":")[0]
         files = [folder / name for name in ("bad.py", "good.py", "proof.toml")]
-        states[code] = State(digest((*sorted(modules_below(module)), *files)), far)
+        states[code] = State(digest_files((*sorted(modules_below(module)), *files)), far)
     return states
 
 
-def installed() -> Iterator[str]:
+def installed_packages() -> Iterator[str]:
     """The packages that programs of proofs use, with their releases."""
     for name in RELEASES:
         try:
@@ -98,7 +98,7 @@ def installed() -> Iterator[str]:
             continue
 
 
-def digest(files: Iterable[Path], words: Iterable[str] = ()) -> str:
+def digest_files(files: Iterable[Path], words: Iterable[str] = ()) -> str:
     """A digest of the contents of files, in order, and of words."""
     found = hashlib.sha256("\n".join(words).encode())
     for file in files:

@@ -27,20 +27,20 @@ class Mirror:
 
     def head(self) -> str:
         """The commit that is checked out by default. Raises `NotAvailable`."""
-        return self._run("rev-parse", "--verify", "HEAD").decode().strip()
+        return self._run_git("rev-parse", "--verify", "HEAD").decode().strip()
 
     def lay_out(self, commit: str, folder: Path) -> int:
         """Write a commit's files that end in `SUFFIXES` below a folder; returns how many the mirror lacks.
 
         Raises `NotAvailable` when the commit or its tree is not there.
         """
-        wanted = list(_wanted(self._run("ls-tree", "-r", "-z", commit)))
-        return len(wanted) - sum(_write(folder / path, data) for path, data in self._blobs(wanted))
+        wanted = list(_list_wanted_files(self._run_git("ls-tree", "-r", "-z", commit)))
+        return len(wanted) - sum(_write_file(folder / path, data) for path, data in self._read_blobs(wanted))
 
-    def _blobs(self, wanted: list[tuple[bytes, str]]) -> Iterator[tuple[str, bytes]]:
+    def _read_blobs(self, wanted: list[tuple[bytes, str]]) -> Iterator[tuple[str, bytes]]:
         command = ["git", f"--git-dir={self.git}", "cat-file", "--batch"]
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_git_environment()
         ) as reader:
             asked, answers = reader.stdin, reader.stdout
             assert asked is not None and answers is not None
@@ -56,16 +56,16 @@ class Mirror:
                     yield path, answers.read(int(header[2]))
                     answers.read(1)
 
-    def _run(self, *arguments: str) -> bytes:
+    def _run_git(self, *arguments: str) -> bytes:
         done = subprocess.run(
-            ["git", f"--git-dir={self.git}", *arguments], capture_output=True, env=_environment()
+            ["git", f"--git-dir={self.git}", *arguments], capture_output=True, env=_git_environment()
         )
         if done.returncode:
             raise NotAvailable(done.stderr.decode(errors="replace").strip().splitlines()[-1])
         return done.stdout
 
 
-def mirror(mirrors: Path, repository: str) -> Mirror:
+def open_mirror(mirrors: Path, repository: str) -> Mirror:
     """The mirror of OWNER/NAME. Raises `NotAvailable`."""
     found = mirrors.resolve() / repository.replace("/", "+") / "repo"
     if not found.is_dir():
@@ -79,7 +79,7 @@ def all_mirrors(mirrors: Path) -> list[Mirror]:
     return [Mirror(git.parent.name.replace("+", "/", 1), git) for git in found]
 
 
-def _wanted(tree: bytes) -> Iterator[tuple[bytes, str]]:
+def _list_wanted_files(tree: bytes) -> Iterator[tuple[bytes, str]]:
     for row in filter(None, tree.split(b"\0")):
         about, _, path = row.partition(b"\t")
         mode, kind, name = about.split()
@@ -88,12 +88,12 @@ def _wanted(tree: bytes) -> Iterator[tuple[bytes, str]]:
             yield name, text
 
 
-def _write(path: Path, data: bytes) -> bool:
+def _write_file(path: Path, data: bytes) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return True
 
 
-def _environment() -> dict[str, str]:
+def _git_environment() -> dict[str, str]:
     """Objects that a partial mirror lacks are missing: git must not go and get them."""
     return {**os.environ, "GIT_NO_LAZY_FETCH": "1"}

@@ -32,7 +32,7 @@ Outcome = Mapping[str, str]
 """Fixture to "PASS", "FAIL" or "SKIP"."""
 
 
-def outcome(report: str) -> dict[str, str]:
+def outcome_by_fixture(report: str) -> dict[str, str]:
     """Return the results of `shardlint verify` by fixture: FAIL if a level failed, else PASS if one passed."""
     rank = ("SKIP", "PASS", "FAIL")
     found: dict[str, str] = {}
@@ -41,7 +41,7 @@ def outcome(report: str) -> dict[str, str]:
     return found
 
 
-def problems(before: Outcome, fixed: Outcome, after: Outcome) -> list[str]:
+def find_problems(before: Outcome, fixed: Outcome, after: Outcome) -> list[str]:
     """Return the deviations: each fixture fails before, and passes after; one may need an edit by hand."""
     found = [f"{target} did not fail before" for target, status in before.items() if status != "FAIL"]
     found += [
@@ -57,12 +57,12 @@ def problems(before: Outcome, fixed: Outcome, after: Outcome) -> list[str]:
     return found
 
 
-def say(text: str) -> None:
+def print_paragraph(text: str) -> None:
     """A paragraph of the demo's own words."""
     print("\n" + textwrap.fill(" ".join(text.split()), 110), flush=True)
 
 
-def shorter(report: str) -> str:
+def shorten_report(report: str) -> str:
     """The report with long lists of arrays cut to two, saying so."""
     lines: list[str] = []
     run = 0
@@ -93,7 +93,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
         text=True,
         capture_output=True,
     )
-    print(textwrap.indent(shorter(done.stdout + done.stderr), "    "), flush=True)
+    print(textwrap.indent(shorten_report(done.stdout + done.stderr), "    "), flush=True)
     # An uncaught exception ends Python with 1 too, as findings do.
     if done.returncode not in (0, 1) or "Traceback (most recent call last)" in done.stderr:
         raise SystemExit(f"The demo failed: shardlint {arguments[0]} broke down ({done.returncode}).")
@@ -120,35 +120,35 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="shardlint-demo-") as place:
         folder = Path(place) / PROJECT.name
         shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        say(
+        print_paragraph(
             """charlm is a small Equinox project that trains on 8 devices (here: simulated). It has five
             sharding mistakes that people really make. First, what reading the code finds. Nothing of it is
             run:"""
         )
         found, _ = run(folder, "check")
-        say("How it would be fixed:")
+        print_paragraph("How it would be fixed:")
         run(folder, "fix", "--unsafe-fixes", "--diff")
-        say(
+        print_paragraph(
             """Is that right? Verify runs the functions on 8 simulated devices and compares with what
             shardlint_fixtures.py declares. All five must fail now:"""
         )
         _, report = run(folder, "verify", "--jobs", "2")
-        before = outcome(report)
-        say("Now fix it, and verify again:")
+        before = outcome_by_fixture(report)
+        print_paragraph("Now fix it, and verify again:")
         run(folder, "fix", "--unsafe-fixes")
         code, report = run(folder, "verify", "--jobs", "2")
-        fixed = after = outcome(report)
+        fixed = after = outcome_by_fixture(report)
         if fixed.get(LEFT_FOR_HAND) == "FAIL":
-            say(
+            print_paragraph(
                 f"""One is left. An optimizer state made under jit is zeros that depend on no input, so
                 nothing tells jax to split them. No rule finds it here; verify does, because it ran the
                 program. So {BY_HAND} is fixed by hand:"""
             )
             mend_by_hand(folder)
             code, report = run(folder, "verify", "--jobs", "2")
-            after = outcome(report)
+            after = outcome_by_fixture(report)
         clean, _ = run(folder, "check")
-    wrong = problems(before, fixed, after)
+    wrong = find_problems(before, fixed, after)
     if found != 1:
         wrong.append("`shardlint check` found nothing before")
     if clean != 0:
@@ -157,11 +157,11 @@ def main() -> int:
         wrong.append(f"the last `shardlint verify` ended with exit code {code}")
     seconds = time.monotonic() - started
     if wrong:
-        say(f"The demo failed: {'; '.join(wrong)}.")
+        print_paragraph(f"The demo failed: {'; '.join(wrong)}.")
         return 1
     by_fix = sum(status == "PASS" for status in fixed.values())
     by_hand = f", verify caught {len(before) - by_fix} more, fixed by hand" if fixed != after else ""
-    say(
+    print_paragraph(
         f"""Demo passed in {seconds:.0f} s: {len(before)} of {len(before)} functions were wrong before;
         `shardlint fix` fixed {by_fix}{by_hand}; now {len(after)} of {len(after)} have the declared
         shardings, and the same numbers as plain code on one device."""

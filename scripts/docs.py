@@ -134,7 +134,7 @@ def settings_schema() -> str:
     properties: dict[str, Any] = {"extend": {"description": SETTINGS["extend"], "type": "string"}}
     for name in names:
         key = name.replace("_", "-")
-        properties[key] = {"description": SETTINGS[key], **_kind(types[name])}
+        properties[key] = {"description": SETTINGS[key], **_schema_of_annotation(types[name])}
     properties["targets"] |= {"propertyNames": {"enum": list(PACKAGES)}}
     properties["verify"] = {"description": "Fixtures for shardlint verify, without code.", **json_schema()}
     schema = {
@@ -148,7 +148,7 @@ def settings_schema() -> str:
     return json.dumps(schema, indent=2) + "\n"
 
 
-def _kind(annotation: Any) -> dict[str, Any]:
+def _schema_of_annotation(annotation: Any) -> dict[str, Any]:
     if annotation is bool:
         return {"type": "boolean"}
     if annotation is Certainty:
@@ -157,13 +157,13 @@ def _kind(annotation: Any) -> dict[str, Any]:
         return {"type": "string"}
     arguments = typing.get_args(annotation)
     if typing.get_origin(annotation) is tuple:
-        return {"type": "array", "items": _kind(arguments[0])}
+        return {"type": "array", "items": _schema_of_annotation(arguments[0])}
     if typing.get_origin(annotation) is dict:
-        return {"type": "object", "additionalProperties": _kind(arguments[1])}
+        return {"type": "object", "additionalProperties": _schema_of_annotation(arguments[1])}
     raise TypeError(f"no JSON schema is known for {annotation}")
 
 
-def precision() -> str:
+def precision_page() -> str:
     """evaluation/precision.md: how findings on public code were judged."""
     judged = {rule: ledger.figures(ledger.entries(rule.code)) for rule in rules()}
     lines = [
@@ -220,10 +220,10 @@ def trained_scores() -> Iterator[str]:
     ]
     verdicts = [entry.verdict for rule in rules() for entry in ledger.entries(rule.code)]
     good = sum(verdict != "wrong" for verdict in verdicts)
-    known = recall.results()
+    known = recall.last_results()
     first = [
         m
-        for m in recall.mistakes()
+        for m in recall.all_mistakes()
         if m.gathered == "first" and not m.tier.startswith("T5") and m.id in known
     ]
     found = sum(known[mistake.id].found(recall.DEFAULT) for mistake in first)
@@ -248,7 +248,7 @@ def evaluation() -> str:
 
 def recall_page() -> str:
     """evaluation/recall.md, from what the last `make recall` found."""
-    return recall.page(recall.mistakes(), recall.results())
+    return recall.recall_page(recall.all_mistakes(), recall.last_results())
 
 
 def decisions_index() -> str:
@@ -262,7 +262,7 @@ def decisions_index() -> str:
     return "\n".join([*lines, *([""] if entries else []), *entries]) + "\n"
 
 
-def readme() -> str:
+def readme_page() -> str:
     """README.md with its finding and its table of rules brought up to date."""
     text = (ROOT / "README.md").read_text("utf-8")
     options = Options(select=("SL201",), targets={"jax": "0.12.0", "equinox": "0.13.8"})
@@ -271,7 +271,7 @@ def readme() -> str:
     return replace_block(text, "rules", "\n".join(groups_table()))
 
 
-def tutorial() -> str:
+def tutorial_page() -> str:
     """docs/tutorial.md with the findings of its first program brought up to date."""
     text = (DOCS / "tutorial.md").read_text("utf-8")
     first, _, _ = text.partition("<!-- findings:")
@@ -296,7 +296,7 @@ LAYOUTS = {
 }
 
 
-def terminal() -> str:
+def terminal_picture() -> str:
     """docs/pictures/terminal.svg: check, fix and check again, on a copy of charlm."""
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -313,13 +313,13 @@ def terminal() -> str:
             run += ["--no-cache"] if command.startswith("check") else []
             done = subprocess.run(run, cwd=copy, env=environment, capture_output=True, text=True, check=False)
             lines += [f"$ shardlint {command}", *done.stdout.splitlines(), ""]
-    return pictures.terminal(lines[:-1])
+    return pictures.terminal_picture(lines[:-1])
 
 
 def check_output(project: Path, options: Options) -> list[str]:
     """Return the output of `shardlint check` in the folder of a project, a finding or a line an element."""
     with contextlib.chdir(project):
-        return list(output.full(check([Path()], options)))
+        return list(output.full_report(check([Path()], options)))
 
 
 def replace_block(text: str, name: str, block: str) -> str:
@@ -332,31 +332,31 @@ def replace_block(text: str, name: str, block: str) -> str:
     return f"{head}{begin}\n\n{block}\n\n{end}{tail}"
 
 
-def documents() -> dict[Path, Callable[[], str]]:
+def generated_documents() -> dict[Path, Callable[[], str]]:
     """Every generated file and what writes it."""
     found: dict[Path, Callable[[], str]] = {
         DOCS / "rules.md": rules_index,
         DOCS / "messages.md": messages.page,
         DOCS / "settings.schema.json": settings_schema,
-        EVALUATION / "precision.md": precision,
+        EVALUATION / "precision.md": precision_page,
         EVALUATION / "recall.md": recall_page,
         EVALUATION / "README.md": evaluation,
         DOCS / "decisions" / "README.md": decisions_index,
-        ROOT / "README.md": readme,
-        DOCS / "tutorial.md": tutorial,
-        DOCS / "pictures" / "terminal.svg": terminal,
+        ROOT / "README.md": readme_page,
+        DOCS / "tutorial.md": tutorial_page,
+        DOCS / "pictures" / "terminal.svg": terminal_picture,
     }
     for name, cards in LAYOUTS.items():
-        found[DOCS / "pictures" / f"{name}.svg"] = lambda cards=cards: pictures.layouts(MESH, cards)  # type: ignore[misc]
+        found[DOCS / "pictures" / f"{name}.svg"] = lambda cards=cards: pictures.layout_picture(MESH, cards)  # type: ignore[misc]
     for rule in rules():
         found[DOCS / "rules" / f"{rule.code}.md"] = lambda rule=rule: page(rule)  # type: ignore[misc]
     return found
 
 
-def stale() -> dict[Path, str | None]:
+def stale_documents() -> dict[Path, str | None]:
     """Files that are not as they should be, each with its text (None: of a rule that is no more)."""
     found: dict[Path, str | None] = {}
-    wanted = documents()
+    wanted = generated_documents()
     for path, write in wanted.items():
         text = write()
         if not path.is_file() or path.read_text("utf-8") != text:
@@ -372,7 +372,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when something is stale")
     only_check = parser.parse_args().check
-    found = stale()
+    found = stale_documents()
     for path, text in sorted(found.items()):
         shown = path.relative_to(ROOT)
         if only_check:

@@ -113,19 +113,19 @@ class Bases:
     @cached_property
     def words(self) -> list[Data]:
         """Names that rules trigger on, and what stands around them in programs."""
-        index = sorted(_index().words)
+        index = sorted(_all_rules_index().words)
         around = "jax jnp P mesh spec x self in_shardings out_shardings donate_argnums static_argnums axis_names 0 ()"
         around += " functools.partial None *x **x jax.jit P('data') [] eqx nnx lambda: jax.numpy"
         return [word.encode() for word in (*index, *around.split())]
 
 
-def _index() -> RuleIndex:
+def _all_rules_index() -> RuleIndex:
     return RuleIndex.of(select(("all",), ()))
 
 
 def find_bases(generated: Path | None = None, packages: Sequence[str] = PACKAGES) -> Bases:
     """The base files of this machine, sorted by name. Files no rule looks at are left out: they are not even parsed."""
-    index = _index()
+    index = _all_rules_index()
     found = []
     for name in packages:
         spec = importlib.util.find_spec(name)
@@ -136,7 +136,7 @@ def find_bases(generated: Path | None = None, packages: Sequence[str] = PACKAGES
     return Bases(fixtures, found, sorted(generated.glob("*.py")) if generated is not None else [])
 
 
-def generate(folder: Path, seed: int, count: int = GENERATED) -> int:
+def generate_programs(folder: Path, seed: int, count: int = GENERATED) -> int:
     """Write programs of Python's whole grammar into a folder; returns how many (0 without hypothesmith)."""
     try:
         import hypothesmith  # type: ignore[import-not-found,unused-ignore]
@@ -155,12 +155,12 @@ def generate(folder: Path, seed: int, count: int = GENERATED) -> int:
         suppress_health_check=list(HealthCheck),
     )
     @given(hypothesmith.from_node())
-    def collect(program: str) -> None:
+    def collect_program(program: str) -> None:
         found.append(program)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        collect()
+        collect_program()
     for number, program in enumerate(found):
         (folder / f"{number:05}.py").write_bytes(program.encode("utf-8", "replace"))
     return len(found)
@@ -185,33 +185,33 @@ _ODD = [
 ]  # fmt: skip
 
 
-def _span(chance: Random, length: int, longest: int = 8) -> tuple[int, int]:
+def _random_span(chance: Random, length: int, longest: int = 8) -> tuple[int, int]:
     start = chance.randrange(length + 1)
     return start, min(length, start + chance.randint(1, longest))
 
 
 def lose_lines(data: Data, chance: Random, bases: Bases) -> Data:
     lines = data.splitlines(keepends=True)
-    start, end = _span(chance, len(lines))
+    start, end = _random_span(chance, len(lines))
     return b"".join(lines[:start] + lines[end:])
 
 
 def double_lines(data: Data, chance: Random, bases: Bases) -> Data:
     lines = data.splitlines(keepends=True)
-    start, end = _span(chance, len(lines))
+    start, end = _random_span(chance, len(lines))
     at = chance.randrange(len(lines) + 1)
     return b"".join(lines[:at] + lines[start:end] * chance.choice((1, 1, 2, 9)) + lines[at:])
 
 
 def swap_lines(data: Data, chance: Random, bases: Bases) -> Data:
-    return b"".join(_swapped(data.splitlines(keepends=True), chance))
+    return b"".join(_swap_parts(data.splitlines(keepends=True), chance))
 
 
 def swap_tokens(data: Data, chance: Random, bases: Bases) -> Data:
-    return b"".join(_swapped(_TOKEN.findall(data), chance))
+    return b"".join(_swap_parts(_TOKEN.findall(data), chance))
 
 
-def _swapped(parts: list[Data], chance: Random) -> list[Data]:
+def _swap_parts(parts: list[Data], chance: Random) -> list[Data]:
     if parts:
         one, two = chance.randrange(len(parts)), chance.randrange(len(parts))
         parts[one], parts[two] = parts[two], parts[one]
@@ -220,13 +220,13 @@ def _swapped(parts: list[Data], chance: Random) -> list[Data]:
 
 def lose_tokens(data: Data, chance: Random, bases: Bases) -> Data:
     tokens = _TOKEN.findall(data)
-    start, end = _span(chance, len(tokens), 4)
+    start, end = _random_span(chance, len(tokens), 4)
     return b"".join(tokens[:start] + tokens[end:])
 
 
 def double_tokens(data: Data, chance: Random, bases: Bases) -> Data:
     tokens = _TOKEN.findall(data)
-    start, end = _span(chance, len(tokens), 12)
+    start, end = _random_span(chance, len(tokens), 12)
     return b"".join(tokens[:end] + tokens[start:end] * chance.choice((1, 1, 3, 40)) + tokens[end:])
 
 
@@ -243,14 +243,14 @@ def rename(data: Data, chance: Random, bases: Bases) -> Data:
     return b"".join(tokens)
 
 
-def cut(data: Data, chance: Random, bases: Bases) -> Data:
+def cut_text(data: Data, chance: Random, bases: Bases) -> Data:
     at = chance.randrange(len(data) + 1)
     return data[:at] if chance.random() < 0.8 else data[at:]
 
 
-def indent(data: Data, chance: Random, bases: Bases) -> Data:
+def change_indent(data: Data, chance: Random, bases: Bases) -> Data:
     lines = data.splitlines(keepends=True)
-    start, end = _span(chance, len(lines), 20)
+    start, end = _random_span(chance, len(lines), 20)
     by = chance.choice((b" ", b"    ", b"\t", b"\x0c", b"        \t", b""))
     changed = [by + line if by else line.lstrip(b" \t") for line in lines[start:end]]
     return b"".join(lines[:start] + changed + lines[end:])
@@ -261,7 +261,7 @@ def put_odd(data: Data, chance: Random, bases: Bases) -> Data:
     return data[:at] + chance.choice(_ODD) + data[at:]
 
 
-def splice(data: Data, chance: Random, bases: Bases) -> Data:
+def splice_texts(data: Data, chance: Random, bases: Bases) -> Data:
     """The head of one file and the tail of another, or one in the middle of the other."""
     lines, others = data.splitlines(keepends=True), bases.pick(chance).splitlines(keepends=True)
     at, start = chance.randrange(len(lines) + 1), chance.randrange(len(others) + 1)
@@ -269,7 +269,7 @@ def splice(data: Data, chance: Random, bases: Bases) -> Data:
     return b"".join(lines[:at] + others[start : start + 200] + tail)
 
 
-def newlines(data: Data, chance: Random, bases: Bases) -> Data:
+def change_newlines(data: Data, chance: Random, bases: Bases) -> Data:
     """Other line ends, a byte order mark, a cookie, another encoding, no last newline."""
     match chance.randrange(8):
         case 0:
@@ -294,10 +294,10 @@ def newlines(data: Data, chance: Random, bases: Bases) -> Data:
     return data.replace(b"    ", b"\t")
 
 
-def graft(data: Data, chance: Random, bases: Bases) -> Data:
+def graft_expressions(data: Data, chance: Random, bases: Bases) -> Data:
     """Expressions and statements of another file in the place of some of this one: what comes out mostly parses."""
-    tree = _parsed(data)
-    expressions, statements = _pieces(bases.pick(chance))
+    tree = _parse_or_none(data)
+    expressions, statements = _expressions_and_statements(bases.pick(chance))
     if tree is None:
         return rename(data, chance, bases)
     nodes: list[ast.AST] = [tree]
@@ -342,13 +342,13 @@ def _shuffle_list(
 
 
 @functools.lru_cache(1000)
-def _pieces(data: Data) -> tuple[list[ast.expr], list[ast.stmt]]:
+def _expressions_and_statements(data: Data) -> tuple[list[ast.expr], list[ast.stmt]]:
     """The expressions and statements of a file."""
-    nodes = list(ast.walk(_parsed(data) or ast.Module([], [])))
+    nodes = list(ast.walk(_parse_or_none(data) or ast.Module([], [])))
     return [n for n in nodes if isinstance(n, ast.expr)], [n for n in nodes if isinstance(n, ast.stmt)]
 
 
-def _parsed(data: Data) -> ast.Module | None:
+def _parse_or_none(data: Data) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -359,14 +359,22 @@ def _parsed(data: Data) -> ast.Module | None:
 
 Mutation = Callable[[Data, Random, Bases], Data]
 MUTATIONS: tuple[Mutation, ...] = (
-    lose_lines, double_lines, swap_lines, swap_tokens, lose_tokens, double_tokens, rename, rename, cut, indent, put_odd,
-    put_odd, splice, newlines, graft, graft,
+    lose_lines, double_lines, swap_lines, swap_tokens, lose_tokens, double_tokens, rename, rename, cut_text,
+    change_indent, put_odd,
+    put_odd, splice_texts, change_newlines, graft_expressions, graft_expressions,
 )  # fmt: skip
 
-GENTLE: tuple[Mutation, ...] = (graft, graft, graft, graft, rename, newlines)
+GENTLE: tuple[Mutation, ...] = (
+    graft_expressions,
+    graft_expressions,
+    graft_expressions,
+    graft_expressions,
+    rename,
+    change_newlines,
+)
 
 
-def mutated(chance: Random, bases: Bases) -> Data:
+def mutate_text(chance: Random, bases: Bases) -> Data:
     data = bases.pick(chance)
     mutations = GENTLE if chance.random() < 0.6 else MUTATIONS
     for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
@@ -415,8 +423,8 @@ def make_case(seed: int, number: int, bases: Bases) -> Case:
         targets=chance.choice(_TARGETS),
     )
     if chance.random() < 0.9:
-        return Case(number, {"m0.py": mutated(chance, bases)}, options)
-    texts = [mutated(chance, bases) for _ in range(3)]
+        return Case(number, {"m0.py": mutate_text(chance, bases)}, options)
+    texts = [mutate_text(chance, bases) for _ in range(3)]
     files = {}
     for index, data in enumerate(texts):
         other = (index + 1) % 3
@@ -470,7 +478,7 @@ class Examiner:
         self.limit = limit
         self.tally = Tally()
         folder.mkdir(parents=True, exist_ok=True)
-        signal.signal(signal.SIGPROF, _over)
+        signal.signal(signal.SIGPROF, _raise_slow)
 
     def examine(self, case: Case, command: bool = False) -> list[Failure]:
         """All that is wrong with what is made of a case."""
@@ -481,10 +489,12 @@ class Examiner:
         case.write(self.folder)
         self.tally.counts["cases"] += 1
         self.tally.counts["files"] += len(case.files)
-        return [Failure(case.number, kind, what, case.files) for kind, what in self._wrong(case, command)]
+        return [
+            Failure(case.number, kind, what, case.files) for kind, what in self._check_problems(case, command)
+        ]
 
-    def _wrong(self, case: Case, command: bool) -> Iterator[tuple[str, str]]:
-        report = self._timed(case, lambda: check([self.folder], case.options))
+    def _check_problems(self, case: Case, command: bool) -> Iterator[tuple[str, str]]:
+        report = self._run_timed(case, lambda: check([self.folder], case.options))
         if isinstance(report, tuple):
             yield report
             return
@@ -492,15 +502,15 @@ class Examiner:
         self.tally.counts["findings"] += report.findings
         self.tally.counts["not checked"] += len(report.skipped)
         if command:
-            yield from self._command(case, report)
+            yield from self._command_problems(case, report)
         codes = {finding.rule.code for file in report.reports for finding in file.findings}
         fixable = any(finding.fix is not None for file in report.reports for finding in file.findings)
         for code in codes:
             self.tally.counts[code] += 1
         if fixable or (case.number % 16 == 0):
-            yield from self._fix(case, command)
+            yield from self._fix_problems(case, command)
 
-    def _timed(self, case: Case, action: Callable[[], Any]) -> Any:
+    def _run_timed(self, case: Case, action: Callable[[], Any]) -> Any:
         """Return the result of an action, or the kind and text of its failure."""
         begun = time.process_time()
         try:
@@ -518,24 +528,24 @@ class Examiner:
             self.tally.slowest = max(self.tally.slowest, (took, case.number))
             self.tally.counts["over half a second"] += took > 0.5
 
-    def _fix(self, case: Case, command: bool) -> Iterator[tuple[str, str]]:
+    def _fix_problems(self, case: Case, command: bool) -> Iterator[tuple[str, str]]:
         before = sorted(path.name for path in self.folder.iterdir())
-        parsed = {name: _parsed(data) is not None for name, data in case.files.items()}
-        report = self._timed(case, lambda: fix([self.folder], case.options, unsafe=True, write=True))
+        parsed = {name: _parse_or_none(data) is not None for name, data in case.files.items()}
+        report = self._run_timed(case, lambda: fix([self.folder], case.options, unsafe=True, write=True))
         if isinstance(report, tuple):
             yield f"fix {report[0]}", report[1]
             return
         yield from _wrong_fix(report, case, parsed, self.folder)
         changed = sum(outcome.changed for outcome in report.fixed)
         self.tally.counts["fixed"] += changed
-        again = self._timed(case, lambda: fix([self.folder], case.options, unsafe=True, write=True))
+        again = self._run_timed(case, lambda: fix([self.folder], case.options, unsafe=True, write=True))
         if isinstance(again, tuple):
             yield f"second fix {again[0]}", again[1]
             return
         more = [outcome for outcome in again.fixed if outcome.changed and not outcome.problem]
         for outcome in more if not any(outcome.problem for outcome in report.fixed) else ():
             codes = [finding.rule.code for finding in outcome.done]
-            yield "fix not done", f"a second fix changed {outcome.path.name}: {codes}\n{_diff(outcome)}"
+            yield "fix not done", f"a second fix changed {outcome.path.name}: {codes}\n{_fix_diff(outcome)}"
         left = sorted(path.name for path in self.folder.iterdir() if path.name not in (*before, *_KEPT_BY_US))
         if left:
             yield "fix left files", repr(left)
@@ -550,13 +560,13 @@ class Examiner:
             elif fixed != {name: (self.folder / name).read_bytes() for name in case.files}:
                 yield "fix command", "the command writes something else than the function"
 
-    def _command(self, case: Case, report: Report) -> Iterator[tuple[str, str]]:
+    def _command_problems(self, case: Case, report: Report) -> Iterator[tuple[str, str]]:
         self.tally.counts["commands"] += 1
         done = self._run("check", "--output-format=json", *case.arguments, str(self.folder))
         expected = 2 if report.failed else 1 if report.findings else 0
         if done.returncode != expected or done.stderr:
             yield "exit code", f"{done.returncode}, not {expected}\n{done.stdout}\n{done.stderr}"
-        elif json.loads(done.stdout) != json.loads(json_.dumps(report)):
+        elif json.loads(done.stdout) != json.loads(json_.dump_report(report)):
             yield "command", f"the command says something else than the function\n{done.stdout}"
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -564,7 +574,7 @@ class Examiner:
         return subprocess.run(command, text=True, capture_output=True, timeout=120, check=False)
 
 
-def _over(*_: object) -> None:
+def _raise_slow(*_: object) -> None:
     raise Slow
 
 
@@ -572,7 +582,7 @@ def _wrong_report(report: Report, case: Case) -> Iterator[tuple[str, str]]:
     if report.failed:
         yield "crash", "\n".join(f"{path.name}: {reason}" for path, reason in report.skipped)
     for path, reason in report.skipped:
-        depth = _depth(case.files[path.name]) if "nested too deeply" in reason else None
+        depth = _tree_depth(case.files[path.name]) if "nested too deeply" in reason else None
         if depth is not None and depth < 90:
             yield "false depth", f"{path.name} is nested {depth} deep only: {reason}"
     for file in report.reports:
@@ -583,8 +593,10 @@ def _wrong_report(report: Report, case: Case) -> Iterator[tuple[str, str]]:
                 if not 0 <= start <= end <= length:
                     yield "range", f"{finding.rule.code} in {file.path.name}: {start} to {end} of {length}"
     try:
-        json.loads(json_.dumps(report))
-        lines = [line for part in (*text.full(report), *text.concise(report)) for line in part.split("\n")]
+        json.loads(json_.dump_report(report))
+        lines = [
+            line for part in (*text.full_report(report), *text.concise(report)) for line in part.split("\n")
+        ]
     except Exception:
         yield "report crash", traceback.format_exc()
         return
@@ -601,21 +613,21 @@ def _wrong_fix(
             yield "fix problem", f"{outcome.path.name}: {outcome.problem}"
     for name, good in parsed.items():
         data = (folder / name).read_bytes()
-        if good and _parsed(data) is None:
+        if good and _parse_or_none(data) is None:
             yield "fix breaks", name
         if not good and data != case.files[name]:
             yield "fix of broken", f"{name} did not parse and was changed"
 
 
-def _diff(outcome: Any) -> str:
+def _fix_diff(outcome: Any) -> str:
     from shardlint.rewrite.fix import diff
 
     return "\n".join(diff(outcome))
 
 
-def _depth(data: Data) -> int | None:
+def _tree_depth(data: Data) -> int | None:
     """How deep the tree of a file is; None for what does not parse."""
-    tree = _parsed(data)
+    tree = _parse_or_none(data)
     if tree is None:
         return None
     deepest, level = 0, list(ast.iter_child_nodes(tree))
@@ -696,19 +708,19 @@ class Run:
 
     def run(self, start: int, files: int, jobs: int, seconds: float | None = None) -> bool:
         """All cases, or those that fit in some seconds; returns whether all were done."""
-        written = len(list(self.generated.glob("*.py"))) or generate(self.generated, self.seed)
+        written = len(list(self.generated.glob("*.py"))) or generate_programs(self.generated, self.seed)
         self.tally.counts["generated programs"] = written
         until = time.monotonic() + seconds if seconds is not None else None
         cases = range(start, start + files)
         self._left = [cases[at : at + _BLOCK] for at in reversed(range(0, files, _BLOCK))]
-        workers = [self._start(index) for index in range(jobs)]
+        workers = [self._start_worker(index) for index in range(jobs)]
         try:
             while workers and (until is None or time.monotonic() < until):
                 before = time.monotonic()
                 wait([worker.pipe for worker in workers], timeout=1)
                 self.awake += min(time.monotonic() - before, 2)
                 for worker in list(workers):
-                    self._hear(worker, workers)
+                    self._read_worker_messages(worker, workers)
         except KeyboardInterrupt:
             print("interrupted: this is what was done until then", file=sys.stderr)
         undone = [block.start for block in (*self._left, *(worker.numbers for worker in workers)) if block]
@@ -718,7 +730,7 @@ class Run:
             worker.process.join()
         return not workers
 
-    def _start(self, index: int) -> Worker:
+    def _start_worker(self, index: int) -> Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         folder = self.folder / f"worker{index}"
@@ -728,7 +740,7 @@ class Run:
         theirs.close()
         return Worker(index, process, ours, self.awake)
 
-    def _hear(self, worker: Worker, workers: list[Worker]) -> None:
+    def _read_worker_messages(self, worker: Worker, workers: list[Worker]) -> None:
         try:
             while worker.pipe.poll():
                 worker.heard = self.awake
@@ -745,35 +757,35 @@ class Run:
                         workers.remove(worker)
                         return
                 else:
-                    self._fail(said)
+                    self._record_failure(said)
         except (EOFError, BrokenPipeError):
             worker.process.join()
-            self._replace(worker, workers, "died", f"exit code {worker.process.exitcode}")
+            self._replace_worker(worker, workers, "died", f"exit code {worker.process.exitcode}")
             return
         # Before the first case it reads the packages; some cases are whole commands.
         slow = worker.at not in worker.numbers or worker.at % _COMMAND_EVERY == 7
         if self.awake - worker.heard > HUNG + 120 * slow:
             worker.process.kill()
             worker.process.join()
-            self._replace(worker, workers, "hung", f"nothing heard for {HUNG} s")
+            self._replace_worker(worker, workers, "hung", f"nothing heard for {HUNG} s")
 
-    def _replace(self, worker: Worker, workers: list[Worker], kind: str, what: str) -> None:
+    def _replace_worker(self, worker: Worker, workers: list[Worker], kind: str, what: str) -> None:
         workers.remove(worker)
         if worker.at not in worker.numbers:
             raise SystemExit(f"a worker {kind} before its first case: {what}")
-        case = make_case(self.seed, worker.at, self._bases)
-        self._fail(Failure(worker.at, kind, what, case.files))
+        case = make_case(self.seed, worker.at, self._find_bases)
+        self._record_failure(Failure(worker.at, kind, what, case.files))
         rest = range(worker.at + 1, worker.numbers.stop)
         if rest:
             self._left.append(rest)
         if self._left:
-            workers.append(self._start(worker.index))
+            workers.append(self._start_worker(worker.index))
 
     @cached_property
-    def _bases(self) -> Bases:
+    def _find_bases(self) -> Bases:
         return find_bases(self.generated, self.packages)
 
-    def _fail(self, failure: Failure) -> None:
+    def _record_failure(self, failure: Failure) -> None:
         self.failures.append(failure)
         place = failure.keep(self.keep, self.seed) if self.keep is not None else "not kept"
         first = next(iter(failure.what.strip().splitlines()[-1:]), "")

@@ -186,7 +186,7 @@ _MARKS = (
 )
 
 
-def program(seed: int, number: int) -> tuple[bytes, list[bytes]]:
+def make_program(seed: int, number: int) -> tuple[bytes, list[bytes]]:
     """The program, and the lines that no fix may touch."""
     chance = Random(f"{seed}/{number}")
     chosen = [chance.choice(_PATTERNS) for _ in range(chance.choice((1, 1, 2, 3, 5)))]
@@ -204,7 +204,7 @@ def program(seed: int, number: int) -> tuple[bytes, list[bytes]]:
         for _ in range(chance.randrange(3)):
             marks.append(chance.choice(_MARKS).format(n=len(marks)))
             lines.append(marks[-1])
-        lines += _placed(pattern, index, chance)
+        lines += _render_pattern(pattern, index, chance)
         lines += [""] * chance.randrange(3)
     text = "\n".join([*lines, ""])
     if chance.random() < 0.2:
@@ -216,7 +216,7 @@ def program(seed: int, number: int) -> tuple[bytes, list[bytes]]:
     return (_BOM if chance.random() < 0.05 else b"") + data, [mark.replace("\n", end).encode() for mark in marks]
 
 
-def _placed(pattern: Sequence[str], index: int, chance: Random) -> Iterator[str]:
+def _render_pattern(pattern: Sequence[str], index: int, chance: Random) -> Iterator[str]:
     wrap = chance.choice(_WRAPS).format(f=f"around{index}")
     indent = chance.choice(("    ", "  ", "\t")) if wrap else ""
     told = {"v": f"value{index}", "n": str(chance.randint(1, 9)), "s": chance.choice(_SPECS)}
@@ -226,12 +226,12 @@ def _placed(pattern: Sequence[str], index: int, chance: Random) -> Iterator[str]
         for key, value in told.items():
             line = line.replace(f"{{{key}}}", value)
         comment = "  # why it is so" if chance.random() < 0.15 and not line.startswith("@") else ""
-        yield indent + _broken(line, indent, chance) + comment
+        yield indent + _break_line(line, indent, chance) + comment
     if wrap == "try:":
         yield from ("finally:", f"{indent}pass")
 
 
-def _broken(line: str, indent: str, chance: Random) -> str:
+def _break_line(line: str, indent: str, chance: Random) -> str:
     """The line, sometimes over two, with a comment after one of its opening brackets."""
     places = [at + 1 for at, char in enumerate(line[:-1]) if char in "([" and line[at + 1] not in ")]"]
     if not places or chance.random() > 0.2:
@@ -241,7 +241,7 @@ def _broken(line: str, indent: str, chance: Random) -> str:
     return f"{line[:at]}{comment}\n{indent}    {line[at:]}"
 
 
-def wrong(outcome: FixedFile, marks: Sequence[bytes], before: Codes, after: Codes) -> str:
+def explain_wrong_fix(outcome: FixedFile, marks: Sequence[bytes], before: Codes, after: Codes) -> str:
     """Return the fault of a fixed program; empty if there is none."""
     old, new = outcome.before.encode(), outcome.after.encode()
     if outcome.problem:
@@ -266,7 +266,7 @@ def wrong(outcome: FixedFile, marks: Sequence[bytes], before: Codes, after: Code
     return f"left: {more}" if more else ""
 
 
-def batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path) -> Codes:
+def fix_batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path) -> Codes:
     """Fix some programs, each a project of its own, and look at what came of them."""
     counts: Codes = collections.Counter()
     marks = {}
@@ -274,7 +274,7 @@ def batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path) -> Codes:
         path = folder / f"p{number}" / "program.py"
         path.parent.mkdir(parents=True)
         (path.parent / "setup.cfg").touch()
-        data, marks[path] = program(seed, number)
+        data, marks[path] = make_program(seed, number)
         path.write_bytes(data)
     before = {
         file.path: collections.Counter(finding.rule.code for finding in file.findings)
@@ -293,7 +293,7 @@ def batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path) -> Codes:
         counts["fixed"] += len(outcome.done)
         counts["left"] += len(outcome.left)
         path = outcome.path
-        why = wrong(outcome, marks[path], before.get(path, Codes()), after.get(path, Codes()))
+        why = explain_wrong_fix(outcome, marks[path], before.get(path, Codes()), after.get(path, Codes()))
         why = why or ("a second run changes it" if path in again else "")
         if why:
             counts["failures"] += 1
@@ -404,7 +404,7 @@ def main() -> None:
                 break
             numbers = range(first, min(first + _BATCH, given.start + given.programs))
             folder = scratch / "programs"
-            counts += batch(given.seed, numbers, folder, given.keep)
+            counts += fix_batch(given.seed, numbers, folder, given.keep)
             shutil.rmtree(folder)
             gc.collect()
     finally:

@@ -81,7 +81,7 @@ def project(seed: int, number: int) -> Files:
     files: Files = {"setup.cfg": "", **({"pkg/__init__.py": ""} if package else {})}
     how, _, making = chance.choice(_PARTS["meshes"]).partition("\n")
     taken, _, entered = how.removeprefix("# ").partition(": ")
-    files[f"{folder}meshes.py"] = _trimmed(f"{_HEAD}\n{making.replace('{make}', _MAKE)}")
+    files[f"{folder}meshes.py"] = _remove_unused_imports(f"{_HEAD}\n{making.replace('{make}', _MAKE)}")
     functions: list[tuple[str, str]] = []
     for part in range(chance.choice((1, 1, 2))):
         text, imports = "", set()
@@ -92,20 +92,22 @@ def project(seed: int, number: int) -> Files:
                 imports.add(extra)
             k = str(len(functions))
             told = {"k": k, "n": str(chance.randint(1, 9)), "s": chance.choice(_SPECS), "t": chance.choice(_SPECS)}
-            text += "\n\n" + _filled(body, told)
+            text += "\n\n" + _fill_placeholders(body, told)
             functions.append((f"parts{part}", f"f{k}"))
         head = _HEAD + "".join(f"{one}\n" for one in sorted(imports))
-        files[f"{folder}parts{part}.py"] = _trimmed(head + text)
+        files[f"{folder}parts{part}.py"] = _remove_unused_imports(head + text)
     runs = []
     for user in range(chance.choice((1, 2, 2, 3))):
         k = str(user)
-        lines, mesh = _taken("meshes", taken, package, chance)
+        lines, mesh = _import_line("meshes", taken, package, chance)
         calls = _X
         for module, name in chance.sample(functions, k=min(len(functions), chance.choice((1, 1, 2)))):
-            line, written = _taken(module, name, package, chance)
+            line, written = _import_line(module, name, package, chance)
             lines, calls = lines + line, f"{written}({calls})"
-        body = _filled(chance.choice(_PARTS["enters"]), {"k": k, "m": entered.format(o=mesh), "c": calls})
-        files[f"{folder}use{k}.py"] = _trimmed(f"{_HEAD}{lines}\n\n{body}")
+        body = _fill_placeholders(
+            chance.choice(_PARTS["enters"]), {"k": k, "m": entered.format(o=mesh), "c": calls}
+        )
+        files[f"{folder}use{k}.py"] = _remove_unused_imports(f"{_HEAD}{lines}\n\n{body}")
         runs.append(k)
     root = "pkg." if package else ""
     imports = "".join(f"from {root}use{k} import run{k}\n" for k in runs)
@@ -117,13 +119,13 @@ def project(seed: int, number: int) -> Files:
     return files
 
 
-def _filled(text: str, told: dict[str, str]) -> str:
+def _fill_placeholders(text: str, told: dict[str, str]) -> str:
     for key, value in told.items():
         text = text.replace(f"{{{key}}}", value)
     return text
 
 
-def _taken(module: str, name: str, package: bool, chance: Random) -> tuple[str, str]:
+def _import_line(module: str, name: str, package: bool, chance: Random) -> tuple[str, str]:
     """The line that takes a name of a module, and how it is written then."""
     ways = [
         (f"from {module} import {name}", name),
@@ -141,7 +143,7 @@ def _taken(module: str, name: str, package: bool, chance: Random) -> tuple[str, 
     return f"{line}\n", written
 
 
-def _trimmed(text: str) -> str:
+def _remove_unused_imports(text: str) -> str:
     """The text without the imports that it does not use."""
     head, _, body = text.partition("PartitionSpec as P\n")
     kept = []
@@ -155,7 +157,7 @@ def _trimmed(text: str) -> str:
     return "\n".join(kept).strip("\n") + f"\n{body}"
 
 
-def wrong(files: Files, after: Files, report: FixReport) -> str:
+def explain_wrong_fix(files: Files, after: Files, report: FixReport) -> str:
     """Return the fault of a fixed project; empty if there is none."""
     for outcome in report.fixed:
         if outcome.problem:
@@ -174,13 +176,13 @@ def wrong(files: Files, after: Files, report: FixReport) -> str:
     return ""
 
 
-def texts(folder: Path) -> Files:
+def read_texts(folder: Path) -> Files:
     """The files of a folder, by their paths in it."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_text() for path in paths}
 
 
-def batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: bool) -> Counts:
+def fix_batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: bool) -> Counts:
     """Fix some projects and look at what came of them."""
     counts: Counts = collections.Counter()
     said: dict[str, str] = {}
@@ -193,21 +195,21 @@ def batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: bool
     for name, files in made.items():
         here = folder / "after" / name
         report = fix([here], OPTIONS, unsafe=True, write=True)
-        after = texts(here)
+        after = read_texts(here)
         counts["projects"] += 1
         counts["files"] += len(files)
         counts["changed"] += after != files
         counts["moved"] += any("set_mesh" in text for text in after.values())
         counts["places"] += sum(len(outcome.done) for outcome in report.fixed)
-        said[name] = wrong(files, after, report)
+        said[name] = explain_wrong_fix(files, after, report)
         again = fix([here], OPTIONS, unsafe=True, write=True)
         if any(outcome.changed for outcome in again.fixed) and not said[name]:
             said[name] = "a second run changes it"
-    for path in _unused(folder / "after") - _unused(folder / "before"):
+    for path in _unused_imports(folder / "after") - _unused_imports(folder / "before"):
         name = path.partition("/")[0]
         said[name] = said[name] or f"an unused import: {path}"
     if run:
-        was, now = (_ran(folder / state, list(made)) for state in ("before", "after"))
+        was, now = (_run_projects(folder / state, list(made)) for state in ("before", "after"))
         for name in made:
             counts["ran"] += not isinstance(was[name], str)
             if not isinstance(was[name], str) and was[name] != now[name]:
@@ -220,7 +222,7 @@ def batch(seed: int, numbers: Sequence[int], folder: Path, keep: Path, run: bool
     return counts
 
 
-def _unused(folder: Path) -> set[str]:
+def _unused_imports(folder: Path) -> set[str]:
     """Imports that nothing uses, and names that nothing defines, with their files."""
     what = ["--isolated", "--select", "F401,F811,F821", "--output-format", "json"]
     command = [sys.executable, "-m", "ruff", "check", *what, "."]
@@ -230,7 +232,7 @@ def _unused(folder: Path) -> set[str]:
     return {f"{name} {re.sub(r' from line [0-9]+', '', message)}" for name, message in found}  # a fix moves lines
 
 
-def _ran(folder: Path, names: Sequence[str]) -> dict[str, object]:
+def _run_projects(folder: Path, names: Sequence[str]) -> dict[str, object]:
     """Return the result of main() of each project; an error as text."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
     environment |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
@@ -258,7 +260,7 @@ def main() -> None:
             if time.monotonic() - begun > given.seconds:
                 break
             numbers = range(first, min(first + _BATCH, given.start + given.projects))
-            counts += batch(given.seed, numbers, scratch / "projects", given.keep, not given.no_run)
+            counts += fix_batch(given.seed, numbers, scratch / "projects", given.keep, not given.no_run)
             shutil.rmtree(scratch / "projects")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

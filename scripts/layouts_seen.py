@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import Any
 
 import matrix
-from checkouts import mirror
+from checkouts import open_mirror
 
 sys.path.insert(0, str(matrix.ROOT))
 
 from shardlint.config.folders import project_root
 from shardlint.run import launch
-from shardlint.source.notebook import program as program_of_notebook
+from shardlint.source.notebook import program_text as program_of_notebook
 from tests.layouts.boundaries import Leaf, compare_call, position_of, predict
 
 PAGE = matrix.ROOT / "evaluation" / "programs.md"
@@ -98,7 +98,7 @@ def lay_out(program: Program, mirrors: Path) -> None:
     """Write the files of a public program, with its settings, and say where it is."""
     folder = LAID_OUT / program.name
     shutil.rmtree(folder, ignore_errors=True)
-    mirror(mirrors, program.repository).lay_out(program.commit, folder)
+    open_mirror(mirrors, program.repository).lay_out(program.commit, folder)
     program.file = folder / program.path
     if program.file.suffix == ".ipynb":
         text = program_of_notebook(program.file, program.file.read_bytes())
@@ -158,10 +158,12 @@ def python_of(program: Program) -> Path:
     """The Python that runs a program: that of this process, or of an environment of the matrix by its name."""
     if not program.environment:
         return Path(sys.executable)
-    return matrix.prepare(next(one for one in matrix.RELEASES if one.folder.name == program.environment))
+    return matrix.prepare_environment(
+        next(one for one in matrix.RELEASES if one.folder.name == program.environment)
+    )
 
 
-def installed(python: Path) -> dict[str, tuple[int, ...]]:
+def installed_releases(python: Path) -> dict[str, tuple[int, ...]]:
     """The releases that a Python has of what predictions depend on."""
     code = (
         "import importlib.metadata as m, json\n"
@@ -179,7 +181,7 @@ def observe(program: Program, python: Path) -> tuple[list[dict[str, Any]], launc
     Those of a public program are kept until its text, its environment or what records them changes.
     """
     kept = LAID_OUT / f"{program.name}.json"
-    digest = _digest(program, python)
+    digest = _run_digest(program, python)
     if program.name and kept.is_file():
         known = json.loads(kept.read_text("utf-8"))
         if known["digest"] == digest:
@@ -192,7 +194,7 @@ def observe(program: Program, python: Path) -> tuple[list[dict[str, Any]], launc
     return seen, ended, failed
 
 
-def _digest(program: Program, python: Path) -> str:
+def _run_digest(program: Program, python: Path) -> str:
     recorder = matrix.ROOT / "shardlint" / "run" / "observe"
     recorders = (recorder / f"{name}.py" for name in ("boundaries", "layout", "called"))
     parts = [file.read_bytes() for file in (program.file, *recorders, *STAND_INS.rglob("*.py"))]
@@ -241,11 +243,11 @@ def _run_into(output: Any, words: Sequence[str], env: dict[str, str], folder: Pa
             os.close(saved)
 
 
-def compare(program: Program) -> Result:
+def compare_program(program: Program) -> Result:
     """Predict and observe a program."""
     python = python_of(program)
     began = time.monotonic()
-    plain, supposed = predict(program.file, installed(python))
+    plain, supposed = predict(program.file, installed_releases(python))
     print(f"{program.name or program.file}: predicted in {time.monotonic() - began:.1f} s", file=sys.stderr)
     seen, ended, failed = observe(program, python)
     root = str(project_root(program.file))
@@ -332,7 +334,7 @@ def main() -> int:
         programs += wanted
     results = []
     for program in programs:
-        results.append(compare(program))
+        results.append(compare_program(program))
         print("\n".join(format_result(results[-1], asked.every)), flush=True)
     if asked.public and not asked.only:
         PAGE.write_text(format_page(results), "utf-8")

@@ -81,7 +81,7 @@ def count_calls(mirrors: Path) -> Counts:
     """The calls in all repositories. Raises `checkouts.NotAvailable` for one that is not among the mirrors."""
     found = Counts()
     for repository, folder in SCOPE["repositories"].items():
-        mirror = checkouts.mirror(mirrors, repository)
+        mirror = checkouts.open_mirror(mirrors, repository)
         found.commits[repository] = mirror.head()
         with tempfile.TemporaryDirectory() as laid_out:
             root = Path(laid_out)
@@ -100,9 +100,11 @@ def _called_in(root: Path, folder: Path) -> Iterator[str]:
         if not path.is_file() or _is_test(path.relative_to(root)):
             continue
         text = path.read_bytes()
-        facts = _facts(program, path) if b"jax" in text else None
+        facts = _parse_facts(program, path) if b"jax" in text else None
         if facts is not None:
-            yield from _called(program, facts, not any(one.encode() in text for one in _OTHER_ARRAYS))
+            yield from _called_libraries(
+                program, facts, not any(one.encode() in text for one in _OTHER_ARRAYS)
+            )
         program.trim()
 
 
@@ -110,14 +112,14 @@ def _is_test(path: Path) -> bool:
     return any(part.startswith("test") or part.endswith("_test.py") for part in path.parts)
 
 
-def _facts(program: Program, path: Path) -> FileFacts | None:
+def _parse_facts(program: Program, path: Path) -> FileFacts | None:
     try:
         return program.project.facts(path)
     except (NotParsed, Unreadable):
         return None
 
 
-def _called(program: Program, file: FileFacts, only_jax: bool) -> Iterator[str]:
+def _called_libraries(program: Program, file: FileFacts, only_jax: bool) -> Iterator[str]:
     for node in ast.walk(file.tree):
         if not isinstance(node, ast.Call):
             continue
@@ -175,7 +177,7 @@ def is_covered(name: str) -> bool:
     return name in FUNCTIONS and name not in {f"flax.linen.{one}" for one in OPAQUE}
 
 
-def shares(calls: Mapping[str, int]) -> tuple[int, int]:
+def covered_share(calls: Mapping[str, int]) -> tuple[int, int]:
     """How many calls are covered, and how many there are."""
     return sum(count for name, count in calls.items() if is_covered(name)), sum(calls.values())
 
@@ -188,8 +190,8 @@ def in_scope(counts: Counts) -> dict[str, int]:
 # the page
 
 
-def _row(title: str, calls: Mapping[str, int]) -> str:
-    covered, total = shares(calls)
+def _format_row(title: str, calls: Mapping[str, int]) -> str:
+    covered, total = covered_share(calls)
     names = sum(map(is_covered, calls))
     return f"| {title} | {total:,} | {covered:,} | {100 * covered / max(total, 1):.1f}% | {names} of {len(calls)} |"
 
@@ -216,10 +218,19 @@ def format_page(counts: Counts) -> str:
     makers = {name: count for name, count in counted.items() if makes_functions(name)}
     by_library: dict[str, dict[str, int]] = {}
     for name, count in counted.items():
-        by_library.setdefault(_library(name), {})[name] = count
-    lines = [*_INTRODUCTION.splitlines(), _row("all", counted), _row("of arrays", arrays), _row("makers", makers), ""]
+        by_library.setdefault(_library_name(name), {})[name] = count
+    lines = [
+        *_INTRODUCTION.splitlines(),
+        _format_row("all", counted),
+        _format_row("of arrays", arrays),
+        _format_row("makers", makers),
+        "",
+    ]
     lines += ["| library | calls | covered | | names covered |", "|---|---|---|---|---|"]
-    lines += [_row(title, calls) for title, calls in sorted(by_library.items(), key=lambda one: -sum(one[1].values()))]
+    lines += [
+        _format_row(title, calls)
+        for title, calls in sorted(by_library.items(), key=lambda one: -sum(one[1].values()))
+    ]
     lines += ["", "## Not covered", "", f"The {_UNCOVERED} functions that are called most often.", ""]
     lines += ["| function | calls | repositories |", "|---|---|---|"]
     left = sorted(((-count, name) for name, count in counted.items() if not is_covered(name)))[:_UNCOVERED]
@@ -235,7 +246,7 @@ def format_page(counts: Counts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _library(name: str) -> str:
+def _library_name(name: str) -> str:
     head, _, rest = name.partition(".")
     second = rest.partition(".")[0]
     if head == "array":
@@ -256,7 +267,7 @@ def main() -> int:
         count_calls(asked.mirrors).write()
     counts = read_counts()
     PAGE.write_text(format_page(counts), "utf-8")
-    covered, total = shares(in_scope(counts))
+    covered, total = covered_share(in_scope(counts))
     print(f"{PAGE.relative_to(ROOT)} written: {covered:,} of {total:,} calls, {100 * covered / total:.1f}%")
     return 0
 

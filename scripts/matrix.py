@@ -70,7 +70,7 @@ RELEASES = (
 )
 
 
-def prepare(release: Release) -> Path:
+def prepare_environment(release: Release) -> Path:
     """The Python of a release's environment, made anew where it is missing or holds something else."""
     stamp = release.folder / "ready"
     wanted = "\n".join(release.requirements())
@@ -81,7 +81,7 @@ def prepare(release: Release) -> Path:
         )
         if found.returncode:
             raise SystemExit(f"no Python for {release.name}")
-        if python.exists() and _version(python) != _version(found.stdout.strip()):
+        if python.exists() and _python_version(python) != _python_version(found.stdout.strip()):
             shutil.rmtree(release.folder)
         environment = {**os.environ, "PYTHON": found.stdout.strip()}
         command = ["sh", "scripts/environment.sh", str(release.folder.relative_to(ROOT)), "ready"]
@@ -91,7 +91,7 @@ def prepare(release: Release) -> Path:
     return python
 
 
-def _version(python: str | Path) -> str:
+def _python_version(python: str | Path) -> str:
     return subprocess.run([python, "-V"], capture_output=True, text=True).stdout
 
 
@@ -105,7 +105,7 @@ def verify(python: Path, codes: str) -> dict[str, Any]:
     return report
 
 
-def cells(report: Mapping[str, Any]) -> dict[str, str]:
+def cells_by_rule(report: Mapping[str, Any]) -> dict[str, str]:
     """Rule to what its proof showed: "holds", "-" (not claimed for these releases) or "FAILS"."""
     found: dict[str, str] = {}
     rank = ("-", "holds", "FAILS")
@@ -115,13 +115,13 @@ def cells(report: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
+def matrix_table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
     """evaluation/matrix.md."""
     columns = []
     for _, report in reports:
         shown = [(name, report["releases"].get(name)) for name in _SHOWN]
         columns.append(", ".join(f"{name} {version}" for name, version in shown if version))
-    found = [cells(report) for _, report in reports]
+    found = [cells_by_rule(report) for _, report in reports]
     codes = sorted({code for column in found for code in column})
     lines = [
         "# Proofs by release",
@@ -134,21 +134,21 @@ def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
         f"|---|{'---|' * len(columns)}",
     ]
     for code in codes:
-        lines.append(row(code, found))
+        lines.append(table_row(code, found))
     return "\n".join(lines) + "\n"
 
 
-def row(code: str, found: Sequence[Mapping[str, str]]) -> str:
+def table_row(code: str, found: Sequence[Mapping[str, str]]) -> str:
     """The line of a rule in the table."""
     return f"| [{code}](../docs/rules/{code}.md) | {' | '.join(column.get(code, '') for column in found)} |"
 
 
-def merged(text: str, codes: Sequence[str], found: Sequence[Mapping[str, str]]) -> str:
+def merge_table(text: str, codes: Sequence[str], found: Sequence[Mapping[str, str]]) -> str:
     """The table with the lines of these rules made anew."""
     head, _, body = text.partition("|---|")
     first, *kept = body.splitlines()
     rows = {line.partition("]")[0].removeprefix("| ["): line for line in kept}
-    rows |= {code: row(code, found) for code in codes}
+    rows |= {code: table_row(code, found) for code in codes}
     return "\n".join([f"{head}|---|{first}", *(rows[code] for code in sorted(rows))]) + "\n"
 
 
@@ -172,7 +172,7 @@ def main() -> int:
         if codes and not here:
             reports.append((release, {"results": []}))
             continue
-        report = verify(prepare(release), ",".join(here) or release.codes)
+        report = verify(prepare_environment(release), ",".join(here) or release.codes)
         reports.append((release, report))
         seconds = time.monotonic() - started
         counts = f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
@@ -183,8 +183,8 @@ def main() -> int:
                 said = "; ".join(failure["message"] for failure in result["failures"])
                 print(f"  {result['target']} {result['level']}: {said}", flush=True)
     if only is None:
-        found = [cells(report) for _, report in reports]
-        text = merged(TABLE.read_text("utf-8"), codes, found) if codes else table(reports)
+        found = [cells_by_rule(report) for _, report in reports]
+        text = merge_table(TABLE.read_text("utf-8"), codes, found) if codes else matrix_table(reports)
         TABLE.write_text(text, "utf-8")
         print(f"{TABLE.relative_to(ROOT)} written")
     return 1 if failed else 0

@@ -43,8 +43,8 @@ _FINDINGS = {"Found": (3, 5), "Explanation": (0, 2)}
 # Functions whose name tells more than their first argument, and what it tells.
 _NAMED = {
     "_describe_effect": "effect",
+    "_describe_history": "reason",
     "_effect": "effect",
-    "_history": "reason",
     "_not_divisible": "dimension and size",
     "_owner": "owner",
 }
@@ -69,15 +69,15 @@ def rule_messages() -> list[Message]:
     """The messages of the rules of the built-in pack, in the order of their codes."""
     found = []
     for path in sorted(RULES.rglob("*.py")):
-        module = _module(path)
+        module = _load_module(path)
         makers = (("finding", 1), ("report_violation", 0))  # each with the place of its message
         for call, place in ((call, place) for name, place in makers for call in module.calls(name)):
-            for row in module.rows(call, message := _argument(call, place, "message")):
-                texts = module.texts(_in(row, message), call)
-                advice = module.advice(_in(row, _argument(call, None, "help")), call)
-                for code in _codes(path, call):
+            for row in module.rows(call, message := _call_argument(call, place, "message")):
+                texts = module.texts(_argument_in_row(row, message), call)
+                advice = module.advice(_argument_in_row(row, _call_argument(call, None, "help")), call)
+                for code in _rule_codes(path, call):
                     found += [Message(code, text, advice, module.place(call)) for text in texts]
-    return _once(found)
+    return _without_duplicates(found)
 
 
 @cache
@@ -85,21 +85,23 @@ def run_messages() -> list[Message]:
     """The findings of `shardlint run` and its explanations of exceptions, by kind."""
     found = []
     for path in sorted((PACKAGE / "run").rglob("*.py")):
-        module = _module(path)
+        module = _load_module(path)
         for name, (message_at, advice_at) in _FINDINGS.items():
             for call in module.calls(name):
-                for row in module.rows(call, message := _argument(call, message_at, "message")):
-                    kind = _in(row, _argument(call, 0, "kind"))
-                    advice = _in(row, _argument(call, advice_at, "advice" if name == "Found" else "help"))
+                for row in module.rows(call, message := _call_argument(call, message_at, "message")):
+                    kind = _argument_in_row(row, _call_argument(call, 0, "kind"))
+                    advice = _argument_in_row(
+                        row, _call_argument(call, advice_at, "advice" if name == "Found" else "help")
+                    )
                     kinds = module.texts(kind, call) if name == "Found" else ("exception",)
                     found += [
                         Message("/".join(kinds), text, module.advice(advice, call), module.place(call))
-                        for text in module.texts(_in(row, message), call)
+                        for text in module.texts(_argument_in_row(row, message), call)
                     ]
-    return _once(found)
+    return _without_duplicates(found)
 
 
-def _in(row: Row, argument: ast.expr | None) -> ast.expr | None:
+def _argument_in_row(row: Row, argument: ast.expr | None) -> ast.expr | None:
     """An argument, or what its name or field is in a row."""
     match argument:
         case ast.Name():
@@ -122,13 +124,13 @@ def other_messages() -> list[Message]:
     for folder, command in COMMANDS.items():
         for path in sorted((PACKAGE / folder).rglob("*.py")):
             if not any(part in path.as_posix() for part in _CODE):
-                module = _module(path)
+                module = _load_module(path)
                 found += [
                     Message(command, text, (), module.place(node))
                     for node, text in module.prose()
                     if text not in known
                 ]
-    return _once(found)
+    return _without_duplicates(found)
 
 
 def page() -> str:
@@ -147,11 +149,11 @@ def page() -> str:
         "",
         "## Rules",
         "",
-        *_table(rules, linked=True),
+        *_message_table(rules, linked=True),
         "",
         "## Findings of a run",
         "",
-        *_table(run),
+        *_message_table(run),
         "",
         "## Other messages",
     ]
@@ -161,22 +163,22 @@ def page() -> str:
             "",
             f"### {command[0].upper()}{command[1:]}",
             "",
-            *(f"- {_escaped(one.text)}" for one in own),
+            *(f"- {_escape_markdown(one.text)}" for one in own),
         ]
     return "\n".join(lines) + "\n"
 
 
-def _table(messages: Iterable[Message], linked: bool = False) -> Iterator[str]:
+def _message_table(messages: Iterable[Message], linked: bool = False) -> Iterator[str]:
     yield "| from | message | what to write |"
     yield "|---|---|---|"
     for one in messages:
         source = (
             f"[{one.source}](rules/{one.source}.md)" if linked and one.source.startswith("SL") else one.source
         )
-        yield f"| {source} | {_escaped(one.text)} | {_escaped('; or '.join(one.advice))} |"
+        yield f"| {source} | {_escape_markdown(one.text)} | {_escape_markdown('; or '.join(one.advice))} |"
 
 
-def _escaped(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """A text as one line of Markdown; code in backquotes stays as it is."""
     parts = " ".join(text.split()).replace("|", "\\|").split("`")
     return "`".join(
@@ -184,7 +186,7 @@ def _escaped(text: str) -> str:
     )
 
 
-def _once(messages: Iterable[Message]) -> list[Message]:
+def _without_duplicates(messages: Iterable[Message]) -> list[Message]:
     """The messages in order of their source, each once."""
     return sorted(dict.fromkeys(messages), key=lambda one: one.source)
 
@@ -211,11 +213,11 @@ class _Module:
                 self._calls[getattr(node.func, "attr", getattr(node.func, "id", ""))].append(node)
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
-                    self._assign(node, target, node.value)
+                    self._record_assignment(node, target, node.value)
             elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-                self._assign(node, node.target, node.value)
+                self._record_assignment(node, node.target, node.value)
 
-    def _assign(self, node: ast.AST, target: ast.expr, value: ast.expr) -> None:
+    def _record_assignment(self, node: ast.AST, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
             self._assigned[target.id].append((node, value))
         elif (
@@ -224,10 +226,10 @@ class _Module:
             and len(value.elts) == len(target.elts)
         ):
             for one, each in zip(target.elts, value.elts, strict=True):
-                self._assign(node, one, each)
+                self._record_assignment(node, one, each)
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.IfExp):
-            self._assign(node, target, value.body)
-            self._assign(node, target, value.orelse)
+            self._record_assignment(node, target, value.body)
+            self._record_assignment(node, target, value.orelse)
 
     def place(self, node: ast.expr) -> str:
         return f"{self.path.relative_to(ROOT).as_posix()}:{node.lineno}"
@@ -243,7 +245,7 @@ class _Module:
             if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in done:
                 done.update(id(part) for part in ast.walk(node))
                 if not isinstance(self.parents.get(node), ast.Expr) or self._is_help(node):
-                    text = self._literal(node)
+                    text = self._literal_text(node)
                     if text and _is_prose(text):
                         found.append((node, text))
         yield from sorted(found, key=lambda one: (one[0].lineno, one[0].col_offset))
@@ -257,37 +259,37 @@ class _Module:
 
     def texts(self, node: ast.expr | None, at: ast.AST, depth: int = 0) -> tuple[str, ...]:
         """The texts that an expression can be, with placeholders; none if they are not written in sight of it."""
-        return tuple(dict.fromkeys(itertools.islice(self._texts(node, at, depth), _MOST_TEXTS)))
+        return tuple(dict.fromkeys(itertools.islice(self._texts_of_node(node, at, depth), _MOST_TEXTS)))
 
-    def _texts(self, node: ast.expr | None, at: ast.AST, depth: int) -> Iterator[str]:
+    def _texts_of_node(self, node: ast.expr | None, at: ast.AST, depth: int) -> Iterator[str]:
         if node is None or depth > 6:
             return
         match node:
             case ast.Constant() | ast.JoinedStr():
-                if text := self._literal(node):
+                if text := self._literal_text(node):
                     yield text
             case ast.IfExp():
-                yield from self._texts(node.body, at, depth + 1)
-                yield from self._texts(node.orelse, at, depth + 1)
+                yield from self._texts_of_node(node.body, at, depth + 1)
+                yield from self._texts_of_node(node.orelse, at, depth + 1)
             case ast.BoolOp():
                 for one in node.values:
-                    yield from self._texts(one, at, depth + 1)
+                    yield from self._texts_of_node(one, at, depth + 1)
             case ast.BinOp(op=ast.Add()):
                 sides = [
-                    self.texts(side, at, depth + 1) or (f"{{{_name(side)}}}",)
+                    self.texts(side, at, depth + 1) or (f"{{{_placeholder_name(side)}}}",)
                     for side in (node.left, node.right)
                 ]
                 yield from ("".join(pair) for pair in itertools.product(*sides))
             case ast.Subscript(value=ast.Name()):
-                yield from self._texts(node.value, at, depth + 1)
+                yield from self._texts_of_node(node.value, at, depth + 1)
             case ast.Tuple() | ast.List():
-                yield from self._texts(node.elts[0] if node.elts else None, at, depth + 1)
+                yield from self._texts_of_node(node.elts[0] if node.elts else None, at, depth + 1)
             case ast.Dict():
                 for one in node.values:
-                    yield from self._texts(one, at, depth + 1)
+                    yield from self._texts_of_node(one, at, depth + 1)
             case ast.Name():
-                for value in self._values(node.id, at):
-                    yield from self._texts(value, at, depth + 1)
+                for value in self._assigned_values(node.id, at):
+                    yield from self._texts_of_node(value, at, depth + 1)
             case ast.Call():
                 yield from self._texts_of_call(node, at, depth)
             case ast.Attribute():
@@ -301,16 +303,16 @@ class _Module:
         is_empty = node is None or (isinstance(node, ast.Constant) and not node.value)
         return tuple(dict.fromkeys(found)) or (() if is_empty else ("{advice}",))
 
-    def _literal(self, node: ast.expr) -> str:
+    def _literal_text(self, node: ast.expr) -> str:
         """The text of a string literal. Placeholders for string constants of a module are filled in."""
         if not isinstance(node, ast.JoinedStr):
-            return _text(node)
+            return _literal_with_placeholders(node)
         parts = []
         for part in node.values:
             value = part.value if isinstance(part, ast.FormattedValue) else None
             constants = self.texts(value, node) if isinstance(value, ast.Name) and value.id.isupper() else ()
             filled = constants[0] if len(constants) == 1 and "{" not in constants[0] else ""
-            parts.append(filled or _text(ast.JoinedStr([part])))
+            parts.append(filled or _literal_with_placeholders(ast.JoinedStr([part])))
         return _without_repeated("".join(parts))
 
     def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
@@ -322,12 +324,20 @@ class _Module:
         """
         if isinstance(message, ast.Attribute):
             made = [
-                {f".{name}": value for name in fields if (value := _argument(maker, fields.index(name), name))}
+                {
+                    f".{name}": value
+                    for name in fields
+                    if (value := _call_argument(maker, fields.index(name), name))
+                }
                 for _, fields, maker in self._makers_of_field(message.attr)
             ]
             texts = (ast.Constant, ast.JoinedStr, ast.IfExp)
-            return made if made and all(isinstance(_in(row, message), texts) for row in made) else [{}]
-        function = next((one for one in self._around(call) if isinstance(one, ast.FunctionDef)), None)
+            return (
+                made
+                if made and all(isinstance(_argument_in_row(row, message), texts) for row in made)
+                else [{}]
+            )
+        function = next((one for one in self._ancestors(call) if isinstance(one, ast.FunctionDef)), None)
         if function is None or not isinstance(message, ast.Name):
             return [{}]
         parameters = [one.arg for one in function.args.args]
@@ -343,29 +353,29 @@ class _Module:
             if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Tuple):
                 targets = [getattr(one, "id", "") for one in target.elts]
                 if message.id in targets:
-                    rows = (row.elts for row in self._tuples(node.value, node))
+                    rows = (row.elts for row in self._tuples_in_table(node.value, node))
                     found += [
                         dict(zip(targets, row, strict=True)) for row in rows if len(row) == len(targets)
                     ]
         return found or [{}]
 
-    def _tuples(self, value: ast.expr, at: ast.AST) -> Iterator[ast.Tuple]:
+    def _tuples_in_table(self, value: ast.expr, at: ast.AST) -> Iterator[ast.Tuple]:
         """The tuples in a table, or that a function of the module returns."""
         if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name):
-            for table in self._values(value.value.id, at):
+            for table in self._assigned_values(value.value.id, at):
                 if isinstance(table, ast.Dict):
                     yield from (one for one in table.values if isinstance(one, ast.Tuple))
         elif isinstance(value, ast.Name):
-            for one in self._values(value.id, at):
-                yield from self._tuples(one, at)
+            for one in self._assigned_values(value.id, at):
+                yield from self._tuples_in_table(one, at)
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-            for module in self._imported(value.func.id):
+            for module in self._module_defining(value.func.id):
                 for function in module.functions[value.func.id]:
                     for one in ast.walk(function):
                         if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple):
                             yield one.value
 
-    def _around(self, node: ast.AST) -> Iterator[ast.AST]:
+    def _ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         while node in self.parents:
             node = self.parents[node]
             yield node
@@ -373,23 +383,23 @@ class _Module:
     def _texts_of_call(self, call: ast.Call, at: ast.AST, depth: int) -> Iterator[str]:
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
         if name in ("format", "rstrip", "strip") and isinstance(call.func, ast.Attribute):
-            yield from self._texts(call.func.value, at, depth + 1)
+            yield from self._texts_of_node(call.func.value, at, depth + 1)
         elif name in ("sentence", "str", "next", "filter") and call.args:
-            yield from self._texts(call.args[-1], at, depth + 1)
-        for module in self._imported(name):
+            yield from self._texts_of_node(call.args[-1], at, depth + 1)
+        for module in self._module_defining(name):
             for function in module.functions[name]:
                 for one in ast.walk(function):
                     if isinstance(one, ast.Return):
-                        yield from module._texts(one.value, one, depth + 1)
+                        yield from module._texts_of_node(one.value, one, depth + 1)
 
     def _texts_of_field(self, name: str, depth: int) -> Iterator[str]:
         """The texts that objects with a field of this name are made with."""
         for module, fields, call in self._makers_of_field(name):
-            yield from module._texts(_argument(call, fields.index(name), name), call, depth + 1)
+            yield from module._texts_of_node(_call_argument(call, fields.index(name), name), call, depth + 1)
 
     def _makers_of_field(self, name: str) -> Iterator[tuple[_Module, list[str], ast.Call]]:
         """The calls that make objects with a field of this name, here and in modules that this one imports."""
-        modules = {id(one): one for one in (self, *_imports(self.path))}.values()
+        modules = {id(one): one for one in (self, *_imported_modules(self.path))}.values()
         makers = {
             node.name: [part.target.id for part in node.body if isinstance(part, ast.AnnAssign)
                         and isinstance(part.target, ast.Name)]
@@ -400,7 +410,7 @@ class _Module:
                 for call in module.calls(maker) if name in fields else ():
                     yield module, fields, call
 
-    def _imported(self, name: str) -> Iterator[_Module]:
+    def _module_defining(self, name: str) -> Iterator[_Module]:
         """The module that defines a function of this name: this one, or one that it is imported from."""
         yield self
         for node in self.nodes:
@@ -408,35 +418,35 @@ class _Module:
                 (one.asname or one.name) == name for one in node.names
             ):
                 if path := _file_of(node.module or ""):
-                    yield _module(path)
+                    yield _load_module(path)
 
-    def _values(self, name: str, at: ast.AST) -> Iterator[ast.expr]:
+    def _assigned_values(self, name: str, at: ast.AST) -> Iterator[ast.expr]:
         """Yield the values assigned to a name in the functions around a place, or else in the module."""
-        for scope in self._around(at):
+        for scope in self._ancestors(at):
             if isinstance(scope, ast.FunctionDef | ast.Lambda | ast.Module):
-                if found := [value for node, value in self._assigned[name] if scope in self._around(node)]:
+                if found := [value for node, value in self._assigned[name] if scope in self._ancestors(node)]:
                     yield from found
                     return
-        for module in list(self._imported(name))[1:]:
+        for module in list(self._module_defining(name))[1:]:
             yield from (value for _, value in module._assigned[name])
 
 
 @cache
-def _module(path: Path) -> _Module:
+def _load_module(path: Path) -> _Module:
     return _Module(path)
 
 
 @cache
-def _imports(path: Path) -> tuple[_Module, ...]:
+def _imported_modules(path: Path) -> tuple[_Module, ...]:
     """The modules of the built-in pack, or of `shardlint run`, that a module imports."""
     found = []
-    for node in _module(path).nodes:
+    for node in _load_module(path).nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
             ("shardlint_rules", "shardlint.run")
         ):
             for name in (node.module or "", *(f"{node.module}.{one.name}" for one in node.names)):
                 if file := _file_of(name):
-                    found.append(_module(file))
+                    found.append(_load_module(file))
     return tuple(found)
 
 
@@ -449,23 +459,25 @@ def _file_of(module: str) -> Path | None:
     return None
 
 
-def _codes(path: Path, call: ast.Call) -> list[str]:
+def _rule_codes(path: Path, call: ast.Call) -> list[str]:
     """The codes of the rules that make a finding: of the class around it, of its module, or of modules that use it."""
-    for around in _module(path)._around(call):
+    for around in _load_module(path)._ancestors(call):
         if isinstance(around, ast.ClassDef) and (code := _code_of(around)):
             return [code]
-    found = [code for one in _module(path).nodes if isinstance(one, ast.ClassDef) if (code := _code_of(one))]
+    found = [
+        code for one in _load_module(path).nodes if isinstance(one, ast.ClassDef) if (code := _code_of(one))
+    ]
     if found:
         return found[:1]
-    return sorted({code for other in _users()[path] for code in _codes(other, call)})
+    return sorted({code for other in _modules_by_import()[path] for code in _rule_codes(other, call)})
 
 
 @cache
-def _users() -> dict[Path, list[Path]]:
+def _modules_by_import() -> dict[Path, list[Path]]:
     """The modules of the pack that import a module of it."""
     found: dict[Path, list[Path]] = defaultdict(list)
     for path in sorted(RULES.rglob("*.py")):
-        for one in {one.path for one in _imports(path)} - {path}:
+        for one in {one.path for one in _imported_modules(path)} - {path}:
             found[one].append(path)
     return found
 
@@ -481,20 +493,22 @@ def _code_of(node: ast.ClassDef) -> str:
     return ""
 
 
-def _argument(call: ast.Call, position: int | None, name: str) -> ast.expr | None:
+def _call_argument(call: ast.Call, position: int | None, name: str) -> ast.expr | None:
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
     return call.args[position] if position is not None and len(call.args) > position else None
 
 
-def _text(node: ast.expr) -> str:
+def _literal_with_placeholders(node: ast.expr) -> str:
     """A string literal with its placeholders; empty for other constants."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     assert isinstance(node, ast.JoinedStr)
     text = "".join(
-        _text(part) if isinstance(part, ast.Constant) else f"{{{_name(part.value)}}}"  # type: ignore[attr-defined]
+        _literal_with_placeholders(part)
+        if isinstance(part, ast.Constant)
+        else f"{{{_placeholder_name(part.value)}}}"  # type: ignore[attr-defined]
         for part in node.values
     )
     return _without_repeated(text)
@@ -505,7 +519,7 @@ def _without_repeated(text: str) -> str:
     return re.sub(r"(\{[^{}]+\})\1", r"\1", text)
 
 
-def _name(node: ast.expr) -> str:
+def _placeholder_name(node: ast.expr) -> str:
     """A short name for what a placeholder is filled with."""
     match node:
         case ast.Name():
@@ -515,25 +529,33 @@ def _name(node: ast.expr) -> str:
         case ast.Constant():
             return str(node.value)
         case ast.JoinedStr():
-            return _text(node).replace("{", "").replace("}", "")
+            return _literal_with_placeholders(node).replace("{", "").replace("}", "")
         case ast.IfExp():
-            return "/".join(dict.fromkeys((_name(node.body).strip(), _name(node.orelse).strip()))).strip("/")
+            return "/".join(
+                dict.fromkeys((_placeholder_name(node.body).strip(), _placeholder_name(node.orelse).strip()))
+            ).strip("/")
         case ast.Subscript():
-            inner = _name(node.slice)
-            return _name(node.value) if inner.isdigit() or isinstance(node.slice, ast.Slice) else inner
+            inner = _placeholder_name(node.slice)
+            return (
+                _placeholder_name(node.value)
+                if inner.isdigit() or isinstance(node.slice, ast.Slice)
+                else inner
+            )
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _NAMED:
             return _NAMED[name]
         case ast.Call() if node.args and not isinstance(
             node.args[-1], ast.Starred | ast.GeneratorExp | ast.ListComp
         ):
-            return _name(node.args[0] if getattr(node.func, "attr", "") != "map" else node.args[-1])
+            return _placeholder_name(
+                node.args[0] if getattr(node.func, "attr", "") != "map" else node.args[-1]
+            )
         case ast.Call():
-            return _name(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
+            return _placeholder_name(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
         case ast.BoolOp():
-            return "/".join(_name(one) for one in node.values)
+            return "/".join(_placeholder_name(one) for one in node.values)
         case _:
             names = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)]
-            return _name(names[0]) if names else "value"
+            return _placeholder_name(names[0]) if names else "value"
 
 
 def _is_prose(text: str) -> bool:

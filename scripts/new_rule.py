@@ -75,7 +75,7 @@ shows = "TODO: raises, warns, sharding, numbers or donation"
 """
 
 
-def begin(root: Path, code: str, name: str, folder: str) -> list[Path]:
+def create_rule_files(root: Path, code: str, name: str, folder: str) -> list[Path]:
     """Write the files of a new rule under `root`; return them. Raises `ValueError` for what is not a rule."""
     if not re.fullmatch(r"SL[1-9]\d\d", code):
         raise ValueError(f"{code!r} is not a code such as SL212")
@@ -123,7 +123,7 @@ def main() -> int:
     parser.add_argument("folder", help="such as jit")
     given = parser.parse_args()
     try:
-        written = begin(ROOT, given.code, given.name, given.folder)
+        written = create_rule_files(ROOT, given.code, given.name, given.folder)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

@@ -80,7 +80,7 @@ print("OBSERVED " + json.dumps({"version": jax.__version__, "names": names, "key
 """
 
 
-def observe(interpreter: Path, data: dict[str, Any]) -> str:
+def observe_environment(interpreter: Path, data: dict[str, Any]) -> str:
     """Record what one environment shows; its release of jax. Raises `RuntimeError` when it cannot be
     asked."""
     asked = {
@@ -96,13 +96,13 @@ def observe(interpreter: Path, data: dict[str, Any]) -> str:
     seen = json.loads(answer.removeprefix("OBSERVED "))
     version = seen["version"]
     for entry in data["names"]:
-        _record(entry, version, seen["names"][entry["name"]])
+        _record_observation(entry, version, seen["names"][entry["name"]])
     for entry, (_, _, what) in zip(data["keywords"], seen["keywords"], strict=True):
-        _record(entry, version, what)
+        _record_observation(entry, version, what)
     return str(version)
 
 
-def _record(entry: dict[str, Any], version: str, what: str) -> None:
+def _record_observation(entry: dict[str, Any], version: str, what: str) -> None:
     observed = {**entry["observed"], version: what}
     entry["observed"] = {key: observed[key] for key in sorted(observed, key=parse)}
 
@@ -127,15 +127,17 @@ def page() -> str:
     ]
     ended = [name for name in known.names.values() if name.removed is not None or name.deprecated is not None]
     for name in ended:
-        deprecated = _shown(name.deprecated) + (" (silent)" if name.silent else "")
+        deprecated = _format_release(name.deprecated) + (" (silent)" if name.silent else "")
         row = [
             f"`{name.name}`",
-            _shown(name.introduced),
+            _format_release(name.introduced),
             deprecated,
-            _shown(name.removed),
-            _cell(name.advice),
+            _format_release(name.removed),
+            _escape_cell(name.advice),
         ]
-        lines.append(_row([*row, "yes" if name.rename_is_enough else "no", _present(name.observed)]))
+        lines.append(
+            _format_row([*row, "yes" if name.rename_is_enough else "no", _format_observed(name.observed)])
+        )
     lines += ["", "## Keyword arguments", ""]
     lines += [
         "| function | keyword | taken from | no more from | instead | taken on |",
@@ -145,7 +147,7 @@ def page() -> str:
         span = (
             ["never", "never"]
             if keyword.never
-            else [_shown(keyword.accepted_from), _shown(keyword.accepted_until)]
+            else [_format_release(keyword.accepted_from), _format_release(keyword.accepted_until)]
         )
         instead = (
             "by position"
@@ -158,30 +160,34 @@ def page() -> str:
             f"`{keyword.function}`",
             f"`{keyword.keyword}=`",
             *span,
-            _cell(instead),
-            _present(keyword.observed),
+            _escape_cell(instead),
+            _format_observed(keyword.observed),
         ]
-        lines.append(_row(row))
+        lines.append(_format_row(row))
     lines += ["", "## Current names", "", "| name | from | there on |", "|---|---|---|"]
     for name in known.names.values():
         if name not in ended:
-            lines.append(_row([f"`{name.name}`", _shown(name.introduced), _present(name.observed)]))
+            lines.append(
+                _format_row(
+                    [f"`{name.name}`", _format_release(name.introduced), _format_observed(name.observed)]
+                )
+            )
     return "\n".join(lines) + "\n"
 
 
-def _shown(release: tuple[int, ...] | None) -> str:
+def _format_release(release: tuple[int, ...] | None) -> str:
     return show(release) if release is not None else "-"
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _row(cells: Iterable[str]) -> str:
+def _format_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _present(observed: Any) -> str:
+def _format_observed(observed: Any) -> str:
     shown = [
         version + (" (warns)" if seen == "warns" else "")
         for version, seen in observed.items()
@@ -202,13 +208,13 @@ def main() -> int:
     options = parser.parse_args()
     data = json.loads(table.PATH.read_text("utf-8"))
     for interpreter in options.interpreters:
-        print(f"{interpreter}: jax {observe(interpreter, data)}")
+        print(f"{interpreter}: jax {observe_environment(interpreter, data)}")
     if options.interpreters and not options.check:
-        table.PATH.write_text(table.dump(data), "utf-8")
+        table.PATH.write_text(table.dump_table(data), "utf-8")
         table.table.cache_clear()
     known = table.table()
     entries: list[table.Name | table.Keyword] = [*known.names.values(), *known.keywords.values()]
-    wrong = [line for entry in entries for line in table.disagreements(entry)]
+    wrong = [line for entry in entries for line in table.find_disagreements(entry)]
     print("\n".join(wrong) or "Claims and observations agree.")
     if options.check:
         current = PAGE.read_text("utf-8") if PAGE.is_file() else ""

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from random_edits import edit
+from random_edits import edit_folder
 
 import shardlint.engine.workers as workers
 from shardlint.config.certainty import Certainty
@@ -29,7 +29,7 @@ from shardlint.engine.run import check
 Answer = dict[str, list[tuple[object, ...]]]
 
 
-def answer(files: list[Path], cached: bool = False) -> Answer:
+def findings_by_file(files: list[Path], cached: bool = False) -> Answer:
     """Return the findings in each file, by its path. Raises `RuntimeError` if a check failed."""
     report = check(files, Options(certainty=Certainty.POSSIBLE), cached=cached)
     if report.failed:
@@ -43,47 +43,53 @@ def answer(files: list[Path], cached: bool = False) -> Answer:
     }  # fmt: skip
 
 
-def ways(files: list[Path], chance: random.Random) -> Iterator[tuple[str, Answer, Answer]]:
+def ways_to_check(files: list[Path], chance: random.Random) -> Iterator[tuple[str, Answer, Answer]]:
     """The name of each way, what it gives and what it should."""
-    expected = answer(files)
+    expected = findings_by_file(files)
 
-    def part(some: list[Path]) -> Answer:
+    def answer_part(some: list[Path]) -> Answer:
         return {path: told for path, told in expected.items() if Path(path) in some}
 
-    yield "reversed", answer(files[::-1]), expected
-    yield "another order", answer(chance.sample(files, len(files))), expected
+    yield "reversed", findings_by_file(files[::-1]), expected
+    yield "another order", findings_by_file(chance.sample(files, len(files))), expected
     half = chance.sample(files, (len(files) + 1) // 2)
-    yield "half of the files", answer(half), part(half)
+    yield "half of the files", findings_by_file(half), answer_part(half)
     one = [chance.choice(files)]
-    yield f"{one[0].name} alone", answer(one), part(one)
+    yield f"{one[0].name} alone", findings_by_file(one), answer_part(one)
     few, processors = workers._FILES, workers._processors
     workers._FILES, workers._processors = 2, lambda: 2
     try:
-        yield "two processes", answer(files), expected
+        yield "two processes", findings_by_file(files), expected
     finally:
         workers._FILES, workers._processors = few, processors
-    yield "a half-warm cache", (answer(half, cached=True), answer(files, cached=True))[1], expected
-    yield "a warm cache", answer(files, cached=True), expected
+    yield (
+        "a half-warm cache",
+        (findings_by_file(half, cached=True), findings_by_file(files, cached=True))[1],
+        expected,
+    )
+    yield "a warm cache", findings_by_file(files, cached=True), expected
     changed = chance.choice(files)
     changed.write_bytes(b"import jax\njax.set_mesh(None)\n")
-    expected = answer(files)
-    yield f"a cache from before {changed.name} changed", answer(files, cached=True), expected
+    expected = findings_by_file(files)
+    yield f"a cache from before {changed.name} changed", findings_by_file(files, cached=True), expected
 
 
-def edited(folder: Path, chance: random.Random, count: int) -> Iterator[tuple[str, Answer, Answer]]:
+def answers_after_edits(
+    folder: Path, chance: random.Random, count: int
+) -> Iterator[tuple[str, Answer, Answer]]:
     """The same after each of some edits, with a cache that has seen all those before."""
-    answer(_files(folder), cached=True)
+    findings_by_file(_python_files(folder), cached=True)
     for number in range(count):
-        what = edit(folder, chance)
-        files = _files(folder)
-        yield f"edit {number + 1}, {what}", answer(files, cached=True), answer(files)
+        what = edit_folder(folder, chance)
+        files = _python_files(folder)
+        yield f"edit {number + 1}, {what}", findings_by_file(files, cached=True), findings_by_file(files)
 
 
-def _files(folder: Path) -> list[Path]:
+def _python_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
 
 
-def generated(folder: Path, seed: int) -> None:
+def generate_project(folder: Path, seed: int) -> None:
     """A project as the tests make them."""
     sys.path.insert(0, str(Path(__file__).parent.parent))
     from tests.test_one_answer import project
@@ -109,14 +115,18 @@ def main() -> int:
             os.environ["SHARDLINT_CACHE_DIR"] = f"{top}/cache"
             folder = Path(os.path.realpath(top), "project")
             if isinstance(job, int):
-                generated(folder, job)
+                generate_project(folder, job)
             else:
                 shutil.copytree(job, folder, symlinks=True, ignore_dangling_symlinks=True)
-            files = _files(folder)
+            files = _python_files(folder)
             if not files:
                 continue
             chance = random.Random(f"{job} {asked.seed}" if asked.edits else str(job))
-            looked = edited(folder, chance, asked.edits) if asked.edits else ways(files, chance)
+            looked = (
+                answers_after_edits(folder, chance, asked.edits)
+                if asked.edits
+                else ways_to_check(files, chance)
+            )
             for name, found, expected in looked:
                 done += 1
                 findings += sum(map(len, expected.values()))

@@ -60,43 +60,45 @@ class Card:
     axes: Axes | None
 
 
-def layouts(mesh: Mapping[str, int], cards: Sequence[Card]) -> str:
+def layout_picture(mesh: Mapping[str, int], cards: Sequence[Card]) -> str:
     """Cards side by side, each with the devices of the mesh in the colour of the part that they hold."""
     grids = [Grid(mesh, card.axes) for card in cards]
     height = 118 + max(grid.size()[1] for grid in grids) * _SCALE + 44
     drawn = [
-        _card(card, grid, number, height)
+        _draw_card(card, grid, number, height)
         for number, (card, grid) in enumerate(zip(cards, grids, strict=True))
     ]
     width = len(cards) * (_CARD + _MARGIN) - _MARGIN
-    words = "; ".join(f"{card.title}: {_words(card, grid)}" for card, grid in zip(cards, grids, strict=True))
-    return _svg(width, height, LAYOUT_STYLE, drawn, words)
+    words = "; ".join(
+        f"{card.title}: {_describe_card(card, grid)}" for card, grid in zip(cards, grids, strict=True)
+    )
+    return _svg_document(width, height, LAYOUT_STYLE, drawn, words)
 
 
-def _card(card: Card, grid: Grid, number: int, height: float) -> Html:
+def _draw_card(card: Card, grid: Grid, number: int, height: float) -> Html:
     left = number * (_CARD + _MARGIN)
     frame = element("rect", x=0.5, y=0.5, width=_CARD - 1, height=f"{height - 1:g}", rx=8, class_="card")
     title = element("text", card.title, x=18, y=32, class_="title")
     words = [
         element("text", line, x=18, y=53 + 17 * index, class_="words")
-        for index, line in enumerate(textwrap.wrap(_words(card, grid), 40))
+        for index, line in enumerate(textwrap.wrap(_describe_card(card, grid), 40))
     ]
     devices = [*grid.devices(), *grid.numbers(), *grid.labels()]
     placed = element("g", devices, transform=f"translate({74 * _SCALE + 18:g} 146) scale({_SCALE})")
     return element("g", frame, title, words, placed, transform=f"translate({left} 0)")
 
 
-def _words(card: Card, grid: Grid) -> str:
+def _describe_card(card: Card, grid: Grid) -> str:
     return "on one device; " + grid.words() if card.axes is None else grid.words()
 
 
-def terminal(lines: Sequence[str]) -> str:
+def terminal_picture(lines: Sequence[str]) -> str:
     """A terminal in which each command (`$ ...`) and its output light up in turn."""
     drawn, step, row = [], -1, 0
     for line in lines:
         step += line.startswith("$ ")
-        style = _style(line)
-        for part in _wrapped(line):
+        style = _line_style(line)
+        for part in _wrap_line(line):
             delay = f"animation-delay:{step * _SECONDS + (0 if style == 'command' else _SECONDS / 2):.1f}s"
             drawn.append(
                 Html(
@@ -108,14 +110,16 @@ def terminal(lines: Sequence[str]) -> str:
             row += 1
     height, width = 34 + row * _LINE, _COLUMNS * _CHARACTER + 36
     window = element("rect", x=0.5, y=0.5, width=f"{width - 1:g}", height=height - 1, rx=8, class_="window")
-    return _svg(width, height, TERMINAL_STYLE, [window, *map(Html, drawn)], "shardlint in a terminal")
+    return _svg_document(
+        width, height, TERMINAL_STYLE, [window, *map(Html, drawn)], "shardlint in a terminal"
+    )
 
 
-def _wrapped(line: str) -> Iterator[str]:
+def _wrap_line(line: str) -> Iterator[str]:
     yield from textwrap.wrap(line, _COLUMNS, subsequent_indent="     ") or [""]
 
 
-def _style(line: str) -> str:
+def _line_style(line: str) -> str:
     text = line.strip()
     for beginning, style in (("$ ", "command"), ("Write", "write"), ("| ", "caret")):
         if text.startswith(beginning):
@@ -129,7 +133,7 @@ def _style(line: str) -> str:
     )
 
 
-def _svg(width: float, height: float, style: str, children: Sequence[Html], words: str) -> str:
+def _svg_document(width: float, height: float, style: str, children: Sequence[Html], words: str) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img">'
     body = "\n".join(children)
     return f"{head}\n{element('title', words)}\n<style>{style}</style>\n{body}\n</svg>\n"

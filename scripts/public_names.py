@@ -98,7 +98,7 @@ print("NAMES " + json.dumps(answers))
 """
 
 
-def ask(interpreter: Path) -> list[public_names.Shown]:
+def public_names_of(interpreter: Path) -> list[public_names.Shown]:
     """Return the public names of the libraries of an environment. Raises `RuntimeError` if they cannot be listed."""
     run = subprocess.run([str(interpreter), "-c", _PROBE], capture_output=True, text=True, timeout=600)
     answer = next((line for line in run.stdout.splitlines() if line.startswith("NAMES ")), None)
@@ -118,7 +118,7 @@ def main() -> int:
     options = parser.parse_args()
     shown = [] if options.fresh else list(public_names.unpacked())
     for interpreter in options.interpreters:
-        for one in ask(interpreter):
+        for one in public_names_of(interpreter):
             shown = [old for old in shown if (old.library, old.version) != (one.library, one.version)]
             shown.append(one)
             print(f"{one.library} {one.version}: {sum(map(len, one.modules.values()))} names")

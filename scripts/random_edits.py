@@ -18,7 +18,7 @@ Edit = Callable[[Path, str, random.Random], str | None]
 """The text of a file after the edit; None where it cannot be made there."""
 
 
-def edit(folder: Path, chance: random.Random) -> str:
+def edit_folder(folder: Path, chance: random.Random) -> str:
     """Edit something in a folder; says what."""
     files = sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
     while True:
@@ -56,28 +56,28 @@ def _of_files(folder: Path, files: list[Path], kind: str, chance: random.Random)
     return str(to.relative_to(folder))
 
 
-def _lines(text: str, at: int, new: str) -> str:
+def _insert_line(text: str, at: int, new: str) -> str:
     lines = text.split("\n")
     return "\n".join([*lines[:at], new, *lines[at:]])
 
 
-def _functions(text: str) -> list[ast.FunctionDef]:
+def _parse_functions(text: str) -> list[ast.FunctionDef]:
     try:
         return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     except (SyntaxError, ValueError):
         return []
 
 
-def _one(text: str, chance: random.Random) -> ast.FunctionDef | None:
-    found = [node for node in _functions(text) if node.body[0].lineno > node.lineno]
+def _choose_function(text: str, chance: random.Random) -> ast.FunctionDef | None:
+    found = [node for node in _parse_functions(text) if node.body[0].lineno > node.lineno]
     telling = [
         node for node in found if any(word in str(ast.get_source_segment(text, node)) for word in _WORDS)
     ]
     return chance.choice(telling or found) if found else None
 
 
-def _statement(path: Path, text: str, chance: random.Random) -> str | None:
-    function = _one(text, chance)
+def _insert_statement(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _choose_function(text, chance)
     if function is None:
         return None
     first = chance.choice(function.body)
@@ -85,11 +85,11 @@ def _statement(path: Path, text: str, chance: random.Random) -> str | None:
         ("edited_value = 0", "print('here')", "import os", "jax.set_mesh(None)", "x = 1", "# nothing")
     )
     line = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))])
-    return _lines(text, line - 1, " " * first.col_offset + said)
+    return _insert_line(text, line - 1, " " * first.col_offset + said)
 
 
-def _gone(path: Path, text: str, chance: random.Random) -> str | None:
-    function = _one(text, chance)
+def _delete_statement(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _choose_function(text, chance)
     if function is None or len(function.body) < 2:
         return None
     one = chance.choice(function.body)
@@ -98,18 +98,18 @@ def _gone(path: Path, text: str, chance: random.Random) -> str | None:
     return "\n".join([*lines[: first - 1], *lines[one.end_lineno or first :]])
 
 
-def _jit(path: Path, text: str, chance: random.Random) -> str | None:
-    function = _one(text, chance)
+def _add_jit_decorator(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _choose_function(text, chance)
     if function is None:
         return None
     said = chance.choice(
         ("@jax.jit", "@jax.jit(donate_argnums=0)", "@functools.partial(jax.jit, static_argnums=0)")
     )
     line = min([function.lineno, *(one.lineno for one in function.decorator_list)])
-    return _lines(text, line - 1, " " * function.col_offset + said)
+    return _insert_line(text, line - 1, " " * function.col_offset + said)
 
 
-def _constant(path: Path, text: str, chance: random.Random) -> str | None:
+def _change_constant(path: Path, text: str, chance: random.Random) -> str | None:
     found = list(re.finditer(r"(?<=[\[(, =])\d+(?=[\]), \n])", text))
     if not found:
         return None
@@ -117,7 +117,7 @@ def _constant(path: Path, text: str, chance: random.Random) -> str | None:
     return text[: one.start()] + str(chance.randrange(9)) + text[one.end() :]
 
 
-def _axis(path: Path, text: str, chance: random.Random) -> str | None:
+def _change_axis_name(path: Path, text: str, chance: random.Random) -> str | None:
     found = list(re.finditer(r"""(?<=["'])(data|model|batch|fsdp|tensor|x|y|dp|mp|tp|stage)(?=["'])""", text))
     if not found:
         return None
@@ -125,8 +125,8 @@ def _axis(path: Path, text: str, chance: random.Random) -> str | None:
     return text[: one.start()] + chance.choice(("data", "model", "other")) + text[one.end() :]
 
 
-def _renamed(path: Path, text: str, chance: random.Random) -> str | None:
-    function = _one(text, chance)
+def _rename_function(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _choose_function(text, chance)
     if function is None:
         return None
     name = function.name
@@ -135,7 +135,7 @@ def _renamed(path: Path, text: str, chance: random.Random) -> str | None:
     )
 
 
-def _mesh(path: Path, text: str, chance: random.Random) -> str | None:
+def _insert_mesh_expression(path: Path, text: str, chance: random.Random) -> str | None:
     if not re.search(r"\b(Mesh|make_mesh|PartitionSpec)\b", text):
         return None
     said = chance.choice(
@@ -144,39 +144,41 @@ def _mesh(path: Path, text: str, chance: random.Random) -> str | None:
     return re.sub(r"\b(P|PartitionSpec|Mesh|make_mesh)\([^()]*\)", lambda _: said, text, count=1)
 
 
-def _imported(path: Path, text: str, chance: random.Random) -> str | None:
+def _add_imports(path: Path, text: str, chance: random.Random) -> str | None:
     return _LIBRARIES + text if "from __future__" not in text else None
 
 
-def _broken(path: Path, text: str, chance: random.Random) -> str | None:
+def _truncate_text(path: Path, text: str, chance: random.Random) -> str | None:
     return text[: chance.randrange(len(text))] if len(text) > 100 and chance.random() < 0.2 else None
 
 
-def _commented(path: Path, text: str, chance: random.Random) -> str | None:
+def _insert_comment(path: Path, text: str, chance: random.Random) -> str | None:
     return (
-        _lines(text, chance.randrange(text.count("\n") + 1), "# a comment")
+        _insert_line(text, chance.randrange(text.count("\n") + 1), "# a comment")
         if '"""' not in text
         else f"\n{text}"
     )
 
 
-def _shadowed(path: Path, text: str, chance: random.Random) -> str | None:
-    function = _one(text, chance)
-    others = [node.name for node in _functions(text)]
+def _shadow_name(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _choose_function(text, chance)
+    others = [node.name for node in _parse_functions(text)]
     if function is None:
         return None
     first = function.body[0]
     name = chance.choice((*others, "mesh", "jax", "P"))
     said = chance.choice((f"{name} = None", f"global {name}", f"return {name}(0)", f"{name}(mesh)"))
     return (
-        _lines(text, first.lineno - 1, " " * first.col_offset + said) if not function.decorator_list else None
+        _insert_line(text, first.lineno - 1, " " * first.col_offset + said)
+        if not function.decorator_list
+        else None
     )
 
 
-def _added(path: Path, text: str, chance: random.Random) -> str | None:
+def _copy_function(path: Path, text: str, chance: random.Random) -> str | None:
     """With a copy of a function of some file before another one, or at the end of the file."""
     other = chance.choice(sorted(path.parent.glob("*.py"))).read_text("utf-8", "replace")
-    copied, following = _one(other, chance), chance.choice([None, *_functions(text)])
+    copied, following = _choose_function(other, chance), chance.choice([None, *_parse_functions(text)])
     if copied is None:
         return None
     body = textwrap.dedent("\n".join(other.split("\n")[copied.lineno - 1 : copied.end_lineno]))
@@ -184,12 +186,12 @@ def _added(path: Path, text: str, chance: random.Random) -> str | None:
     whole = re.sub(rf"\b{copied.name}\b", name, body, count=1)
     if following is None or following.col_offset or following.decorator_list:
         return f"{text}\n\n{whole}\n"
-    return _lines(text, following.lineno - 1, f"{whole}\n\n")
+    return _insert_line(text, following.lineno - 1, f"{whole}\n\n")
 
 
 def _left_out(path: Path, text: str, chance: random.Random) -> str | None:
     """Without one of the functions, or with it at the end."""
-    found = [node for node in _functions(text) if not node.col_offset and not node.decorator_list]
+    found = [node for node in _parse_functions(text) if not node.col_offset and not node.decorator_list]
     if not found:
         return None
     lines, node = text.split("\n"), chance.choice(found)
@@ -198,18 +200,18 @@ def _left_out(path: Path, text: str, chance: random.Random) -> str | None:
 
 
 _EDITS: dict[str, Edit] = {
-    "a statement": _statement,
-    "a statement goes": _gone,
-    "a jit": _jit,
-    "a constant": _constant,
-    "an axis": _axis,
-    "a name": _renamed,
-    "a mesh": _mesh,
-    "an import": _imported,
-    "broken": _broken,
-    "a comment": _commented,
-    "a name of its own": _shadowed,
-    "a function comes": _added,
+    "a statement": _insert_statement,
+    "a statement goes": _delete_statement,
+    "a jit": _add_jit_decorator,
+    "a constant": _change_constant,
+    "an axis": _change_axis_name,
+    "a name": _rename_function,
+    "a mesh": _insert_mesh_expression,
+    "an import": _add_imports,
+    "broken": _truncate_text,
+    "a comment": _insert_comment,
+    "a name of its own": _shadow_name,
+    "a function comes": _copy_function,
     "a function goes": _left_out,
 }
 _ALL = (

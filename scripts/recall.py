@@ -123,7 +123,7 @@ class Result:
         return any(hit.certainty in wanted for hit in self.hits)
 
 
-def mistakes() -> list[Mistake]:
+def all_mistakes() -> list[Mistake]:
     """All recorded mistakes."""
     rows = (json.loads(line) for line in COMMITS.read_text("utf-8").splitlines())
     return [
@@ -132,7 +132,7 @@ def mistakes() -> list[Mistake]:
     ]
 
 
-def results() -> dict[str, Result]:
+def last_results() -> dict[str, Result]:
     """Return the results of the last run, by mistake."""
     rows = [json.loads(line) for line in FOUND.read_text("utf-8").splitlines()] if FOUND.is_file() else []
     return {
@@ -141,20 +141,20 @@ def results() -> dict[str, Result]:
     }
 
 
-def look(group: Sequence[Mistake], mirrors: Path, certainty: str) -> list[Result]:
+def check_mistakes(group: Sequence[Mistake], mirrors: Path, certainty: str) -> list[Result]:
     """Check the mistakes of one commit, in one checkout."""
     first = group[0]
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic()
         try:
-            checkouts.mirror(mirrors, first.repository).lay_out(first.parent, Path(folder))
+            checkouts.open_mirror(mirrors, first.repository).lay_out(first.parent, Path(folder))
         except checkouts.NotAvailable as error:
             return [Result(mistake.id, unavailable=str(error)) for mistake in group]
         laid_out = (time.monotonic() - start) / len(group)
-        return [_checked(mistake, Path(folder), certainty, laid_out) for mistake in group]
+        return [_check_mistake(mistake, Path(folder), certainty, laid_out) for mistake in group]
 
 
-def _checked(mistake: Mistake, folder: Path, certainty: str, laid_out: float) -> Result:
+def _check_mistake(mistake: Mistake, folder: Path, certainty: str, laid_out: float) -> Result:
     start = time.monotonic()
     if not (folder / mistake.path).is_file():
         return Result(mistake.id, unavailable="the mirror lacks the file")
@@ -183,11 +183,11 @@ def look_at_all(chosen: Iterable[Mistake], mirrors: Path, certainty: str, jobs: 
     for mistake in chosen:
         groups[mistake.repository, mistake.parent].append(mistake)
     with ThreadPoolExecutor(jobs) as pool:
-        for found in pool.map(lambda group: look(group, mirrors, certainty), groups.values()):
+        for found in pool.map(lambda group: check_mistakes(group, mirrors, certainty), groups.values()):
             yield from found
 
 
-def page(every: Sequence[Mistake], known: dict[str, Result]) -> str:
+def recall_page(every: Sequence[Mistake], known: dict[str, Result]) -> str:
     """evaluation/recall.md."""
     there = [m for m in every if m.id in known and not known[m.id].unavailable]
     lines = [
@@ -202,39 +202,45 @@ def page(every: Sequence[Mistake], known: dict[str, Result]) -> str:
     for gathered, heading in _GATHERED.items():
         group = [mistake for mistake in there if mistake.gathered == gathered]
         lines += ["", *heading] if group else []
-        lines += [line for key in ("tier", "family") for line in _table(key, group, known)] if group else []
+        lines += (
+            [line for key in ("tier", "family") for line in _recall_table(key, group, known)] if group else []
+        )
     lines += ["", "## Found", "", "| | where | mistake | by |", "|---|---|---|---|"]
-    lines += [_told(m, _by(known[m.id], m.unrelated)) for m in there if known[m.id].hits]
+    lines += [
+        _describe_mistake(m, _describe_hits(known[m.id], m.unrelated)) for m in there if known[m.id].hits
+    ]
     lines += ["", "## Not found", "", "| | where | mistake | why not |", "|---|---|---|---|"]
-    lines += [_told(m, m.reason or "not looked into yet") for m in there if not known[m.id].hits]
+    lines += [_describe_mistake(m, m.reason or "not looked into yet") for m in there if not known[m.id].hits]
     left = [m for m in every if m not in there]
     if left:
         lines += ["", "## Not available", "", "| | where | mistake | |", "|---|---|---|---|"]
-        lines += [_told(m, known[m.id].unavailable if m.id in known else "not looked at") for m in left]
+        lines += [
+            _describe_mistake(m, known[m.id].unavailable if m.id in known else "not looked at") for m in left
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _table(key: str, group: Sequence[Mistake], known: dict[str, Result]) -> Iterator[str]:
+def _recall_table(key: str, group: Sequence[Mistake], known: dict[str, Result]) -> Iterator[str]:
     yield from ("", f"| {key} | mistakes | default | possible |", "|---|---|---|---|")
     for name in sorted({getattr(mistake, key) for mistake in group}):
-        yield _row(name, [m for m in group if getattr(m, key) == name], known)
+        yield _format_row(name, [m for m in group if getattr(m, key) == name], known)
     if key == "tier":
-        yield _row("T1 to T4", [m for m in group if not m.tier.startswith("T5")], known)
-    yield _row("all", group, known)
+        yield _format_row("T1 to T4", [m for m in group if not m.tier.startswith("T5")], known)
+    yield _format_row("all", group, known)
 
 
-def _row(name: str, group: Sequence[Mistake], known: dict[str, Result]) -> str:
+def _format_row(name: str, group: Sequence[Mistake], known: dict[str, Result]) -> str:
     default = sum(known[mistake.id].found(DEFAULT) for mistake in group)
     return f"| {name} | {len(group)} | {default} | {sum(bool(known[m.id].hits) for m in group)} |"
 
 
-def _told(mistake: Mistake, last: str) -> str:
+def _describe_mistake(mistake: Mistake, last: str) -> str:
     where = f"{mistake.repository} `{mistake.parent[:10]}` {mistake.path}:{mistake.lines[0]}"
     cells = (mistake.id, where, mistake.description, last)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _by(result: Result, unrelated: Sequence[str] = ()) -> str:
+def _describe_hits(result: Result, unrelated: Sequence[str] = ()) -> str:
     named = (
         f"{hit.rule} {hit.form}".strip()
         + f" ({hit.certainty}{', of something else' if hit.rule in unrelated else ''})"
@@ -245,9 +251,9 @@ def _by(result: Result, unrelated: Sequence[str] = ()) -> str:
 
 def projects_with_mistakes() -> dict[tuple[str, str], frozenset[str]]:
     """The repositories with a recorded mistake that a form finds, by rule and form."""
-    known = results()
+    known = last_results()
     found: dict[tuple[str, str], frozenset[str]] = {}
-    for mistake in mistakes():
+    for mistake in all_mistakes():
         for hit in known[mistake.id].hits if mistake.id in known else ():
             if hit.rule not in mistake.unrelated:
                 key = hit.rule, hit.form
@@ -255,7 +261,7 @@ def projects_with_mistakes() -> dict[tuple[str, str], frozenset[str]]:
     return found
 
 
-def totals(chosen: Sequence[Mistake], known: dict[str, Result]) -> Iterator[str]:
+def recall_totals(chosen: Sequence[Mistake], known: dict[str, Result]) -> Iterator[str]:
     """Found of all by tier, in lines."""
     there = [m for m in chosen if m.id in known and not known[m.id].unavailable]
     tiers = sorted({mistake.tier[:2] for mistake in there})
@@ -273,34 +279,34 @@ def main() -> int:
     parser.add_argument("--certainty", choices=("proven", "likely", "possible"), default="possible")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    every = mistakes()
+    every = all_mistakes()
     chosen = [mistake for mistake in every if not options.only or mistake.id in options.only]
-    known, now = results(), {}
+    known, now = last_results(), {}
     named = {mistake.id: mistake for mistake in every}
     start = time.monotonic()
     for result in look_at_all(chosen, options.mirrors, options.certainty, options.jobs):
         now[result.id] = result
         if options.certainty == "possible":  # a run that is stopped has not been for nothing
-            keep(every, {**known, **now})
-        said = result.unavailable or _by(result) or "missed"
+            keep_results(every, {**known, **now})
+        said = result.unavailable or _describe_hits(result) or "missed"
         mistake = named[result.id]
         place = f"{mistake.repository} {mistake.path}:{mistake.lines[0]}"
         print(f"{mistake.tier[:2]} {result.id} {place} {said} ({result.seconds:.1f} s)", flush=True)
-    print(*totals(chosen, now), sep="\n")
+    print(*recall_totals(chosen, now), sep="\n")
     print(f"{len(chosen)} mistakes in {time.monotonic() - start:.0f} s")
     if options.certainty == "possible":
         known.update(now)
-        write(every, known)
+        write_results(every, known)
     return 0
 
 
-def write(every: Sequence[Mistake], known: dict[str, Result]) -> None:
+def write_results(every: Sequence[Mistake], known: dict[str, Result]) -> None:
     """Keep what was found, and write the page."""
-    keep(every, known)
-    PAGE.write_text(page(every, known), "utf-8")
+    keep_results(every, known)
+    PAGE.write_text(recall_page(every, known), "utf-8")
 
 
-def keep(every: Sequence[Mistake], known: dict[str, Result]) -> None:
+def keep_results(every: Sequence[Mistake], known: dict[str, Result]) -> None:
     """Keep what was found."""
     rows = []
     for mistake in every:

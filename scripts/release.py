@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _EXTRA = re.compile(r";.*\bextra\b")
 
 
-def dated(changelog: str, version: str) -> datetime:
+def version_day(changelog: str, version: str) -> datetime:
     """The day of a version, as the changelog says it. Raises SystemExit where it says none."""
     match = re.search(rf"^## {re.escape(version)} \((\d{{4}}-\d\d-\d\d)\)$", changelog, re.MULTILINE)
     if match is None:
@@ -64,7 +64,7 @@ def laid_out(folder: Path, source: str, pages: str) -> None:
         project.write_text(text, "utf-8")
 
 
-def built(tree: Path, out: Path, day: datetime) -> dict[str, str]:
+def build_tree(tree: Path, out: Path, day: datetime) -> dict[str, str]:
     """Build a tree; what was built, by name, as SHA-256."""
     environ = {**os.environ, "SOURCE_DATE_EPOCH": str(int(day.timestamp())), "PIP_CONSTRAINT": str(PINS)}
     done = subprocess.run(
@@ -73,15 +73,15 @@ def built(tree: Path, out: Path, day: datetime) -> dict[str, str]:
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
-    return {path.name: digest(path) for path in sorted(out.iterdir())}
+    return {path.name: file_digest(path) for path in sorted(out.iterdir())}
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """A file's SHA-256."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def resolved(wheel: Path) -> list[Message]:
+def resolve_packages(wheel: Path) -> list[Message]:
     """The metadata of a wheel, and of what pip installs with it and the pins on this Python."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -96,9 +96,9 @@ def resolved(wheel: Path) -> list[Message]:
             raise SystemExit(done.stderr[-2000:])
         others = [path for path in sorted(Path(folder).iterdir()) if path.name != wheel.name]
         found = [metadata(path) for path in (wheel, *others)]
-    pins = pinned(PINS.read_text("utf-8"))
+    pins = pinned_versions(PINS.read_text("utf-8"))
     for one in found[1:]:
-        if pins.get(normal(one["Name"])) != one["Version"]:
+        if pins.get(normal_name(one["Name"])) != one["Version"]:
             raise SystemExit(f"{one['Name']} {one['Version']} is not pinned in {PINS.name}")
     return found
 
@@ -110,21 +110,21 @@ def metadata(wheel: Path) -> Message:
         return message_from_bytes(file.read(name))
 
 
-def pinned(text: str) -> dict[str, str]:
+def pinned_versions(text: str) -> dict[str, str]:
     """Versions by name."""
     return dict(line.split("==") for line in text.split() if "==" in line)
 
 
-def normal(name: str) -> str:
+def normal_name(name: str) -> str:
     """A package's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def sbom(packages: Iterable[Message], day: datetime, sha256: str) -> dict[str, Any]:
+def bill_of_materials(packages: Iterable[Message], day: datetime, sha256: str) -> dict[str, Any]:
     """A CycloneDX document of packages, the first of which is the one that is published, as a file with a SHA-256."""
     own, *others = packages
-    names = {normal(one["Name"]): _purl(one) for one in (own, *others)}
-    published = _component(own, "application")
+    names = {normal_name(one["Name"]): _package_url(one) for one in (own, *others)}
+    published = _package_component(own, "application")
     published["hashes"] = [{"alg": "SHA-256", "content": sha256}]
     document = {
         "bomFormat": "CycloneDX",
@@ -135,10 +135,13 @@ def sbom(packages: Iterable[Message], day: datetime, sha256: str) -> dict[str, A
             "component": published,
             "properties": [{"name": "python", "value": f"{sys.version_info.major}.{sys.version_info.minor}"}],
         },
-        "components": [_component(one, "library") for one in sorted(others, key=_purl)],
+        "components": [_package_component(one, "library") for one in sorted(others, key=_package_url)],
         "dependencies": [
-            {"ref": _purl(one), "dependsOn": sorted(names[need] for need in _needs(one) & names.keys())}
-            for one in sorted((own, *others), key=_purl)
+            {
+                "ref": _package_url(one),
+                "dependsOn": sorted(names[need] for need in _required_packages(one) & names.keys()),
+            }
+            for one in sorted((own, *others), key=_package_url)
         ],
     }
     said = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(document, sort_keys=True))
@@ -146,18 +149,18 @@ def sbom(packages: Iterable[Message], day: datetime, sha256: str) -> dict[str, A
     return {"$schema": schema, "serialNumber": f"urn:uuid:{said}", **document}
 
 
-def _purl(one: Message) -> str:
-    return f"pkg:pypi/{normal(one['Name'])}@{one['Version']}"
+def _package_url(one: Message) -> str:
+    return f"pkg:pypi/{normal_name(one['Name'])}@{one['Version']}"
 
 
-def _component(one: Message, kind: str) -> dict[str, Any]:
+def _package_component(one: Message, kind: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "type": kind,
-        "bom-ref": _purl(one),
+        "bom-ref": _package_url(one),
         "name": one["Name"],
         "version": one["Version"],
         "description": one["Summary"] or "",
-        "purl": _purl(one),
+        "purl": _package_url(one),
     }
     names = [said.rpartition(" :: ")[2] for said in one.get_all("Classifier", []) if "OSI Approved ::" in said]
     if one["License-Expression"]:
@@ -167,10 +170,10 @@ def _component(one: Message, kind: str) -> dict[str, Any]:
     return found
 
 
-def _needs(one: Message) -> set[str]:
+def _required_packages(one: Message) -> set[str]:
     """Return the packages that a package may require without extras."""
     stated = (need for need in one.get_all("Requires-Dist", []) if not _EXTRA.search(need))
-    return {normal(match[0]) for need in stated if (match := _NAME.match(need))}
+    return {normal_name(match[0]) for need in stated if (match := _NAME.match(need))}
 
 
 def main() -> None:
@@ -182,7 +185,7 @@ def main() -> None:
     said = parser.parse_args()
     match = re.search(r'__version__ = "(.+)"', (ROOT / "shardlint" / "__init__.py").read_text("utf-8"))
     assert match is not None
-    day = dated((ROOT / "CHANGELOG.md").read_text("utf-8"), match[1])
+    day = version_day((ROOT / "CHANGELOG.md").read_text("utf-8"), match[1])
     said.folder.mkdir(parents=True, exist_ok=True)
     if any(said.folder.iterdir()):
         raise SystemExit(f"{said.folder} is not empty")
@@ -190,16 +193,19 @@ def main() -> None:
         made = []
         for top in map(Path, (one, two)):
             laid_out(top / "tree", said.source, said.pages)
-            made.append(built(top / "tree", top / "out", day))
+            made.append(build_tree(top / "tree", top / "out", day))
         if made[0] != made[1]:
             raise SystemExit(f"two builds differ: {made[0]} and {made[1]}")
         for name in made[0]:
             shutil.copyfile(Path(one, "out", name), said.folder / name)
     (wheel,) = said.folder.glob("*.whl")
     written = said.folder / f"shardlint-{match[1]}.cdx.json"
-    written.write_text(json.dumps(sbom(resolved(wheel), day, digest(wheel)), indent=2) + "\n", "utf-8")
+    written.write_text(
+        json.dumps(bill_of_materials(resolve_packages(wheel), day, file_digest(wheel)), indent=2) + "\n",
+        "utf-8",
+    )
     for path in sorted(said.folder.iterdir()):
-        print(f"{digest(path)}  {path.name}")
+        print(f"{file_digest(path)}  {path.name}")
     if importlib.util.find_spec("twine") is None:
         raise SystemExit("twine is not installed: the files were not checked")
     files = [str(said.folder / name) for name in made[0]]

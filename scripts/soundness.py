@@ -24,7 +24,7 @@ sys.path.insert(0, str(matrix.ROOT))
 
 from shardlint.layouts.function_table import FunctionTable
 from shardlint.libraries import FUNCTIONS
-from shardlint.model.api import canonical
+from shardlint.model.api import canonical_name
 from tests.layouts.compare import Observer, Outcome, note, show
 from tests.layouts.generated import program
 
@@ -98,7 +98,9 @@ def python_of(release: str) -> Path:
     """The Python of an environment with a release; that of this process for the newest."""
     if release == NEWEST:
         return Path(sys.executable)
-    return matrix.prepare(next(one for one in matrix.RELEASES if one.jax == release and one.codes == "all"))
+    return matrix.prepare_environment(
+        next(one for one in matrix.RELEASES if one.jax == release and one.codes == "all")
+    )
 
 
 class Source:
@@ -167,7 +169,7 @@ def find_uncalled(called: CountedTable) -> dict[str, list[str]]:
     """The registered functions of jax, numpy and optax that no program called, by module."""
     found: dict[str, list[str]] = {}
     for name in sorted(set(FUNCTIONS) - called.names):
-        if name.startswith(_LIBRARIES) and canonical(name) == name:
+        if name.startswith(_LIBRARIES) and canonical_name(name) == name:
             module, _, member = name.rpartition(".")
             found.setdefault(module, []).append(member)
     return found

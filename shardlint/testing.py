@@ -159,7 +159,7 @@ class Case:
 
     def findings(self) -> list[tuple[Mark, Finding]]:
         """Return the findings in a copy of it that is a project of its own."""
-        with _folder() as folder:
+        with _temporary_folder() as folder:
             return self.found(folder)
 
     def check_findings(self, findings: Sequence[tuple[Mark, Finding]] | None = None) -> None:
@@ -170,9 +170,10 @@ class Case:
             assert marked, f"{self.path} has no marked line"
         if self.role == "quiet":
             own = {mark.code for mark in (*found, *marked)}
-            assert self.code not in own, f"{self.path} is not quiet: {_shown(found)}"
+            assert self.code not in own, f"{self.path} is not quiet: {_format_counter(found)}"
         assert found == marked, (
-            f"{self.path}: not marked: {_shown(found - marked)}; marked but not found: {_shown(marked - found)}"
+            f"{self.path}: not marked: {_format_counter(found - marked)}; "
+            f"marked but not found: {_format_counter(marked - found)}"
         )
 
     def check_fix(self, findings: Sequence[tuple[Mark, Finding]] | None = None) -> bool:
@@ -180,7 +181,7 @@ class Case:
         unsafe = not self.safe_only
         if not any(wanted(finding.fix, unsafe) for _, finding in (self.findings() if findings is None else findings)):
             return False
-        with _folder() as folder:
+        with _temporary_folder() as folder:
             target = self.copied(folder)
             report = fix([target], self.options(), unsafe, write=True)
             problems = [outcome.problem for outcome in report.fixed if outcome.problem]
@@ -188,12 +189,12 @@ class Case:
             good = self.twin
             assert good.exists(), f"{self.path.name} is fixed, so {good.name} must say to what"
             for expected, made in zip(Case(self.code, good).files(), self.files(target), strict=True):
-                _same(expected, made)
+                _assert_same(expected, made)
         return True
 
     def check_unchanged(self) -> None:
         """Fixing it changes nothing."""
-        with _folder() as folder:
+        with _temporary_folder() as folder:
             report = fix([self.copied(folder)], self.options(), not self.safe_only, write=True)
         changed = [outcome.path.name for outcome in report.fixed if outcome.changed]
         assert not changed, f"{self.path}: a fix changes {', '.join(changed)}"
@@ -225,7 +226,7 @@ def check_text(code: str, text: str, fixed: str | None = None, *, options: Seque
     Where `fixed` is given, what it becomes; the marks stay. `options` are those of a header.
     """
     head = f"# options: {', '.join(options)}\n" if options else ""
-    with _folder() as folder:
+    with _temporary_folder() as folder:
         role = "bad" if any(MARKER.search(line) for line in text.splitlines()) else "quiet"
         path = folder / f"{role}.py"
         path.write_text(head + text, "utf-8")
@@ -246,7 +247,7 @@ def run_proof(code: str) -> None:
     assert done.returncode == 0, f"the proof of {code} does not hold:\n{done.stdout}{done.stderr}"
 
 
-def _same(expected: Path, made: Path) -> None:
+def _assert_same(expected: Path, made: Path) -> None:
     one, two = expected.read_bytes(), made.read_bytes()
     if one != two:
         import difflib
@@ -262,10 +263,10 @@ def _of_files(path: Path) -> bool:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         yield Path(name).resolve()
 
 
-def _shown(found: Counter[Mark]) -> str:
+def _format_counter(found: Counter[Mark]) -> str:
     return ", ".join(map(str, sorted(found.elements()))) or "none"

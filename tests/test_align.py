@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.align import aligned
-from shardlint.rewrite.edits import Layer, back, forward
+from shardlint.rewrite.align import align_layer
+from shardlint.rewrite.edits import Layer, back_through, forward_through
 from shardlint.rewrite.fix import fix
 from shardlint.rules_api.rule import Edit
 from shardlint.source.text import Source
@@ -33,10 +33,10 @@ def test_lines_below_a_bracket_move_with_it(before: str, after: str) -> None:
     start = before.index("OLD")
     layer = Layer.of([Edit(start, start + 3, "longer")])
     text = layer.made(before)
-    moved = aligned(Source(Path("x.py"), before), layer, [], text)
+    moved = align_layer(Source(Path("x.py"), before), layer, [], text)
     assert moved.made(text) == after
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(after))
-    assert back([layer, moved], forward([layer, moved], start)) == start
+    assert back_through([layer, moved], forward_through([layer, moved], start)) == start
 
 
 def test_a_fix_keeps_arguments_below_their_bracket(write: Write) -> None:

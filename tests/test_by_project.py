@@ -229,13 +229,13 @@ def test_one_line_a_project(
     concise = said(capsys, monkeypatch, "check", "--output-format", "concise", str(root))
     assert concise.count("legacy-mesh-context") == 5
     report = check([root], Options(targets=TARGET))
-    assert len(json_.document(report)["findings"]) == 5
-    assert sum("legacy-mesh" in part for part in text.full(report)) == 1
+    assert len(json_.report_document(report)["findings"]) == 5
+    assert sum("legacy-mesh" in part for part in text.full_report(report)) == 1
 
 
 def test_few_are_told_in_their_places(write: Write) -> None:
     report = check([write({"x.py": HEAD + SOME, "pyproject.toml": ""})], Options(targets=TARGET))
-    assert sum("legacy-mesh" in part for part in text.full(report)) == 2
+    assert sum("legacy-mesh" in part for part in text.full_report(report)) == 2
 
 
 def test_all_obstacles_of_a_joint_move(write: Write) -> None:
@@ -248,7 +248,7 @@ def test_all_obstacles_of_a_joint_move(write: Write) -> None:
     assert [finding.fix for finding in findings] == [None, None]
     assert "and 2 more" in findings[0].help
     report = check([root], Options(select=("SL315",), targets=TARGET))
-    whole = "\n".join(text.full(report, frozenset(("SL315",))))
+    whole = "\n".join(text.full_report(report, frozenset(("SL315",))))
     assert whole.count("b.py:") > 5 and "in 2 places in 2 files; `shardlint fix` moves none; obstacles: 5" in whole
     for finding in findings:
         assert finding.obstacles is not None and len(finding.obstacles) == 5

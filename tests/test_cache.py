@@ -101,7 +101,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(report: Report) -> str:
-    return json_.dumps(report)
+    return json_.dump_report(report)
 
 
 def again(root: Path, checked: list[str], options: Options = OPTIONS) -> list[str]:

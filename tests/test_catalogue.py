@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.catalogue import Card, cards, keep, recall
+from shardlint.engine.catalogue import Card, cards, keep_cards, recall_cards
 from shardlint.engine.index import RuleIndex
 from shardlint.rules_api import registry
 from shardlint.source.store import Store
@@ -45,7 +45,7 @@ def test_what_is_kept_is_what_the_rules_say(store: Store) -> None:
     made = {code: _told(card) for code, card in cards().items()}
     assert len(made) > 100
     index = RuleIndex.of(cards().values())
-    keep(store)
+    keep_cards(store)
     registry.forget()
     forgotten = registry.entries()  # another process has not looked for them before
     registry.forget()
@@ -67,7 +67,7 @@ def cards_of_another_process(store: Store) -> None:
     from shardlint.engine.catalogue import _Catalogue
 
     _Catalogue.entries = None
-    recall(store)
+    recall_cards(store)
 
 
 def test_what_is_strange_is_not_taken(store: Store) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from shardlint.config.targets import Target, Targets
-from shardlint.engine.dispatch import sites
+from shardlint.engine.dispatch import find_sites
 from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.syntax import read_facts
 
 TEXT = """
@@ -56,11 +56,11 @@ def found(folder: Path, **declared: Any) -> set[str]:
     rule = type("Declared", (Everywhere,), declared)()
     index = RuleIndex.of([rule])
     words = index.words_in(sorted(index.screen.hits(TEXT.encode())), TEXT.encode())
-    facts = read_facts(decode(path, TEXT.encode()), path)
+    facts = read_facts(decode_file(path, TEXT.encode()), path)
     targets = Targets({"jax": Target((0, 12), "")})
     lines = TEXT.splitlines()
     names = set()
-    for site in sites(Program(folder), facts, index, targets, words):
+    for site in find_sites(Program(folder), facts, index, targets, words):
         for one in site.findings():
             line = lines[TEXT.count("\n", 0, one.start)].strip()
             names.add("traced" if line.startswith("return") else line.partition(" ")[0])

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.targets import Target, Targets
-from shardlint.engine.dispatch import sites
+from shardlint.engine.dispatch import find_sites
 from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
 from shardlint.rules_api.registry import rules
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Methods, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.syntax import read_facts
 
 TEXT = """
@@ -92,8 +92,8 @@ def found_by_form(tmp_path: Path, rule: Rule, least: Certainty) -> list[tuple[st
     path.write_text(TEXT)
     index = RuleIndex.of([rule], least)
     words = index.words_in(sorted(index.screen.hits(TEXT.encode())), TEXT.encode())
-    facts = read_facts(decode(path, TEXT.encode()), path)
-    seen = sites(Program(tmp_path), facts, index, Targets({"jax": Target((0, 12), "")}), words)
+    facts = read_facts(decode_file(path, TEXT.encode()), path)
+    seen = find_sites(Program(tmp_path), facts, index, Targets({"jax": Target((0, 12), "")}), words)
     return [(site.form, one) for site in seen for one in site.findings()]
 
 

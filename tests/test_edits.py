@@ -21,8 +21,8 @@ from tests.test_one_answer import project
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 
-from one_answer import edited
-from random_edits import edit
+from one_answer import answers_after_edits
+from random_edits import edit_folder
 
 OPTIONS = Options(certainty=Certainty.POSSIBLE)
 USES = """\
@@ -78,7 +78,7 @@ def told(outcome: Outcome) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_cache_after_random_edits(folder: Path, seed: int) -> None:
     project(folder, seed)
-    for what, found, expected in edited(folder, random.Random(seed), 12):
+    for what, found, expected in answers_after_edits(folder, random.Random(seed), 12):
         assert found == expected, what
 
 
@@ -88,7 +88,7 @@ def test_the_server_after_random_edits(folder: Path, seed: int) -> None:
     project(folder, seed)
     chance, kept = random.Random(seed), Kept(OPTIONS)
     for _ in range(12):
-        what = edit(folder, chance)
+        what = edit_folder(folder, chance)
         files = sorted(folder.rglob("*.py"))
         overlay = {path: Source(path, path.read_text("utf-8")) for path in files}
         kept.bring(overlay, look=True)

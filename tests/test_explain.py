@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from shardlint.engine.explain import explain
+from shardlint.engine.explain import explain_place
 from shardlint.engine.explain_file import explain_file
 
 PROGRAM = """\
@@ -31,19 +31,19 @@ jax.jit(forward)(params, x)
 
 def test_arrays_and_products_are_told_as_they_are_in_a_call(write: Callable[..., Path]) -> None:
     file = write({"m.py": PROGRAM}) / "m.py"
-    told = "\n".join(explain(file, 11))
+    told = "\n".join(explain_place(file, 11))
     assert "as called at m.py:19" in told
     assert "hidden: (16, 64) split P('data', 'model') over mesh (data=4, model=2)" in told
     assert "k (64) contracted, left over model and right over model: row parallel" in told
     assert "needs an all-reduce of the result over 'model'" in told
-    told = "\n".join(explain(file, 10))
+    told = "\n".join(explain_place(file, 10))
     assert "n (64) free of the right, right over model: column parallel" in told
     assert "all-reduce" not in told and "a (16) free of the left, left over data: data parallel" in told
 
 
 def test_a_line_without_arrays_tells_none(write: Callable[..., Path]) -> None:
     file = write({"m.py": "import jax\n\nx = 1\n"}) / "m.py"
-    assert not [line for line in explain(file, 3) if line.startswith("  array")]
+    assert not [line for line in explain_place(file, 3) if line.startswith("  array")]
 
 
 def test_a_file_is_shown_with_the_layouts_of_its_arrays(write: Callable[..., Path]) -> None:

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.attempt import Attempt, _wrong
-from shardlint.rewrite.edits import Layer, back, forward
+from shardlint.rewrite.attempt import Attempt, _explain_unwritable
+from shardlint.rewrite.edits import Layer, back_through, forward_through
 from shardlint.rewrite.fix import FixedFile, FixReport, diff, fix, patch, write_atomically
 from shardlint.rules_api.rule import Edit
 from shardlint.source.files import replace_file
@@ -462,7 +462,7 @@ def test_a_fix_that_would_break_the_file_is_not_made(write: Write) -> None:
 )
 @pytest.mark.filterwarnings("error")
 def test_a_fix_may_not_end_in_what_parses_and_is_no_program(after: str, wrong: str | None) -> None:
-    assert _wrong(Source(Path("x.py"), after)) == wrong
+    assert _explain_unwritable(Source(Path("x.py"), after)) == wrong
 
 
 @pytest.mark.parametrize(
@@ -563,9 +563,9 @@ def test_places_are_followed_through_edits(text: str, drawn: list[tuple[int, str
     edits = [Edit(start, end, new) for (start, end), (_, new) in zip(pairwise(places), drawn, strict=False)]
     layer = Layer.of(edits[::2])
     if place < len(text) and not any(edit.start <= place < edit.end for edit in layer.edits):
-        there = forward([layer], place)
+        there = forward_through([layer], place)
         assert layer.made(text)[there] == text[place]
-        assert back([layer], there) == place
+        assert back_through([layer], there) == place
 
 
 # left over by a process that was killed

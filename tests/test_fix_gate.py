@@ -10,9 +10,9 @@ import pytest
 from shardlint.engine.results import Options
 from shardlint.rewrite.edits import Layer
 from shardlint.rewrite.fix import fix
-from shardlint.rewrite.untouched import misread
+from shardlint.rewrite.untouched import explain_misread
 from shardlint.rules_api.rule import Edit
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.syntax import read_facts
 
 Write = Callable[..., Path]
@@ -36,9 +36,9 @@ def judged(text: str, *edits: tuple[str, str]) -> str | None:
     """Return the verdict on edits that replace pieces of a text."""
     layer = Layer.of(Edit(text.index(old), text.index(old) + len(old), new) for old, new in edits)
     before, after = (
-        read_facts(decode(Path("x.py"), one.encode()), Path("x.py")) for one in (text, layer.made(text))
+        read_facts(decode_file(Path("x.py"), one.encode()), Path("x.py")) for one in (text, layer.made(text))
     )
-    return misread(before, layer, after)
+    return explain_misread(before, layer, after)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from shardlint.rewrite.fix import FixedFile
 from shardlint.rules_api.rule import Finding, Named
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from tests.loading import load
 
 pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason="kills are of POSIX")]
@@ -57,7 +57,7 @@ def test_programs_are_python_and_hold_their_marked_lines() -> None:
 )
 def test_what_is_wrong_is_seen(before: bytes, after: bytes, said: str) -> None:
     path = Path("x.py")
-    outcome = FixedFile(path, decode(path, before), decode(path, after))
+    outcome = FixedFile(path, decode_file(path, before), decode_file(path, after))
     assert load("fuzz_fixes").wrong(outcome, [b"# kept"], Counter(), Counter()).startswith(said or "")
     outcome.done = [Finding(Named("SL1", "x"), 0, 1, "", "")]
     if not said:

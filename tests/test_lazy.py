@@ -99,5 +99,5 @@ def test_all_are_made_before_a_second_thread_starts() -> None:
         number: int
 
     assert not dataclasses.is_dataclass(Late)
-    lazy.complete()
+    lazy.complete_classes()
     assert dataclasses.is_dataclass(Late) and Late(1) == Late(1)

@@ -11,13 +11,13 @@ from typing import Any
 import nbformat
 import pytest
 
-from shardlint.engine.explain import explain
+from shardlint.engine.explain import explain_place
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
 from shardlint.output import json_, text
 from shardlint.rewrite.fix import fix
 from shardlint.source.magics import as_python, as_written
-from shardlint.source.notebook import notebook
+from shardlint.source.notebook import read_notebook
 from shardlint.source.text import Unreadable
 
 Write = Callable[..., Path]
@@ -48,7 +48,7 @@ BOOK = made(
 
 def checked(path: Path) -> list[tuple[str, int | None, int, int]]:
     report = check([path], OPTIONS)
-    rows = json_.document(report)["findings"]
+    rows = json_.report_document(report)["findings"]
     return [(row["code"], row["cell"], row["line"], row["column"]) for row in rows]
 
 
@@ -58,13 +58,13 @@ def test_findings_carry_the_cell_and_the_line_in_it(write: Write) -> None:
     report = check([root], OPTIONS)
     (line, *_) = text.concise(report)
     assert line.startswith(f"{root / 'book.ipynb'}:cell 5:3:5: SL901 ")
-    frame = "\n".join(text.full(report))
+    frame = "\n".join(text.full_report(report))
     assert "book.ipynb:cell 5:3:5: SL901" in frame and "    3 | y = jax.tree_map(" in frame
-    (row,) = json_.document(report)["findings"]
+    (row,) = json_.report_document(report)["findings"]
     assert [(edit["cell"], edit["line"]) for edit in row["fix"]["edits"]] == [(5, 3)]
     for _ in range(2):  # the second time from what is remembered
         again = check([root], OPTIONS, cached=True)
-        assert json_.document(again)["findings"] == [row]
+        assert json_.report_document(again)["findings"] == [row]
 
 
 def test_cells_are_one_program_with_the_files_beside(write: Write) -> None:
@@ -237,7 +237,7 @@ def test_a_cell_that_cannot_be_parsed_is_left_out(write: Write) -> None:
     assert "cannot parse line 1 of cell 5" in last.message
     assert "skipped" in last.message
     before = (root / "book.ipynb").read_text()
-    assert notebook(root / "book.ipynb", before.encode()).encode() == before.encode()
+    assert read_notebook(root / "book.ipynb", before.encode()).encode() == before.encode()
     fix([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_text() == before.replace("jax.tree_map(", "jax.tree.map(")
     assert [row[:2] for row in checked(root)] == [("SL001", 2), ("SL001", 5)]
@@ -254,8 +254,8 @@ def test_a_lone_carriage_return_ends_a_line(write: Write, broken: str, end: str)
     root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
     assert [row for row in checked(root) if row[0] != "SL001"] == [("SL901", 3, 2, 5)]
     before = (root / "book.ipynb").read_bytes()
-    assert notebook(root / "book.ipynb", before).encode() == before
-    assert "get_ipython" not in "\n".join(text.full(check([root], OPTIONS)))
+    assert read_notebook(root / "book.ipynb", before).encode() == before
+    assert "get_ipython" not in "\n".join(text.full_report(check([root], OPTIONS)))
     fix([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_bytes() == before.replace(b"jax.tree_map(", b"jax.tree.map(")
 
@@ -289,11 +289,11 @@ def test_code_that_looks_like_a_kept_line_is_not_rewritten(write: Write) -> None
 
 def test_explain_a_line_of_a_cell(write: Write) -> None:
     root = write({"book.ipynb": json.dumps(BOOK), "pyproject.toml": ""})
-    first, *rest = explain(root / "book.ipynb", 3, 5)
+    first, *rest = explain_place(root / "book.ipynb", 3, 5)
     assert first.endswith("book.ipynb:cell 5:3: y = jax.tree_map(lambda x: x + 1, x)  # twice") and rest
     for cell_number, line in ((1, 1), (5, 9), (None, 3)):
         with pytest.raises(LookupError, match="PATH:cell N:LINE"):
-            list(explain(root / "book.ipynb", line, cell_number))
+            list(explain_place(root / "book.ipynb", line, cell_number))
 
 
 MYST = """\
@@ -335,13 +335,13 @@ def test_markdown_beside_its_notebook(write: Write) -> None:
 
 def test_jupytext_markdown(tmp_path: Path) -> None:
     raw = "---\njupyter:\n  jupytext:\n    text_representation: {}\n---\n\n```python tags=[]\nx = 1\n```\n\n```bash\nls\n```\n"
-    book = notebook(tmp_path / "a.md", raw.encode())
+    book = read_notebook(tmp_path / "a.md", raw.encode())
     assert book.text == "x = 1"
     assert book.replaced("x = 2\ny = 3").encode().decode() == raw.replace("x = 1", "x = 2\ny = 3")
 
 
 def test_a_change_over_the_border_of_cells_is_not_written() -> None:
-    book = notebook(Path("a.ipynb"), json.dumps(BOOK).encode())
+    book = read_notebook(Path("a.ipynb"), json.dumps(BOOK).encode())
     assert book.encode() == json.dumps(BOOK).encode()
     with pytest.raises(Unreadable, match="border"):
         book.replaced("x = 1").encode()

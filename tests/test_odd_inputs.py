@@ -18,8 +18,8 @@ from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.engine.run import check as check_in_process
 from shardlint.model import project
-from shardlint.rewrite.unused import dropped
-from shardlint.source.decoding import decode
+from shardlint.rewrite.unused import drop_unused_imports
+from shardlint.source.decoding import decode_file
 from shardlint.source.find import find
 from shardlint.source.text import MAX_BYTES, NOTEBOOK_BYTES, Source, Unreadable, read_bytes
 from shardlint.syntax import read_facts
@@ -431,7 +431,7 @@ def test_a_pattern_with_a_range_that_is_none_names_nothing(write: Write, start: 
 
 def test_codecs_with_errors_of_their_own_are_told() -> None:
     with pytest.raises(Unreadable, match="cannot be read as undefined"):
-        decode(Path("x.py"), b"# coding: undefined\n")
+        decode_file(Path("x.py"), b"# coding: undefined\n")
 
 
 # what the fuzz found
@@ -470,7 +470,7 @@ def test_an_import_that_a_string_may_name_stays(line: str, goes: bool) -> None:
 
 def _dropped(text: str) -> bool:
     facts = read_facts(Source(Path("x.py"), text), Path("x.py"))
-    return bool(dropped(facts, {"shard_map"}))
+    return bool(drop_unused_imports(facts, {"shard_map"}))
 
 
 def test_fixes_that_are_right_alone_are_made_one_after_the_other(write: Write, start: Start) -> None:

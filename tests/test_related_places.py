@@ -13,10 +13,10 @@ from lsprotocol import types as lsp
 from shardlint.engine.results import FileReport, Options, Report
 from shardlint.engine.run import check
 from shardlint.output.related import related_places
-from shardlint.output.sarif import sarif
+from shardlint.output.sarif import sarif_report
 from shardlint.server.session import Shown
 from shardlint.server.texts import Buffer
-from shardlint.server.told import diagnostics
+from shardlint.server.told import editor_diagnostics
 from tests.conftest import Write
 from tests.test_formats import jsonschema, schema
 
@@ -65,7 +65,7 @@ def test_the_call_chain_is_named_with_its_files(report: Report) -> None:
 
 
 def test_sarif_has_them_as_related_locations(report: Report) -> None:
-    document = json.loads(sarif(report))
+    document = json.loads(sarif_report(report))
     jsonschema.Draft4Validator(schema("sarif-2.1.0")).validate(document)
     (result,) = document["runs"][0]["results"]
     assert [
@@ -82,7 +82,7 @@ def test_an_editor_has_them_as_related_information(report: Report) -> None:
     (file,) = report.reports
     path = Path(os.path.realpath(file.path))
     shown = Shown(Buffer(path.as_uri(), path, file.source, 1), tuple(file.findings))
-    (one,) = diagnostics(shown, "utf-16")[path.as_uri()]
+    (one,) = editor_diagnostics(shown, "utf-16")[path.as_uri()]
     assert [
         (each.location.uri, each.location.range.start.line) for each in one.related_information or ()
     ] == [
@@ -98,7 +98,7 @@ def test_lines_of_an_earlier_text_are_not_linked(report: Report) -> None:
     (file,) = report.reports
     path = Path(os.path.realpath(file.path))
     shown = Shown(Buffer(path.as_uri(), path, file.source, 1), carried=tuple(file.findings))
-    (one,) = diagnostics(shown, "utf-16")[path.as_uri()]
+    (one,) = editor_diagnostics(shown, "utf-16")[path.as_uri()]
     assert one.related_information is None
 
 

@@ -32,7 +32,7 @@ def frame(write: Write, source: str, **options: object) -> list[str]:
     """The first finding's frame, without the folder."""
     made = report(write, source, **options)
     folder = str(made.reports[0].path.parent) + "/"
-    return next(text.full(made)).replace(folder, "").splitlines()
+    return next(text.full_report(made)).replace(folder, "").splitlines()
 
 
 def columns(line: str) -> int:
@@ -46,8 +46,8 @@ def columns(line: str) -> int:
 
 def test_nothing_found(write: Write) -> None:
     made = report(write, "x = 1\n")
-    assert list(text.full(made)) == list(text.concise(made)) == ["No findings in 1 file."]
-    assert list(text.full(check([write({"empty/x.txt": ""}) / "empty"], Options()))) == [
+    assert list(text.full_report(made)) == list(text.concise(made)) == ["No findings in 1 file."]
+    assert list(text.full_report(check([write({"empty/x.txt": ""}) / "empty"], Options()))) == [
         "Nothing to check: no Python files found."
     ]
 
@@ -67,7 +67,7 @@ def test_a_likely_finding_says_why_it_is_believed(write: Write) -> None:
     shown = frame(write, source)
     assert shown[0].endswith("XT301 prod-judged  [cost, likely]")
     assert shown[-1] == "   Why: 2 arguments"
-    (row,) = json.loads(json_.dumps(report(write, source)))["findings"]
+    (row,) = json.loads(json_.dump_report(report(write, source)))["findings"]
     assert (row["certainty"], row["form"], row["why"]) == ("likely", "two", "2 arguments")
 
 
@@ -123,14 +123,14 @@ def test_a_file_that_cannot_be_checked_has_a_frame_too(write: Write) -> None:
     assert shown[0].endswith("SL001 file-not-parsed  [crash, proven]")
     assert "cannot parse line 2" in shown[1]
     assert "Nothing in the file was checked." in shown[1]
-    undecodable = next(text.full(report(write, b"import jax\njax.device_put('\xff')\n")))
+    undecodable = next(text.full_report(report(write, b"import jax\njax.device_put('\xff')\n")))
     assert "Line 2 is not utf-8 (byte 0xff)" in undecodable
 
 
 def test_names_and_code_cannot_steer_a_terminal(write: Write) -> None:
     name = "a\x1b]0;owned\x07\n\u202eb.py"
     made = report(write, "import jax\njax.device_put('\x1b[2J', '\x9b2J')\n", name)
-    for lines in (text.full(made), text.concise(made)):
+    for lines in (text.full_report(made), text.concise(made)):
         for line in "\n".join(lines).split("\n"):
             assert line.isprintable()
     assert "a\\x1b]0;owned\\x07\\x0a\\u202eb.py:2:1" in next(text.concise(made))
@@ -147,7 +147,7 @@ def test_names_and_code_cannot_steer_a_terminal(write: Write) -> None:
     ],
 )  # fmt: skip
 def test_the_summary_says_what_fix_would_do(write: Write, source: str, summary: str) -> None:
-    assert list(text.full(report(write, source)))[-1] == summary
+    assert list(text.full_report(report(write, source)))[-1] == summary
 
 
 def test_one_line_each(write: Write) -> None:
@@ -180,7 +180,7 @@ SOURCES = {
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_json_keeps_its_schema(write: Write, source: str) -> None:
     made = report(write, source, certainty=Certainty.POSSIBLE)
-    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json_.dumps(made)))
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json_.dump_report(made)))
 
 
 def test_the_schema_itself_is_valid_and_strict() -> None:
@@ -194,7 +194,7 @@ def test_the_schema_itself_is_valid_and_strict() -> None:
 
 def test_json_says_where_and_what(write: Write) -> None:
     made = report(write, "import numpy as np\nä = '漢', np.asarray(\n  1)\n")
-    (finding,) = json_.document(made)["findings"]
+    (finding,) = json_.report_document(made)["findings"]
     place = {key: finding[key] for key in ("line", "column", "end_line", "end_column")}
     assert place == {"line": 2, "column": 10, "end_line": 3, "end_column": 5}
     assert finding["message"] == "On jax 0.12 this is told."
@@ -204,7 +204,7 @@ def test_json_says_where_and_what(write: Write) -> None:
 def test_the_edits_in_json_make_the_fix(write: Write) -> None:
     """The edits are applied as an editor does: lines and columns from 1, in characters, applied last first."""
     source = "import numpy as np\nä = '漢', np.asarray(\n  np.pi)\n"
-    (finding,) = json_.document(report(write, source))["findings"]
+    (finding,) = json_.report_document(report(write, source))["findings"]
     lines = source.splitlines(keepends=True)
 
     def offset(line: int, column: int) -> int:
@@ -220,7 +220,7 @@ def test_the_edits_in_json_make_the_fix(write: Write) -> None:
 
 def test_json_counts_and_tells_what_was_left_out(write: Write) -> None:
     root = write({"a.py": "x = 1\n", "b.py": "import jax\njax.device_put(\n"})
-    document = json_.document(check([root, root / "no.py"], Options()))
+    document = json_.report_document(check([root, root / "no.py"], Options()))
     assert document["files"] == 1
     told = {Path(entry["path"]).name: entry["reason"] for entry in document["skipped"]}
     assert "cannot parse" in told.pop("b.py")
@@ -232,7 +232,7 @@ def test_why_nothing_is_rewritten_stands_on_a_line_of_its_own(write: Write) -> N
     made = report(write, "import jax\njax.device_put(1)\n")
     made.reports = [file.of([replace(one, help="did you mean x?; no automatic fix: the author decides") for one in file.findings])
                     for file in made.reports]  # fmt: skip
-    assert next(text.full(made)).splitlines()[-2:] == [
+    assert next(text.full_report(made)).splitlines()[-2:] == [
         "   Did you mean x?",
         "   Not rewritten: the author decides",
     ]
@@ -244,7 +244,7 @@ def test_reasons_of_a_whole_project_do_not_tell_findings_apart(write: Write) -> 
         file.of([replace(one, help=f"move it; {NO_FIX}{TOGETHER}: a.py:{line}: traced") for line, one in enumerate(file.findings)])
         for file in made.reports
     ]  # fmt: skip
-    assert "The same in 4 other places" in "\n".join(text.full(made))
+    assert "The same in 4 other places" in "\n".join(text.full_report(made))
 
 
 @pytest.mark.parametrize(
@@ -257,4 +257,4 @@ def test_reasons_of_a_whole_project_do_not_tell_findings_apart(write: Write) -> 
     ],
 )
 def test_code_at_the_beginning_of_a_sentence_stays_code(said: str, printed: str) -> None:
-    assert text.sentence(said) == printed
+    assert text.as_sentence(said) == printed

@@ -104,8 +104,8 @@ def test_no_text_stops_a_check_or_a_report(tmp_path: Path) -> None:
                 assert 0 <= finding.start <= finding.end <= len(found.source.text)
                 for edit in finding.fix.edits if finding.fix is not None else ():
                     assert 0 <= edit.start <= edit.end <= len(found.source.text)
-                json_._finding(found, finding)
-                list(text._frame(found, finding, PLAIN))
+                json_._finding_row(found, finding)
+                list(text._frame_lines(found, finding, PLAIN))
     assert checked > 20, "the mutations leave nothing to look at"
 
 

@@ -10,7 +10,7 @@ from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.model import Program
 from shardlint.server.kept import Kept
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.text import Source
 from tests.conftest import Write
 
@@ -76,7 +76,7 @@ def said(outcome: Outcome) -> list[object]:
 
 
 def source(root: Path, name: str, text: str) -> Source:
-    return decode(root / name, text.encode())
+    return decode_file(root / name, text.encode())
 
 
 @pytest.mark.parametrize("turn", [0, 5])

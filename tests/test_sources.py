@@ -16,10 +16,10 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine.results import FileReport, Options
 from shardlint.engine.run import check
 from shardlint.rewrite.fix import fix
-from shardlint.source.decoding import decode
-from shardlint.source.find import _Ignore, find, survey
-from shardlint.source.searches import holds
-from shardlint.source.suppress import Suppression, suppressions
+from shardlint.source.decoding import decode_file
+from shardlint.source.find import _Ignore, find, survey_folder
+from shardlint.source.searches import search_holds
+from shardlint.source.suppress import Suppression, find_suppressions
 from shardlint.source.text import MAX_BYTES, Source, Unreadable, read_bytes
 from shardlint.source.tree import Tree
 
@@ -54,7 +54,7 @@ HERE = Path("x.py")
     ],
 )
 def test_text_goes_out_as_it_came_in(data: bytes, text: str | None) -> None:
-    source = decode(HERE, data)
+    source = decode_file(HERE, data)
     if text is not None:
         assert source.text == text
     assert source.encode() == data
@@ -80,13 +80,13 @@ def test_text_goes_out_as_it_came_in(data: bytes, text: str | None) -> None:
 )
 def test_what_is_not_text_is_told_in_one_line(data: bytes, says: str) -> None:
     with pytest.raises(Unreadable) as error:
-        decode(HERE, data)
+        decode_file(HERE, data)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_text_that_does_not_fit_the_encoding_is_not_written() -> None:
-    source = decode(HERE, b"# coding: latin-1\nx = 1\n")
+    source = decode_file(HERE, b"# coding: latin-1\nx = 1\n")
     with pytest.raises(Unreadable, match="cannot be written in the file's encoding iso-8859-1"):
         source.replaced("# coding: latin-1\nx = '→'\n").encode()
 
@@ -288,7 +288,7 @@ def test_a_folder_that_cannot_be_listed_has_no_files(
 
 
 def _read(text: str) -> list[Suppression]:
-    return suppressions(text, Source(HERE, text).line_starts)
+    return find_suppressions(text, Source(HERE, text).line_starts)
 
 
 @pytest.mark.parametrize(
@@ -486,7 +486,7 @@ def test_a_survey_of_what_was_walked_finds_the_same(write: Callable[..., Path]) 
             tree = Tree()
             find([root], exclude, root, tree)
             for folder in folders:
-                assert survey(folder, tree) == survey(folder), folder
+                assert survey_folder(folder, tree) == survey_folder(folder), folder
 
 
 @pytest.mark.parametrize(
@@ -501,4 +501,4 @@ def test_a_survey_of_what_was_walked_finds_the_same(write: Callable[..., Path]) 
     ],
 )
 def test_a_module_is_imported_on_a_line_that_says_so(text: bytes, found: bool) -> None:
-    assert holds(("imported", "equinox"), text) is found
+    assert search_holds(("imported", "equinox"), text) is found

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from shardlint.config.targets import Target, Targets
-from shardlint.engine.dispatch import sites
+from shardlint.engine.dispatch import find_sites
 from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
 from shardlint.rules_api.registry import select
 from shardlint.rules_api.rule import Attributes, Finding, Harm, Imports, Keywords, Rule
 from shardlint.rules_api.site import Site
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.screen import Texts
 from shardlint.syntax import read_facts
 
@@ -43,7 +43,7 @@ class Probe(Rule):
 def test_attributes_and_keywords(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(TEXT)
-    source = decode(path, TEXT.encode())
+    source = decode_file(path, TEXT.encode())
     index = RuleIndex.of([Probe()])
     assert set(index.screen.hits(TEXT.encode())) == {"buffers", "resources"}
     words = index.words_in(["buffers", "resources"], TEXT.encode())
@@ -51,7 +51,7 @@ def test_attributes_and_keywords(tmp_path: Path) -> None:
     program = Program(tmp_path)
     found = [
         (site.form, ast.unparse(site.syntax))
-        for site in sites(program, read_facts(source, path), index, targets, words)
+        for site in find_sites(program, read_facts(source, path), index, targets, words)
     ]
     assert sorted(found) == [
         ("attribute", "x.buffers"),
@@ -100,8 +100,8 @@ def test_imports(tmp_path: Path) -> None:
     words = index.words_in(hits, text.encode())
     found = [
         (site.form, site.written)
-        for site in sites(
-            Program(tmp_path), read_facts(decode(path, text.encode()), path), index, Targets({}), words
+        for site in find_sites(
+            Program(tmp_path), read_facts(decode_file(path, text.encode()), path), index, Targets({}), words
         )
     ]
     assert found == [("import", "jax.numpy"), ("import", "jax.devices"), ("import", "jax.jit")]

@@ -12,7 +12,7 @@ import pytest
 from shardlint.config.certainty import Certainty
 from shardlint.engine.catalogue import cards, wanted
 from shardlint.engine.conditions import Around
-from shardlint.engine.dispatch import sites
+from shardlint.engine.dispatch import find_sites
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
@@ -162,7 +162,7 @@ def test_what_a_method_is_called_on_is_evaluated_once(
     facts = program.project.facts(path)
     index = RuleIndex.of([_Probe()])
     assert facts is not None
-    found = list(sites(program, facts, index, targets, index.words_in(["close"], text.encode())))
+    found = list(find_sites(program, facts, index, targets, index.words_in(["close"], text.encode())))
     assert [one.form for one in found] == ["method"]
     assert asked.count("x.close") == 1
 

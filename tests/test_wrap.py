@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.results import Options
-from shardlint.rewrite.edits import Layer, back, forward
+from shardlint.rewrite.edits import Layer, back_through, forward_through
 from shardlint.rewrite.fix import fix
 from shardlint.rewrite.line_length import configured_length
-from shardlint.rewrite.wrap import line_length, wrapped
+from shardlint.rewrite.wrap import line_length, wrap_lines
 from shardlint.rules_api.rule import Edit
 from shardlint.source.text import Source
 
@@ -24,12 +24,12 @@ def rewritten(before: str, old: str, new: str, length: int = 88) -> str:
     start = before.index(old)
     layer = Layer.of([Edit(start, start + len(old), new)])
     text = layer.made(before)
-    breaks = wrapped(Source(Path("x.py"), before), layer, text, length)
+    breaks = wrap_lines(Source(Path("x.py"), before), layer, text, length)
     after = text
     for one in breaks:
         after = one.made(after)
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(after))
-    assert back([layer, *breaks], forward([layer, *breaks], start)) == start
+    assert back_through([layer, *breaks], forward_through([layer, *breaks], start)) == start
     return after
 
 

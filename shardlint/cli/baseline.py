@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shardlint.config.folders import Places
-from shardlint.engine.adoption.baseline import save
-from shardlint.engine.adoption.known import all_rules, compare, differ, projects
+from shardlint.engine.adoption.baseline import save_entries
+from shardlint.engine.adoption.known import (
+    all_rules,
+    are_baselines_different,
+    compare_with_baseline,
+    projects,
+)
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
 from shardlint.output.phrases import format_count
-from shardlint.output.text import skipped
+from shardlint.output.text import skipped_files
 
 
 def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> tuple[list[str], int, bool]:
@@ -25,16 +30,16 @@ def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> 
     report = check(paths, options, cached=cached)
     places = Places(config=options.config, given=paths)
     found = choose_files(paths, options, places)
-    lines = list(skipped(report))
+    lines = list(skipped_files(report))
     new = 0
     for project in projects(report, found, options, places).values():
-        matched = compare(project, report, all_rules(options))
+        matched = compare_with_baseline(project, report, all_rules(options))
         first = project.entries is None
         taken = matched.added if first or add else []
         entries = [*matched.kept, *taken]
         shown = os.path.relpath(project.file)
-        if differ(entries, project.entries or []) or (first and entries):
-            save(project.file, entries)
+        if are_baselines_different(entries, project.entries or []) or (first and entries):
+            save_entries(project.file, entries)
         files = format_count(len({entry.path for entry in entries}), "file")
         said = f"{shown}: {format_count(len(entries), 'known finding')} in {files}"
         changes = [

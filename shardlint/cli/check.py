@@ -16,7 +16,7 @@ from shardlint.cli.options import (
     OneOf,
     named_alone,
     options_of,
-    shared,
+    shared_options,
     standard_input,
 )
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @PATHS
-@shared
+@shared_options
 @click.option(
     "--output-format",
     "formats",
@@ -112,11 +112,11 @@ def check(
             raise click.UsageError("--add-suppressions and --diff-base need files, not standard input")
     if reason is not None:
         _check_reason(reason)
-    since = _since(diff_base)
+    since = _parse_diff_base(diff_base)
     meter.start()
     try:
         report = run(
-            _changed(paths, since) if since is not None else paths or (Path(),),
+            _files_to_check(paths, since) if since is not None else paths or (Path(),),
             options,
             stdin,
             cached=not no_cache,
@@ -126,7 +126,7 @@ def check(
         )
     finally:
         meter.stop()
-    problems = _silenced(report, options, reason) if reason is not None else 0
+    problems = _write_suppressions(report, options, reason) if reason is not None else 0
     with timed("reporting"):
         write(report, asked_for, named_alone(kwargs["select"]), statistics, colour)
     if profile:
@@ -136,7 +136,7 @@ def check(
     sys.exit(FAILED if undone or problems else 1 if report.findings and not exit_zero else 0)
 
 
-def _since(said: str | None) -> str | None:
+def _parse_diff_base(said: str | None) -> str | None:
     if said is None:
         return None
     if not said or said.startswith("-"):
@@ -146,7 +146,7 @@ def _since(said: str | None) -> str | None:
     return base_of(said)
 
 
-def _changed(paths: Sequence[Path], since: str) -> list[Path]:
+def _files_to_check(paths: Sequence[Path], since: str) -> list[Path]:
     """The files to check: those named, and in folders those that changed."""
     from shardlint.config.folders import shown_folder
     from shardlint.engine.changes.before import changed
@@ -172,13 +172,13 @@ def _check_reason(reason: str) -> None:
         raise click.UsageError('--add-suppressions needs a reason on one line, such as "known, see issue 12"')
 
 
-def _silenced(report: Report, options: Options, reason: str) -> int:
+def _write_suppressions(report: Report, options: Options, reason: str) -> int:
     """Write the comments; how many files could not be changed."""
     from shardlint.output.phrases import format_count
     from shardlint.output.printable import printable
-    from shardlint.rewrite.silence import silence
+    from shardlint.rewrite.silence import silence_findings
 
-    done = silence(report, options, reason.strip())
+    done = silence_findings(report, options, reason.strip())
     for path, problem in done.problems:
         click.echo(printable(f"{path}: not suppressed: {problem}"), err=True)
     click.echo(
@@ -191,7 +191,7 @@ def _silenced(report: Report, options: Options, reason: str) -> int:
 
 @click.command()
 @PATHS
-@shared
+@shared_options
 @click.option("--add", is_flag=True, help="Also add findings that are new since the baseline was written.")
 @click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) -> None:

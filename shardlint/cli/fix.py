@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from shardlint.cli.options import FAILED, PATHS, STDIN, Given, named_alone, options_of, shared, standard_input
+from shardlint.cli.options import (
+    FAILED,
+    PATHS,
+    STDIN,
+    Given,
+    named_alone,
+    options_of,
+    shared_options,
+    standard_input,
+)
 from shardlint.output import by_project
 from shardlint.output.phrases import format_count
 from shardlint.output.printable import printable
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @PATHS
-@shared
+@shared_options
 @click.option(
     "--unsafe-fixes", is_flag=True, help="Also apply fixes that may change numerics, memory or communication."
 )
@@ -74,7 +83,7 @@ def fix(
             stack.enter_context(asking.kept())
             gates.append(asking)
         if verify:
-            gates.append(stack.enter_context(_proving(python)))
+            gates.append(stack.enter_context(_fixture_gate(python)))
         report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates, known=True)
     for outcome in report.fixed:
         if outcome.problem:
@@ -87,7 +96,7 @@ def fix(
             else:
                 click.echo(b"".join(patch(outcome)), nl=False)
         elif outcome.changed:
-            click.echo(printable(f"{outcome.path}: fixed {', '.join(_codes(outcome.done))}"))
+            click.echo(printable(f"{outcome.path}: fixed {', '.join(_count_codes(outcome.done))}"))
     for path, reason in report.skipped:
         click.echo(printable(f"{path}: not fixed: {reason}"), err=True)
     for path, fault in report.faults:
@@ -118,7 +127,7 @@ def _fix_text(name: Path, data: bytes, options: Options, unsafe: bool, show_diff
 
 
 @contextlib.contextmanager
-def _proving(python: Path | None) -> Iterator[Gate]:
+def _fixture_gate(python: Path | None) -> Iterator[Gate]:
     """The gate that runs fixtures; that they cannot be run is an error of the run."""
     from shardlint.rewrite.proving import Proving
     from shardlint.verify.cannot_run import CannotRun
@@ -152,9 +161,9 @@ def _said_left(
 
     outcomes = [outcome for outcome in report.fixed if not outcome.problem]
     every = [outcome.report(written=not show_diff) for outcome in outcomes]
-    reports, many, rest = by_project.apart(every, report.root, asked)
+    reports, many, rest = by_project.separate_groups(every, report.root, asked)
     parts = [part for file in reports for part in frames(file, note)]
-    for part in (*parts, *by_project.frames(many, obstacles=True), *by_project.listed(rest)):
+    for part in (*parts, *by_project.group_frames(many, obstacles=True), *by_project.list_groups(rest)):
         click.echo(part, err=show_diff)
     fixed, left = (sum(len(getattr(outcome, kind)) for outcome in outcomes) for kind in ("done", "left"))
     more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
@@ -165,7 +174,7 @@ def _said_left(
     return fixed, left
 
 
-def _codes(findings: Any) -> list[str]:
+def _count_codes(findings: Any) -> list[str]:
     codes = [finding.rule.code for finding in findings]
     return [
         code if codes.count(code) == 1 else f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes)

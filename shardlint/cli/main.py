@@ -16,7 +16,7 @@ import click
 
 from shardlint import __version__
 from shardlint.cli.options import FAILED, split, told
-from shardlint.config.meant import meant
+from shardlint.config.meant import did_you_mean
 
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
 _NESTING = 15_000
@@ -49,7 +49,7 @@ class _Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            ctx.fail(f"no such command {args[0]!r}; {meant(args[0], known)}")
+            ctx.fail(f"no such command {args[0]!r}; {did_you_mean(args[0], known)}")
         return super().resolve_command(ctx, args)
 
 
@@ -106,7 +106,7 @@ def explain(place: str) -> None:
     Without a line, show the file with the layouts of its arrays beside it. In a notebook, PLACE is PATH:cell N:LINE, as
     in the output of `check`.
     """
-    from shardlint.engine.explain import explain as run
+    from shardlint.engine.explain import explain_place as run
     from shardlint.engine.explain_file import explain_file
     from shardlint.output.printable import printable
     from shardlint.source.text import Unreadable
@@ -118,7 +118,7 @@ def explain(place: str) -> None:
             for text in explain_file(Path(place)):
                 click.echo(printable(text))
         except (Unreadable, NotParsed) as error:
-            _fail(f"{place}: {error}")
+            _print_error(f"{place}: {error}")
         return
     if not path or not re.fullmatch("[0-9]{1,9}", line):
         raise click.UsageError(f"{place!r} is neither a file nor PATH:LINE, as in train.py:41")
@@ -128,13 +128,13 @@ def explain(place: str) -> None:
         for text in run(Path(path), int(line), cell):
             click.echo(printable(text))
     except (Unreadable, NotParsed, LookupError) as error:
-        _fail(f"{path}: {error}")
+        _print_error(f"{path}: {error}")
 
 
-def start() -> None:
+def start_process() -> None:
     """The command as a process, which ends with it."""
     code: list[int] = []
-    atexit.register(_leave, code)  # first, so that it runs after what others register
+    atexit.register(_exit_now, code)  # first, so that it runs after what others register
     try:
         main()
     except SystemExit as end:
@@ -144,7 +144,7 @@ def start() -> None:
     code.append(0)
 
 
-def _leave(code: list[int]) -> None:
+def _exit_now(code: list[int]) -> None:
     """End the process now: Python would first take apart all that the run has made, object by object."""
     if code:
         try:
@@ -176,19 +176,19 @@ def main() -> None:
             error.show()
         sys.exit(FAILED)
     except click.exceptions.Abort:
-        _fail("interrupted")
+        _print_error("interrupted")
     except BrokenPipeError:  # `shardlint check | head`
         sys.stderr.close()
         sys.exit(FAILED)
     except Exception as error:
         if _cannot_be_done_as_asked(error):
-            _fail(str(error))
+            _print_error(str(error))
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            _fail(f"{error.strerror}: {error.filename or 'the output is incomplete'}")
+            _print_error(f"{error.strerror}: {error.filename or 'the output is incomplete'}")
         import traceback
 
         traceback.print_exc()  # Python would end with 1, which says "findings"
-        _fail("shardlint failed; please report the lines above")
+        _print_error("shardlint failed; please report the lines above")
 
 
 def _cannot_be_done_as_asked(error: Exception) -> bool:
@@ -203,7 +203,7 @@ def _cannot_be_done_as_asked(error: Exception) -> bool:
     return isinstance(error, BadBaseline | BadOutput | BadSettings | BadTarget | BrokenPack | UnknownRule)
 
 
-def _fail(message: str) -> None:
+def _print_error(message: str) -> None:
     from shardlint.output.printable import printable
     from shardlint.source.streams import ignoring_write_errors
 

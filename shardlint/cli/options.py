@@ -29,10 +29,10 @@ class OneOf(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The word. Fails where there is no such."""
-        from shardlint.config.meant import meant
+        from shardlint.config.meant import did_you_mean
 
         if value not in self.choices:
-            self.fail(f"there is no {value!r}; {meant(str(value), self.choices)}", param, ctx)
+            self.fail(f"there is no {value!r}; {did_you_mean(str(value), self.choices)}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -70,7 +70,7 @@ def told(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) ->
     return values
 
 
-def shared(command: Any) -> Any:
+def shared_options(command: Any) -> Any:
     """Options that choose rules and releases."""
     said = "Release that the code runs on, as in jax=0.12."
     option = click.option("--target", multiple=True, metavar="PKG=VERSION", callback=told, help=said)
@@ -110,7 +110,7 @@ def split(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
-def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
+def _parse_certainty(said: str | None, pedantic: bool) -> Certainty | None:
     """The least certainty asked for; None where the settings decide."""
     if pedantic and said not in (None, Certainty.POSSIBLE):
         raise click.UsageError(
@@ -132,7 +132,7 @@ def options_of(kwargs: dict[str, Any]) -> Options:
         select=split(kwargs["select"]),
         ignore=split(kwargs["ignore"]),
         harm=split(kwargs["harm"]),
-        certainty=_certainty(kwargs["certainty"], kwargs["pedantic"]),
+        certainty=_parse_certainty(kwargs["certainty"], kwargs["pedantic"]),
         targets=targets,
         exclude=tuple(kwargs["exclude"]),
         extend_select=split(kwargs["extend_select"]),

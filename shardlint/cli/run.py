@@ -18,17 +18,19 @@ from shardlint.run.pythons import without_jax
 from shardlint.run.raised.told import Told, told
 from shardlint.run.report import Report, json_report, text_report
 from shardlint.run.several import several
-from shardlint.source.streams import coloured
+from shardlint.source.streams import is_coloured
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.here import working_directory
 from shardlint.verify.options import read, time_limit
-from shardlint.verify.progress import tell
+from shardlint.verify.progress import tell_progress
 
 _DEFAULT = 8
 
 
-def _reports(context: click.Context, option: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
+def _check_report_paths(
+    context: click.Context, option: click.Parameter, value: tuple[Path, ...]
+) -> tuple[Path, ...]:
     for path in value:
         if path.suffix not in (".html", ".json"):
             raise click.BadParameter(f"{path} ends in neither .html nor .json")
@@ -71,7 +73,7 @@ def _reports(context: click.Context, option: click.Parameter, value: tuple[Path,
     "reports",
     type=click.Path(path_type=Path, dir_okay=False),
     multiple=True,
-    callback=_reports,
+    callback=_check_report_paths,
     metavar="FILE",
     help="Also write the report to FILE.html or FILE.json (repeatable).",
 )
@@ -110,7 +112,7 @@ def run(
             given = dict(os.environ)
             limits = devices, large, timeout, memory
             ended, facts, explained, large = (
-                _once(words, given, folder, raised, *limits)
+                _run_program_once(words, given, folder, raised, *limits)
                 if processes is None
                 else several(words, given, folder, processes, *limits)
             )
@@ -118,16 +120,16 @@ def run(
         if ended.code and not facts.compiled and (note := without_jax(words, root)):
             facts.notes.append(note)
     except CannotRun as error:
-        tell(f"shardlint run: {printable_lines(str(error))}")
+        tell_progress(f"shardlint run: {printable_lines(str(error))}")
         sys.exit(2)
     report = Report(words, ended, facts, large, root, explained)
-    written = [_write(path, report) for path in reports]
-    colour = coloured(sys.stderr)
-    done = tell(text_report(report, colour), colour) and all(written)
+    written = [_write_report(path, report) for path in reports]
+    colour = is_coloured(sys.stderr)
+    done = tell_progress(text_report(report, colour), colour) and all(written)
     sys.exit(ended.code or (2 if not done else 1 if strict and facts.found else 0))
 
 
-def _once(
+def _run_program_once(
     words: list[str], given: dict[str, str], folder: Path, raised: Path, devices: int | None, large: int | None,
     timeout: float | None, memory: int | None,
 ) -> tuple[launch.Ended, Facts, list[Told], int]:  # fmt: skip
@@ -143,7 +145,7 @@ def _once(
     return ended, facts, explained, large
 
 
-def _write(path: Path, report: Report) -> bool:
+def _write_report(path: Path, report: Report) -> bool:
     from shardlint import __version__
 
     if path.suffix == ".html":
@@ -155,6 +157,6 @@ def _write(path: Path, report: Report) -> bool:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        tell(printable(f"shardlint run: --report {path}: {error.strerror or error}"))
+        tell_progress(printable(f"shardlint run: --report {path}: {error.strerror or error}"))
         return False
     return True

@@ -12,7 +12,7 @@ from shardlint.config.pins import read_pins
 from shardlint.config.versions import allows, parse, show
 from shardlint.output import by_project
 from shardlint.output.phrases import format_count
-from shardlint.output.printable import printable, sentence
+from shardlint.output.printable import as_sentence, printable
 from shardlint.rewrite.fix import FixedFile, FixReport, diff
 from shardlint.rules_api.rule import NO_FIX, TOGETHER, Finding
 from shardlint.source.text import Source
@@ -30,19 +30,19 @@ def upgraded(report: FixReport, targets: Mapping[str, str], written: bool) -> It
     said = ", ".join(f"{package} {version}" for package, version in targets.items())
     files = [file for file in report.fixed if file.done or file.left or file.problem]
     yield f"## Upgrade to {said}\n"
-    yield from _summary(report, targets, files, written)
-    yield from _pins(report, targets)
-    groups = _kept(report, files, written)
+    yield from _summary_lines(report, targets, files, written)
+    yield from _pin_lines(report, targets)
+    groups = _groups_with_obstacles(report, files, written)
     for file in sorted(files, key=lambda one: one.path.as_posix()):
-        yield f"### {_code(file.path.as_posix())}\n"
+        yield f"### {_markdown_code(file.path.as_posix())}\n"
         if file.problem:
-            yield f"- [ ] {_prose(file.problem)}\n"
+            yield f"- [ ] {_markdown_prose(file.problem)}\n"
         else:
-            yield from _file(file, written, groups)
+            yield from _file_lines(file, written, groups)
     for group in groups:
         yield f"### {_kept_title(group)}\n"
-        yield "\n".join([*(f"- {_prose(one)}" for one in group.obstacles), ""])
-        asked = dict.fromkeys(_asked(one, group) for file in files for one in file.left)
+        yield "\n".join([*(f"- {_markdown_prose(one)}" for one in group.obstacles), ""])
+        asked = dict.fromkeys(_joint_move_advice(one, group) for file in files for one in file.left)
         yield "\n".join(
             [
                 "After you remove these obstacles, run `shardlint upgrade` again; or write by hand:",
@@ -51,10 +51,10 @@ def upgraded(report: FixReport, targets: Mapping[str, str], written: bool) -> It
                 "",
             ]
         )
-    yield from _unread(report, {file.path for file in files})
+    yield from _unchecked_files_lines(report, {file.path for file in files})
 
 
-def _summary(
+def _summary_lines(
     report: FixReport, targets: Mapping[str, str], files: Iterable[FixedFile], written: bool
 ) -> Iterator[str]:
     done = [finding for file in files if not file.problem for finding in file.done]
@@ -76,35 +76,37 @@ def _summary(
     yield f"{text}\n"
 
 
-def _pins(report: FixReport, targets: Mapping[str, str]) -> Iterator[str]:
+def _pin_lines(report: FixReport, targets: Mapping[str, str]) -> Iterator[str]:
     """Yield the requirements of the projects that must be changed by hand."""
     lines = []
     for root in dict.fromkeys(report.root(file.path) for file in report.fixed):
         pins = read_pins(Path(root), list(targets))
-        where = "" if shown_folder(root) == "." else f" of {_code(shown_folder(root))}"
+        where = "" if shown_folder(root) == "." else f" of {_markdown_code(shown_folder(root))}"
         for package, version in targets.items():
             release, file = pins.exact.get(package, (None, ""))
             spec, other = pins.ranges.get(package, ("", ""))
             if release is not None and not allows(f"=={version}.*", release):
-                lines.append(f"- [ ] {_code(file)}{where} pins {package} {show(release)}")
+                lines.append(f"- [ ] {_markdown_code(file)}{where} pins {package} {show(release)}")
             elif release is None and spec and not allows(spec, parse(version)):
-                lines.append(f"- [ ] {_code(other)}{where} requires {package} {_code(spec)}")
+                lines.append(
+                    f"- [ ] {_markdown_code(other)}{where} requires {package} {_markdown_code(spec)}"
+                )
     if lines:
         yield "\n".join(["### Releases", "", *lines, ""])
 
 
-def _file(file: FixedFile, written: bool, groups: Sequence[by_project.Group]) -> Iterator[str]:
+def _file_lines(file: FixedFile, written: bool, groups: Sequence[by_project.Group]) -> Iterator[str]:
     done: dict[str, list[str]] = {}
     pairs = zip(file.done, file.done_at, strict=True)
     for finding, (before, after) in sorted(pairs, key=lambda pair: pair[1][written]):
-        place = _place(file.after, after) if written else _place(file.before, before)
-        done.setdefault(_done(finding), []).append(place)
+        place = _place_text(file.after, after) if written else _place_text(file.before, before)
+        done.setdefault(_describe_done(finding), []).append(place)
     left: dict[str, list[str]] = {}
     source = file.after if written else file.before
     for finding in file.left if written else file.left_before:
-        left.setdefault(_left(finding, groups), []).append(_place(source, finding.start))
-    lines = [f"- {_lines(places)}: {what}" for what, places in done.items()]
-    lines += [f"- [ ] {_lines(places)}: {what}" for what, places in left.items()]
+        left.setdefault(_describe_left(finding, groups), []).append(_place_text(source, finding.start))
+    lines = [f"- {_format_places(places)}: {what}" for what, places in done.items()]
+    lines += [f"- [ ] {_format_places(places)}: {what}" for what, places in left.items()]
     yield "\n".join([*lines, ""])
     if not written and file.changed:
         shown = [printable(line.expandtabs(4)) for line in diff(file)]
@@ -112,82 +114,90 @@ def _file(file: FixedFile, written: bool, groups: Sequence[by_project.Group]) ->
         yield "\n".join([f"{fence}diff", *shown, fence, ""])
 
 
-def _done(finding: Finding) -> str:
+def _describe_done(finding: Finding) -> str:
     fix = finding.fix
-    text = f"{finding.rule.code} {finding.rule.name}: {_prose(fix.message) if fix is not None else 'fixed'}"
+    text = f"{finding.rule.code} {finding.rule.name}: {_markdown_prose(fix.message) if fix is not None else 'fixed'}"
     if fix is not None and fix.safety == "unsafe":
-        text += f" **review**{f' ({_prose(fix.why)})' if fix.why else ''}"
+        text += f" **review**{f' ({_markdown_prose(fix.why)})' if fix.why else ''}"
     return text
 
 
-def _left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
+def _describe_left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
     advice = finding.fix.message if finding.fix is not None else finding.help
     _, together, reasons = advice.partition(f"{TOGETHER}: ")
-    below = next((group for group in groups if together and _told(reasons, group)), None)
+    below = next((group for group in groups if together and _is_reason_reported(reasons, group)), None)
     if below is not None:  # where all of it is told together, what to write is told once
         advice = f'see "{_kept_title(below)}"'
-    help = f" {_prose(sentence(advice))}" if advice else ""
-    return (
-        f"**{finding.rule.code} {finding.rule.name}** ({finding.harm.value}) {_prose(finding.message)}{help}"
-    )
+    help = f" {_markdown_prose(as_sentence(advice))}" if advice else ""
+    rule, message = finding.rule, _markdown_prose(finding.message)
+    return f"**{rule.code} {rule.name}** ({finding.harm.value}) {message}{help}"
 
 
-def _asked(finding: Finding, group: by_project.Group) -> str:
+def _joint_move_advice(finding: Finding, group: by_project.Group) -> str:
     """Return the advice of a finding that moves with others, without its place; empty for any other finding."""
     advice = finding.fix.message if finding.fix is not None else finding.help
     head, together, reasons = advice.partition(f"{TOGETHER}: ")
-    if not together or not _told(reasons, group):
+    if not together or not _is_reason_reported(reasons, group):
         return ""
     first = _ENTERED.sub("jax.set_mesh(...)", head.partition(f"; {NO_FIX}")[0])
-    return f"- {finding.rule.code}: {_prose(sentence(first))}"
+    return f"- {finding.rule.code}: {_markdown_prose(as_sentence(first))}"
 
 
-def _kept(report: FixReport, files: Iterable[FixedFile], written: bool) -> list[by_project.Group]:
+def _groups_with_obstacles(
+    report: FixReport, files: Iterable[FixedFile], written: bool
+) -> list[by_project.Group]:
     """Return the groups of findings with obstacles to moves that whole projects make together."""
     reports = [file.report(written) for file in files]
-    return [group for group in by_project.grouped(reports, report.root).values() if group.obstacles]
+    return [group for group in by_project.grouped_findings(reports, report.root).values() if group.obstacles]
 
 
 def _kept_title(group: by_project.Group) -> str:
     first = group.found[0].rule
-    return f"Why {first.code} {first.name} is not rewritten in {_code(shown_folder(group.root))}"
+    return f"Why {first.code} {first.name} is not rewritten in {_markdown_code(shown_folder(group.root))}"
 
 
-def _told(reasons: str, group: by_project.Group) -> bool:
+def _is_reason_reported(reasons: str, group: by_project.Group) -> bool:
     """Return whether the first reason that a finding names is among the reasons reported for a project."""
     first = _PLACE.sub("", reasons)
     return any(first.startswith(_PLACE.sub("", one)) for one in group.obstacles)
 
 
-def _unread(report: FixReport, told: Collection[Path]) -> Iterator[str]:
+def _unchecked_files_lines(report: FixReport, told: Collection[Path]) -> Iterator[str]:
     """Yield the section about files that were not checked, except those with findings that say so."""
-    lines = [f"- {_code(path.as_posix())}: {_prose(why)}" for path, why in report.skipped if path not in told]
-    lines += [f"- {_code(path.as_posix())}: {_prose(fault.reason)}" for path, fault in report.faults]
-    lines += [f"- {_code(path.as_posix())}: no such file or directory" for path in report.missing]
+    lines = [
+        f"- {_markdown_code(path.as_posix())}: {_markdown_prose(why)}"
+        for path, why in report.skipped
+        if path not in told
+    ]
+    lines += [
+        f"- {_markdown_code(path.as_posix())}: {_markdown_prose(fault.reason)}"
+        for path, fault in report.faults
+    ]
+    lines += [f"- {_markdown_code(path.as_posix())}: no such file or directory" for path in report.missing]
     if lines:
         yield "\n".join(["### Not checked", "", *lines, ""])
 
 
-def _place(source: Source, offset: int) -> str:
+def _place_text(source: Source, offset: int) -> str:
     cell, line, _ = source.place(offset)
     return str(line) if cell is None else f"cell {cell} line {line}"
 
 
-def _lines(places: list[str]) -> str:
+def _format_places(places: list[str]) -> str:
     each = list(dict.fromkeys(places))
     if each[0].startswith("cell "):
         return ", ".join(each)
     return f"line {each[0]}" if len(each) == 1 else f"lines {', '.join(each)}"
 
 
-def _code(text: str) -> str:
+def _markdown_code(text: str) -> str:
     """Text in backticks, also where it holds some."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if fence != "`" else ""
     return f"{fence}{pad}{printable(text)}{pad}{fence}"
 
 
-def _prose(text: str) -> str:
+def _markdown_prose(text: str) -> str:
     """A message: what stands in backticks as it is, of the rest no mark of Markdown. On one line."""
     parts = _CODE.split(" ".join(printable(line) for line in text.splitlines()))
     return "".join(part if number % 2 else _MARKS.sub(r"\\\1", part) for number, part in enumerate(parts))

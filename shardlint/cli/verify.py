@@ -15,7 +15,7 @@ import click
 from shardlint.cli.options import OneOf
 from shardlint.output.printable import printable_lines
 from shardlint.source.files import cache_folder, replace_file
-from shardlint.source.streams import coloured
+from shardlint.source.streams import is_coloured
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.deferred import Deferred
 from shardlint.verify.find import fixture_files
@@ -25,8 +25,8 @@ from shardlint.verify.here import leave_if_removed, working_directory
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.options import read, time_limit
 from shardlint.verify.plan import Request, verify_fixtures, verify_proofs
-from shardlint.verify.progress import Progress, tell
-from shardlint.verify.proofs import BadProof, ProofFolder, broken, read_proof
+from shardlint.verify.progress import Progress, tell_progress
+from shardlint.verify.proofs import BadProof, ProofFolder, broken_proof, read_proof
 from shardlint.verify.report import FAIL, Result, Run, json_report, text_report
 from shardlint.verify.rule_check import check_rules
 from shardlint.verify.runner import MEMORY, SECONDS
@@ -54,7 +54,7 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
             try:
                 found.append(read_proof(known, folder))
             except (BadProof, OSError) as error:
-                failures.append(broken(known, str(error)))
+                failures.append(broken_proof(known, str(error)))
     return found, failures
 
 
@@ -185,7 +185,7 @@ def verify(
     failed.
     """
     if record or init_file:
-        _init(paths, init_file, timeout, python, record=record)
+        _write_program_fixtures(paths, init_file, timeout, python, record=record)
     codes = [code for code in (part.strip() for part in rules.split(",")) if code]
     if mesh and codes and not paths:
         raise click.UsageError("--mesh applies to fixtures; a proof has its own mesh")
@@ -208,7 +208,7 @@ def verify(
                 results = results if shard.index == 1 else []
         files = fixture_files(paths) if paths or not codes else {}
         if since:
-            files = _touched(files, since, here)
+            files = _fixtures_touched(files, since, here)
         options = "" if python == sys.executable else f" --python {shlex.quote(python)}"
         request = Request(
             files,
@@ -228,39 +228,41 @@ def verify(
         runner = Deferred(python, timeout, memory, jobs, cache=cache, fresh=fresh or update)
         run = run_request(request, runner, results, update)
     except CannotRun as error:
-        tell(f"shardlint verify: {printable_lines(str(error))}")
+        tell_progress(f"shardlint verify: {printable_lines(str(error))}")
         sys.exit(2)
     leave_if_removed()
-    _write(run, here, html, junit)
+    _write_reports(run, here, html, junit)
     if output_format == "json":
         from shardlint import __version__
 
         click.echo(json_report(run, __version__))
     else:
-        colour = coloured(sys.stdout)
+        colour = is_coloured(sys.stdout)
         click.echo(text_report(run, colour), color=colour)
     for problem in run.unwritten:
-        tell(f"shardlint verify: {printable_lines(problem)}")
+        tell_progress(f"shardlint verify: {printable_lines(problem)}")
     sys.exit(run.exit_code())
 
 
-def _touched(files: dict[Path, list[str]], since: str, here: Path) -> dict[Path, list[str]]:
+def _fixtures_touched(files: dict[Path, list[str]], since: str, here: Path) -> dict[Path, list[str]]:
     """The files and fixtures that a change can touch. Ends the run where there are none."""
-    from shardlint.verify.since import touched
+    from shardlint.verify.since import touched_fixtures
 
-    found = touched(files, since, here)
+    found = touched_fixtures(files, since, here)
     if found.why:
-        tell(f"shardlint verify: all fixtures run, because this changed since {since}: {found.why}")
+        tell_progress(f"shardlint verify: all fixtures run, because this changed since {since}: {found.why}")
     if found.left:
         more = f" and {len(found.left) - 3} more" if len(found.left) > 3 else ""
-        tell(f"shardlint verify: changes since {since} do not affect {', '.join(found.left[:3])}{more}")
+        tell_progress(
+            f"shardlint verify: changes since {since} do not affect {', '.join(found.left[:3])}{more}"
+        )
     if not found.files:
         click.echo(f"no fixture is affected by the changes since {since}")
         sys.exit(0)
     return found.files
 
 
-def _init(
+def _write_program_fixtures(
     command: Sequence[str], into: Path | None, timeout: float, python: str, *, record: bool
 ) -> NoReturn:
     """Write the fixtures of a program, say so, and end."""
@@ -271,14 +273,14 @@ def _init(
     try:
         lines, complete = init(command, into, timeout, python)
     except CannotRun as error:
-        tell(f"shardlint verify: {printable_lines(str(error))}")
+        tell_progress(f"shardlint verify: {printable_lines(str(error))}")
         sys.exit(2)
     for line in lines:
         click.echo(printable_lines(line))
     sys.exit(0 if complete else 1)
 
 
-def _write(run: Run, here: Path, html: Path | None, junit: Path | None) -> None:
+def _write_reports(run: Run, here: Path, html: Path | None, junit: Path | None) -> None:
     """Write the reports that are files, and note in the run which cannot be written."""
     from shardlint import __version__
 

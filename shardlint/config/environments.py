@@ -26,11 +26,11 @@ def site_packages(root: str) -> list[tuple[str, str]]:
     return [
         (path, os.path.relpath(environment, top).replace(os.sep, "/"))
         for environment in environments
-        for path in _inside(environment)
+        for path in _site_packages_inside(environment)
     ]
 
 
-def _inside(environment: str) -> list[str]:
+def _site_packages_inside(environment: str) -> list[str]:
     lib = os.path.join(environment, "lib")
     try:
         versions = sorted(name for name in os.listdir(lib) if name.startswith("python3"))

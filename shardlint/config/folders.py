@@ -28,7 +28,7 @@ class Places:
         self, tree: Tree | None = None, config: Path | None = None, given: Iterable[Path] = ()
     ) -> None:
         self.tree = tree or Tree()
-        self._named = sorted({real(path) for path in given if os.path.isdir(path)}, key=len)
+        self._named = sorted({real_path(path) for path in given if os.path.isdir(path)}, key=len)
         self._given = given_settings(config) if config is not None else None
         self._settings: dict[str, Settings] = {}
         self._marked: dict[str, str | None] = {}
@@ -44,7 +44,7 @@ class Places:
         if known is None:
             here = (
                 settings_in(Path(folder))
-                if self._holds(folder, ("shardlint.toml", "pyproject.toml"))
+                if self._holds_any(folder, ("shardlint.toml", "pyproject.toml"))
                 else None
             )
             parent = os.path.dirname(folder)
@@ -58,7 +58,7 @@ class Places:
         Where none is marked, the folder that was named for the run, so that its files find each other; and of a package
         the folder it lies in.
         """
-        marked = self._nearest(folder)
+        marked = self._nearest_marked(folder)
         if marked is not None:
             return marked
         folder = next((one for one in self._named if _holds_folder(one, folder)), folder)
@@ -75,16 +75,16 @@ class Places:
 
     def is_marked(self, folder: str) -> bool:
         """Return whether a marker file shows where the project of a folder begins."""
-        return self._nearest(folder) is not None
+        return self._nearest_marked(folder) is not None
 
-    def _nearest(self, folder: str) -> str | None:
+    def _nearest_marked(self, folder: str) -> str | None:
         if folder not in self._marked:
             parent = os.path.dirname(folder)
-            above = self._nearest(parent) if parent != folder else None
-            self._marked[folder] = folder if self._holds(folder, MARKERS) else above
+            above = self._nearest_marked(parent) if parent != folder else None
+            self._marked[folder] = folder if self._holds_any(folder, MARKERS) else above
         return self._marked[folder]
 
-    def _holds(self, folder: str, names: tuple[str, ...]) -> bool:
+    def _holds_any(self, folder: str, names: tuple[str, ...]) -> bool:
         listed = self.tree.known.get(folder)
         if listed is not None:
             return not listed.names.isdisjoint(names)
@@ -121,10 +121,10 @@ def project_root(path: Path) -> Path:
 
 def find_settings(folder: Path) -> Settings:
     """The settings that govern a folder. Raises `BadSettings`."""
-    return Places().settings(real(folder))
+    return Places().settings(real_path(folder))
 
 
-def real(path: Path | str) -> str:
+def real_path(path: Path | str) -> str:
     """The absolute path of a file, links followed. Raises `BadSettings` where the current folder is gone."""
     try:
         return os.path.realpath(path)

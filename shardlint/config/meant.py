@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def meant(said: str, known: Iterable[str]) -> str:
+def did_you_mean(said: str, known: Iterable[str]) -> str:
     """A hint: the known word that is like what was said, else all of them."""
     import difflib
 

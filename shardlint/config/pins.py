@@ -49,18 +49,18 @@ class Pins:
 def read_pins(root: Path, packages: Collection[str]) -> Pins:
     """The pins of the project at `root`, of these packages."""
     pins = Pins()
-    for where, package, version in _locked(root, packages):
+    for where, package, version in _locked_versions(root, packages):
         with contextlib.suppress(ValueError):
             pins.pin(package, parse(version), where)
-    stated = list(_stated(root))
+    stated = list(_stated_requirements(root))
     # jaxlib last: it speaks for jax only where jax itself is not named.
-    every = (*stated, *_elsewhere(root, stated))
+    every = (*stated, *_requirements_below(root, stated))
     for where, requirement in sorted(every, key=lambda found: found[1].lstrip().startswith("jaxlib")):
-        _take(pins, packages, where, requirement)
+        _add_requirement(pins, packages, where, requirement)
     return pins
 
 
-def _take(pins: Pins, packages: Collection[str], where: str, requirement: str) -> None:
+def _add_requirement(pins: Pins, packages: Collection[str], where: str, requirement: str) -> None:
     match = _REQUIREMENT.match(requirement)
     if match is None:
         return
@@ -89,10 +89,10 @@ def _take(pins: Pins, packages: Collection[str], where: str, requirement: str) -
 # lock files
 
 
-def _locked(root: Path, packages: Collection[str]) -> Iterator[tuple[str, str, str]]:
+def _locked_versions(root: Path, packages: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """File, package and version of what is locked."""
     for name in _TOML_LOCKS:
-        table = _toml(root / name)
+        table = _read_toml_or_empty(root / name)
         entries = table.get("package") or table.get("packages") or []
         for entry in entries if isinstance(entries, list) else ():
             package, version = (
@@ -106,7 +106,7 @@ def _locked(root: Path, packages: Collection[str]) -> Iterator[tuple[str, str, s
     archive = rf"/({names})-v?(\d[^-/\s]*?)(?:-[^/\s]*\.(?:conda|tar\.bz2|whl)|\.tar\.gz)\b"
     apart = rf"^\s*(?:-\s+)?name:[ \t]*['\"]?({names})['\"]?[ \t]*\n\s*version:[ \t]*['\"]?(\d[^\s'\"]*)"
     for name in _YAML_LOCKS:
-        text = "\n".join(_lines(root / name))
+        text = "\n".join(_read_lines_or_empty(root / name))
         for pattern in (archive, apart):
             yield from ((name, found[1], found[2]) for found in re.finditer(pattern, text, re.MULTILINE))
 
@@ -117,7 +117,7 @@ def _pipfile_lock(path: Path, packages: Collection[str]) -> Iterator[tuple[str, 
     except (OSError, ValueError):
         return
     for section in ("default", "develop"):
-        for package, entry in _items(_at(table, section)):
+        for package, entry in _dict_items(_value_at_keys(table, section)):
             version = entry.get("version") if isinstance(entry, dict) else None
             if package in packages and isinstance(version, str) and version.startswith("=="):
                 yield path.name, package, version.lstrip("= ")
@@ -126,7 +126,7 @@ def _pipfile_lock(path: Path, packages: Collection[str]) -> Iterator[tuple[str, 
 # what states dependencies
 
 
-def _elsewhere(root: Path, stated: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _requirements_below(root: Path, stated: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Where the project's own files do not speak of jax: requirements and conda environments a folder or two below."""
     if any(re.match(r"\s*jax(lib)?\b", requirement) for _, requirement in stated):
         return
@@ -141,52 +141,65 @@ def _elsewhere(root: Path, stated: list[tuple[str, str]]) -> Iterator[tuple[str,
             where = path.relative_to(root)
             if not any(part.startswith(".") or _ASIDE.match(part) for part in where.parts):
                 yield from (
-                    (where.as_posix(), line.strip().removeprefix("-").strip("\"' ")) for line in _lines(path)
+                    (where.as_posix(), line.strip().removeprefix("-").strip("\"' "))
+                    for line in _read_lines_or_empty(path)
                 )
 
 
-def _stated(root: Path) -> Iterator[tuple[str, str]]:
+def _stated_requirements(root: Path) -> Iterator[tuple[str, str]]:
     """File and requirement: what the program needs, then what it is tested with, then setup scripts."""
-    project, pixi, pipfile = (_toml(root / name) for name in ("pyproject.toml", "pixi.toml", "Pipfile"))
-    own = _at(project, "tool", "pixi")
-    yield from (("pyproject.toml", line) for line in _strings(_at(project, "project", "dependencies")))
-    yield from (("pyproject.toml", line) for line in _named(_at(project, "tool", "poetry", "dependencies")))
-    yield from (("pyproject.toml", line) for line in _pixi(own))
+    project, pixi, pipfile = (
+        _read_toml_or_empty(root / name) for name in ("pyproject.toml", "pixi.toml", "Pipfile")
+    )
+    own = _value_at_keys(project, "tool", "pixi")
+    yield from (
+        ("pyproject.toml", line) for line in _list_strings(_value_at_keys(project, "project", "dependencies"))
+    )
+    yield from (
+        ("pyproject.toml", line)
+        for line in _table_requirements(_value_at_keys(project, "tool", "poetry", "dependencies"))
+    )
+    yield from (("pyproject.toml", line) for line in _pixi_requirements(own))
     for pattern in ("requirements*.txt", "requirements/*.txt", "requirements*.in", "requirements/*.in"):
         for path in sorted(root.glob(pattern)):
-            yield from ((path.name, line) for line in _lines(path))
-    yield from (("Pipfile", line) for line in _named(pipfile.get("packages")))
-    yield from (("pixi.toml", line) for line in _pixi(pixi))
+            yield from ((path.name, line) for line in _read_lines_or_empty(path))
+    yield from (("Pipfile", line) for line in _table_requirements(pipfile.get("packages")))
+    yield from (("pixi.toml", line) for line in _pixi_requirements(pixi))
     for groups in (
-        _at(project, "project", "optional-dependencies"),
-        _at(project, "dependency-groups"),
-        _at(project, "tool", "pdm", "dev-dependencies"),
+        _value_at_keys(project, "project", "optional-dependencies"),
+        _value_at_keys(project, "dependency-groups"),
+        _value_at_keys(project, "tool", "pdm", "dev-dependencies"),
     ):
-        for _, group in _items(groups):
-            yield from (("pyproject.toml", line) for line in _strings(group))
-    yield from (("pyproject.toml", line) for line in _strings(_at(project, "tool", "uv", "dev-dependencies")))
-    for _, group in _items(_at(project, "tool", "poetry", "group")):
-        yield from (("pyproject.toml", line) for line in _named(_at(group, "dependencies")))
-    yield from (("Pipfile", line) for line in _named(pipfile.get("dev-packages")))
+        for _, group in _dict_items(groups):
+            yield from (("pyproject.toml", line) for line in _list_strings(group))
+    yield from (
+        ("pyproject.toml", line)
+        for line in _list_strings(_value_at_keys(project, "tool", "uv", "dev-dependencies"))
+    )
+    for _, group in _dict_items(_value_at_keys(project, "tool", "poetry", "group")):
+        yield from (
+            ("pyproject.toml", line) for line in _table_requirements(_value_at_keys(group, "dependencies"))
+        )
+    yield from (("Pipfile", line) for line in _table_requirements(pipfile.get("dev-packages")))
     for name, table in (("pyproject.toml", own), ("pixi.toml", pixi)):
-        for _, feature in _items(_at(table, "feature")):
-            yield from ((name, line) for line in _pixi(feature))
-    yield from _scripts(root)
+        for _, feature in _dict_items(_value_at_keys(table, "feature")):
+            yield from ((name, line) for line in _pixi_requirements(feature))
+    yield from _setup_script_requirements(root)
 
 
-def _pixi(table: object) -> Iterator[str]:
+def _pixi_requirements(table: object) -> Iterator[str]:
     """Yield the dependencies in a pixi table, or in a feature of one: conda's packages and Python's, for every
     platform.
     """
-    for part in (table, *(target for _, target in _items(_at(table, "target")))):
+    for part in (table, *(target for _, target in _dict_items(_value_at_keys(table, "target")))):
         for kind in ("dependencies", "pypi-dependencies"):
-            yield from _named(_at(part, kind))
+            yield from _table_requirements(_value_at_keys(part, kind))
 
 
-def _scripts(root: Path) -> Iterator[tuple[str, str]]:
+def _setup_script_requirements(root: Path) -> Iterator[tuple[str, str]]:
     for name in ("setup.cfg", "setup.py"):
         # Only the strings matter; nothing of the project is run.
-        text = _filled("\n".join(_lines(root / name)))
+        text = _fill_version_variables("\n".join(_read_lines_or_empty(root / name)))
         pattern = (
             r"""^[ \t]+(jax\b[^\n]*)$"""
             if name == "setup.cfg"
@@ -195,15 +208,15 @@ def _scripts(root: Path) -> Iterator[tuple[str, str]]:
         yield from ((name, match[1]) for match in re.finditer(pattern, text, re.MULTILINE))
 
 
-def _filled(text: str) -> str:
+def _fill_version_variables(text: str) -> str:
     """The text of a setup script with the versions it keeps in variables filled in: f"jax=={_JAX}"."""
     values = dict(re.findall(r"""^(\w+)\s*=\s*["']([^"'\n]*)["']""", text, re.MULTILINE))
     return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
 
 
-def _named(table: object) -> Iterator[str]:
+def _table_requirements(table: object) -> Iterator[str]:
     """A table of names and ranges, as of poetry, pipenv and pixi, as requirements."""
-    for name, value in _items(table):
+    for name, value in _dict_items(table):
         spec = value.get("version", "") if isinstance(value, dict) else value
         if not isinstance(spec, str) or len(spec) > 200:
             continue
@@ -223,17 +236,17 @@ def _named(table: object) -> Iterator[str]:
         yield f"{name} {'' if spec == '*' else spec}"
 
 
-def _strings(value: object) -> Iterator[str]:
+def _list_strings(value: object) -> Iterator[str]:
     if isinstance(value, list):
         yield from (item for item in value if isinstance(item, str))
 
 
-def _items(value: object) -> Iterator[tuple[str, Any]]:
+def _dict_items(value: object) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         yield from value.items()
 
 
-def _at(table: object, *keys: str) -> object:
+def _value_at_keys(table: object, *keys: str) -> object:
     value = table
     for key in keys:
         if not isinstance(value, dict):
@@ -242,14 +255,14 @@ def _at(table: object, *keys: str) -> object:
     return value
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _read_toml_or_empty(path: Path) -> dict[str, Any]:
     try:
         return read_toml(path, LOCK_BYTES)
     except (OSError, ValueError):
         return {}  # a broken file of somebody else's tells nothing; our own settings are read strictly elsewhere
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines_or_empty(path: Path) -> list[str]:
     try:
         return read_text(path, LOCK_BYTES, "replace").splitlines()
     except (OSError, ValueError):

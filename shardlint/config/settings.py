@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.config.certainty import DEFAULT, Certainty
-from shardlint.config.meant import meant
+from shardlint.config.meant import did_you_mean
 from shardlint.config.own_names import OwnNames
 from shardlint.source.regular import CONFIGURATION_BYTES, parse_toml, read_regular
 
@@ -102,15 +102,15 @@ def settings_in(folder: Path) -> Settings | None:
     if os.path.isfile(own):
         return read_settings(own)
     project = folder / "pyproject.toml"
-    if os.path.isfile(project) and "shardlint" in _text(project):
-        table = _table(project)
-        return None if table is None else _settings(project, table)
+    if os.path.isfile(project) and "shardlint" in _read_settings_text(project):
+        table = _read_table(project)
+        return None if table is None else _make_settings(project, table)
     return None
 
 
 def read_settings(path: Path) -> Settings:
     """Read one settings file. Raises `BadSettings` for broken TOML, unknown keys and values of the wrong kind."""
-    return _settings(path, _table(path) or {})
+    return _make_settings(path, _read_table(path) or {})
 
 
 def given_settings(path: Path) -> Settings:
@@ -118,9 +118,9 @@ def given_settings(path: Path) -> Settings:
     return replace(read_settings(path), given=True)
 
 
-def _table(path: Path) -> dict[str, Any] | None:
+def _read_table(path: Path) -> dict[str, Any] | None:
     """The settings as they are written; None for a pyproject.toml without any."""
-    text = _text(path)
+    text = _read_settings_text(path)
     if text.startswith("\ufeff"):
         raise BadSettings(
             f"{path}: not valid TOML: line 1 begins with a byte order mark; save it as UTF-8 without one"
@@ -138,8 +138,8 @@ def _table(path: Path) -> dict[str, Any] | None:
     return own
 
 
-def _settings(path: Path, table: dict[str, Any]) -> Settings:
-    values: dict[str, Any] = {**_extended(path, table, ()), "path": path}
+def _make_settings(path: Path, table: dict[str, Any]) -> Settings:
+    values: dict[str, Any] = {**_extended_values(path, table, ()), "path": path}
     if values.get("pedantic") and values.get("certainty", Certainty.POSSIBLE) is not Certainty.POSSIBLE:
         raise BadSettings(f"{path}: pedantic means certainty = \"possible\"; remove one of the two")
     axes = values.get("axis_names", ())
@@ -147,11 +147,11 @@ def _settings(path: Path, table: dict[str, Any]) -> Settings:
         strange = next((axis for axis in made if axis not in axes), None)
         if strange is not None:
             said = f"mesh-makers.{name} names the axis {strange!r}, which axis-names does not contain"
-            raise BadSettings(f"{path}: {said}; {meant(strange, axes)}")
+            raise BadSettings(f"{path}: {said}; {did_you_mean(strange, axes)}")
     return Settings(**values)
 
 
-def _extended(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict[str, Any]:
+def _extended_values(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict[str, Any]:
     """The values of a file over those of the file it extends."""
     here = os.path.realpath(path)
     if here in below or len(below) > _DEEPEST:
@@ -164,10 +164,10 @@ def _extended(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict
             base = path.parent / os.path.expanduser(value)
             if not os.path.isfile(base):
                 raise BadSettings(f"{path}: extend names {value!r}, which does not exist")
-            values = {**_extended(base, _table(base) or {}, (*below, here)), **values}
+            values = {**_extended_values(base, _read_table(base) or {}, (*below, here)), **values}
         elif key in _KEYS:
             try:
-                values[_KEYS[key]] = _read(path, key, value)
+                values[_KEYS[key]] = _read_setting(path, key, value)
             except BadSettings as error:
                 from shardlint.config.lines import with_line
 
@@ -175,12 +175,12 @@ def _extended(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict
         elif key != "verify":  # fixtures, read by `shardlint verify`
             from shardlint.config.lines import with_line
 
-            hint = meant(key.replace("_", "-"), [*_KEYS, EXTEND])
+            hint = did_you_mean(key.replace("_", "-"), [*_KEYS, EXTEND])
             raise BadSettings(with_line(path, key, f"{path}: unknown setting {key!r}; {hint}"))
     return values
 
 
-def _read(path: Path, key: str, value: object) -> object:
+def _read_setting(path: Path, key: str, value: object) -> object:
     match key:
         case "pedantic":
             if isinstance(value, bool):
@@ -196,35 +196,38 @@ def _read(path: Path, key: str, value: object) -> object:
             raise BadSettings(f"{path}: {key} is {value!r}; write one of {', '.join(Certainty)}")
         case "targets":
             if isinstance(value, dict):
-                return _targets(path, value)
+                return _read_targets(path, value)
             raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
         case "per-file-ignores":
             if isinstance(value, dict):
                 return {
-                    str(pattern): _strings(path, f"{key}.{pattern}", codes, '["SL2"]')
+                    str(pattern): _check_strings(path, f"{key}.{pattern}", codes, '["SL2"]')
                     for pattern, codes in value.items()
                 }
             raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
         case "mesh-makers":
             if isinstance(value, dict):
                 return {
-                    str(name): _strings(path, f"{key}.{name}", axes, '["data", "model"]')
+                    str(name): _check_strings(path, f"{key}.{name}", axes, '["data", "model"]')
                     for name, axes in value.items()
                 }
             raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
         case "banned-calls":
             if isinstance(value, dict):
-                return {name: _banned(path, f"{key}.{name}", name, said) for name, said in value.items()}
+                return {
+                    name: _banned_replacement(path, f"{key}.{name}", name, said)
+                    for name, said in value.items()
+                }
             raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
         case "axis-names":
-            axes = _strings(path, key, value, _EXAMPLES[key])
+            axes = _check_strings(path, key, value, _EXAMPLES[key])
             if len(set(axes)) == len(axes) and all(axes):
                 return axes
             raise BadSettings(f"{path}: {key} is {value!r}; write each name once, such as {_EXAMPLES[key]}")
-    return _strings(path, key, value, _EXAMPLES[key])
+    return _check_strings(path, key, value, _EXAMPLES[key])
 
 
-def _banned(path: Path, key: str, name: str, said: object) -> str:
+def _banned_replacement(path: Path, key: str, name: str, said: object) -> str:
     """Return the replacement for a banned name."""
     parts = name.removesuffix(".*").split(".")
     if not all(part.isidentifier() for part in parts) or (len(parts) == 1 and not name.endswith(".*")):
@@ -237,7 +240,7 @@ def _banned(path: Path, key: str, name: str, said: object) -> str:
     )
 
 
-def _targets(path: Path, table: dict[str, Any]) -> dict[str, str]:
+def _read_targets(path: Path, table: dict[str, Any]) -> dict[str, str]:
     from shardlint.config.targets import BadTarget, parse_targets
 
     for package, version in table.items():
@@ -251,13 +254,13 @@ def _targets(path: Path, table: dict[str, Any]) -> dict[str, str]:
         raise BadSettings(f"{path}: {error}") from None
 
 
-def _strings(path: Path, key: str, value: object, example: str) -> tuple[str, ...]:
+def _check_strings(path: Path, key: str, value: object, example: str) -> tuple[str, ...]:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
     raise BadSettings(f"{path}: {key} is {value!r}; write a list of strings such as {example}")
 
 
-def _text(path: Path) -> str:
+def _read_settings_text(path: Path) -> str:
     try:
         text = read_regular(path, CONFIGURATION_BYTES).decode("utf-8")
     except OSError as error:

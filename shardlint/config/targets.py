@@ -142,11 +142,11 @@ def _from_project(package: str, pins: Pins, installed: Mapping[str, tuple[Releas
     if spec and allowed:
         return Target(allowed[-1], f"newest that {spec} in {where} allows")
     if spec:
-        return Target(_nearest(spec, releases), f"{spec} in {where}")
+        return Target(_nearest_release(spec, releases), f"{spec} in {where}")
     return Target(releases[-1], _ASSUMED)
 
 
-def _nearest(spec: str, releases: list[Release]) -> Release:
+def _nearest_release(spec: str, releases: list[Release]) -> Release:
     """The bound of a range that holds none of the known releases (`<0.3`, `>=0.13`)."""
     bounds = [parse(clause.strip().lstrip("<>=!~")) for clause in spec.split(",") if clause.strip()]
     newest = releases[-1]

@@ -53,7 +53,11 @@ class Card:
     def woken_by(self, own: OwnNames) -> tuple[Wake, ...]:
         """Return its triggers in a project with these settings."""
         if self.known.by_settings:
-            return self.wakes if own == NO_OWN_NAMES else tuple(_wakes(self.rule, self.rule.woken_by(own)))
+            return (
+                self.wakes
+                if own == NO_OWN_NAMES
+                else tuple(_wakes_of_rule(self.rule, self.rule.woken_by(own)))
+            )
         return self.wakes if not self.known.setting or self.known.setting in own.waking else ()
 
     @classmethod
@@ -63,19 +67,19 @@ class Card:
         lines = (one for one in rule.triggers if isinstance(one, Lines))
         return cls(
             known,
-            tuple(_wakes(rule, rule.woken_by(NO_OWN_NAMES) if known.by_settings else rule.triggers)),
+            tuple(_wakes_of_rule(rule, rule.woken_by(NO_OWN_NAMES) if known.by_settings else rule.triggers)),
             {pattern: (one.saying, one.on) for one in lines for pattern in one.names},
             rule,
         )
 
 
-def _wakes(rule: Rule, triggers: Iterable[Trigger]) -> Iterator[Wake]:
+def _wakes_of_rule(rule: Rule, triggers: Iterable[Trigger]) -> Iterator[Wake]:
     for trigger in triggers:
         for name in trigger.names:
-            yield Wake(_kind(trigger), name, tuple(conditions(rule, trigger, name)))
+            yield Wake(_trigger_kind(trigger), name, tuple(conditions(rule, trigger, name)))
 
 
-def _kind(trigger: Trigger) -> str:
+def _trigger_kind(trigger: Trigger) -> str:
     return type(trigger).__name__.lower()
 
 
@@ -99,17 +103,17 @@ def cards(codes: Collection[str] | None = None) -> dict[str, Card]:
     return {code: known[code] for code in entries if code in asked}
 
 
-def keep(store: Store | None) -> None:
+def keep_cards(store: Store | None) -> None:
     """Keep what is known of all rules, where they were imported and this process has not kept it already."""
     if store is None or not registry.are_imported() or registry.are_kept():
         return
     entries = registry.entries()
     if _Catalogue.saved is None or _Catalogue.saved[0] != store.folder or _Catalogue.saved[1] is not entries:
-        store.save(_NAME, _dumped(cards().values()))
+        store.save(_NAME, _dump_cards(cards().values()))
         _Catalogue.saved = store.folder, entries
 
 
-def recall(store: Store | None) -> None:
+def recall_cards(store: Store | None) -> None:
     """Take over what an earlier run kept of all rules. It holds for the same shardlint and packs: see `store`."""
     if store is None or _Catalogue.entries is not None:
         return
@@ -117,8 +121,8 @@ def recall(store: Store | None) -> None:
     if kept is None:
         return
     try:
-        whens = [_when(one) for one in kept["whens"]]
-        found = [_card(one, whens) for one in kept["rules"]]
+        whens = [_load_condition(one) for one in kept["whens"]]
+        found = [_load_card(one, whens) for one in kept["rules"]]
         entries = {code: Entry(code, *map(str, told)) for code, *told in kept["entries"]}
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return
@@ -126,7 +130,7 @@ def recall(store: Store | None) -> None:
     _Catalogue.entries, _Catalogue.cards = registry.entries(), {one.code: one for one in found}
 
 
-def _dumped(found: Iterable[Card]) -> dict[str, Any]:
+def _dump_cards(found: Iterable[Card]) -> dict[str, Any]:
     numbers: dict[When, int] = {}
     rules = []
     for card in found:
@@ -144,7 +148,7 @@ def _dumped(found: Iterable[Card]) -> dict[str, Any]:
     return {"entries": entries, "whens": whens, "rules": rules}
 
 
-def _when(told: list[Any]) -> When:
+def _load_condition(told: list[Any]) -> When:
     *others, near = told
     library, _, beside, module, says, or_says, in_tests, evaluated, line, mapped = others
     texts = None if near is None else tuple(text.encode() for text in near)
@@ -153,7 +157,7 @@ def _when(told: list[Any]) -> When:
     )
 
 
-def _card(told: list[Any], whens: list[When]) -> Card:
+def _load_card(told: list[Any], whens: list[When]) -> Card:
     known, wakes, lines = told
     return Card(
         Known.load(known),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.engine.progress import told
+from shardlint.engine.progress import report_progress
 from shardlint.engine.results import Outcome
 from shardlint.source.timing import clock
 
@@ -26,5 +26,5 @@ def check_files(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
         projects.setdefault(checker.root(file), []).append(file)
     # A project whole, also where another one lies in it: what is parsed of it is let go of when others come.
     together = [file for inside in projects.values() for file in inside]
-    found = dict(zip(together, told(map(checker.check_file, together), len(files)), strict=True))
+    found = dict(zip(together, report_progress(map(checker.check_file, together), len(files)), strict=True))
     yield from (found[file] for file in files)

@@ -27,7 +27,7 @@ from shardlint.syntax import NOWHERE
 
 # Words that stand for a library name whose own last part is not in the text.
 _SPELLINGS: dict[str, set[str]] = {}
-for _written, _name in api.spellings():
+for _written, _name in api.canonical_spellings():
     _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
 WITH = "with"
 # Files that are looked into for the form of their statements import something.
@@ -131,13 +131,13 @@ ANYWHERE = Around()
 
 def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, When]]:
     """The words to look for where a rule triggers on a name, each with what must hold for it."""
-    for word in _words(trigger, name):
-        near = _near(trigger, name, word)
-        for library in _libraries(trigger, name, word):
+    for word in _searched_words(trigger, name):
+        near = _required_texts(trigger, name, word)
+        for library in _required_libraries(trigger, name, word):
             when = When(
                 library,
                 None if near is None else tuple(sorted(near)),
-                _beside(trigger),
+                _texts_in_function(trigger),
                 rule.project,
                 rule.project_says,
                 rule.or_file_says,
@@ -150,7 +150,7 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
                 yield word, replace(when, near=(b"jax",), mapped=True)
 
 
-def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
+def _required_libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
     """Return the libraries of which a file must mention one for a word to count; empty if the word means the same
     everywhere.
     """
@@ -172,12 +172,12 @@ def _is_plain(word: str) -> bool:
     return word in _COMMON or ("_" not in word and sum(letter.isupper() for letter in word) < 2)
 
 
-def _both(first: Iterable[bytes], second: Iterable[bytes]) -> set[bytes]:
+def _combine_texts(first: Iterable[bytes], second: Iterable[bytes]) -> set[bytes]:
     """A text that stands where one of each does."""
     return {EACH + b"\x02".join(b"\x03".join(sorted(group)) for group in (first, second))}
 
 
-def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
+def _required_texts(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
     """Return the texts of which a file holds one if the name is used in it; None if there is no such condition."""
     if isinstance(trigger, Imports):
         return {text.encode() for text in trigger.file_says} or None
@@ -187,7 +187,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         named = {f"{name}=".encode(), f"{name} =".encode()} if keyword else {f".{name}".encode()}
         if says and all(one.startswith(tuple(named)) for one in says):
             return says
-        return _both(named, says) if says else named
+        return _combine_texts(named, says) if says else named
     if isinstance(trigger, Withs):
         # It says the word, or enters what a name stands for.
         first = f"[{name[0]}{name[0].upper()}]"
@@ -195,7 +195,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         return {header.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
     if isinstance(trigger, Statements):
         calling = CALLING + name.encode()
-        return _both({calling}, {b"__main__"}) if trigger.or_scripts else {calling}
+        return _combine_texts({calling}, {b"__main__"}) if trigger.or_scripts else {calling}
     if isinstance(trigger, Lines):
         saying = "\x01".join(trigger.saying)
         asked = trigger.file_says, trigger.file_names, saying, name
@@ -209,7 +209,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
             return set(_MAPPING_AXES)
         if name.startswith("einshard."):
             return {b"einshard"}
-        return _both((b"donate_arg",) if name.startswith("donation.") else _PLACING, _MAKING)
+        return _combine_texts((b"donate_arg",) if name.startswith("donation.") else _PLACING, _MAKING)
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}
     if isinstance(trigger, Names):
@@ -221,7 +221,11 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
                 named = {name.split(".")[-2].encode()}
             else:
                 named = {NAMED + f"{library} {word}".encode()}
-            return _both(named, (text.encode() for text in trigger.file_says)) if trigger.file_says else named
+            return (
+                _combine_texts(named, (text.encode() for text in trigger.file_says))
+                if trigger.file_says
+                else named
+            )
         if trigger.file_says:
             return {text.encode() for text in trigger.file_says}
         last = name.rpartition(".")[2]
@@ -239,14 +243,14 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
     return {text.encode() for text in (texts if own == module else [*texts, f"= {module}"])}
 
 
-def _beside(trigger: Trigger) -> tuple[str, ...]:
+def _texts_in_function(trigger: Trigger) -> tuple[str, ...]:
     """Return the texts that must occur in the function of a mention; empty if there is no such condition."""
     if not isinstance(trigger, Calls | Methods | Attributes | Keywords):
         return ()
     return (NOWHERE,) if trigger.at_module_level else tuple(sorted(set(trigger.function_says)))
 
 
-def _words(trigger: Trigger, name: str) -> set[str]:
+def _searched_words(trigger: Trigger, name: str) -> set[str]:
     if isinstance(trigger, Withs | Statements | Lines | Imports | Violates):
         return {WITH if isinstance(trigger, Withs) else IMPORT}
     bare = name.removesuffix(".*")

@@ -32,14 +32,14 @@ class Asked(NamedTuple):
     api: Api = Api("", "")
 
 
-def sites(
+def find_sites(
     program: Program, file: FileFacts, index: RuleIndex, targets: Targets, words: Iterable[Word]
 ) -> list[Site]:
     """The sites of a file, in text order. `words` are those of its text."""
-    return sites_at(program, file, index, targets, asked(file, index, words))
+    return sites_at(program, file, index, targets, asked_places(file, index, words))
 
 
-def asked(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Asked]:
+def asked_places(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Asked]:
     """The places of a file at which rules may trigger, by its text alone."""
     return asked_on(file, index, words, ())[0]
 
@@ -69,9 +69,9 @@ def asked_on(
     names = []
     for word in words:
         if word.word == IMPORT:
-            found += _stated(file, index, word, among)
+            found += _matching_statements(file, index, word, among)
         elif word.word == WITH:
-            found += (one for one in _entered(file, index, among) if one.rules <= word.rules)
+            found += (one for one in _entered_contexts(file, index, among) if one.rules <= word.rules)
         else:
             names.append(word)
     mentioned: dict[ast.AST, set[Card]] = {}
@@ -79,7 +79,7 @@ def asked_on(
     followed: list[tuple[ast.AST, Followed]] = []
     also = [Word(one.word, one.beside, index.of_codes(one.rules), one.evaluated) for one in known]
     following = frozenset(chain(*index.names.values()))
-    for node, word, more in _mentions(file, names, also, following, among):
+    for node, word, more in _mentions_of_words(file, names, also, following, among):
         mentioned.setdefault(node, set()).update(word.rules)
         if word.evaluated:
             evaluated.add(node)
@@ -112,7 +112,7 @@ def sites_at(
                 key = id(node), rule.code, 2 if given == "with" else 3
                 found.setdefault(key, Site(program, file, node, taken, given, targets, rule.rule, index.least))
             continue
-        for syntax, named, form, triggered in _at(program, file, node, index, evaluated):
+        for syntax, named, form, triggered in _triggers_at_node(program, file, node, index, evaluated):
             for rule in triggered:
                 key = id(syntax), rule.code, 0 if form != "partial" else 1
                 # What is called says more than a keyword it is given.
@@ -127,7 +127,7 @@ def in_order(site: Site) -> tuple[int, int, str, str]:
     return line, column, site.rule.code, site.form
 
 
-def _entered(file: FileFacts, index: RuleIndex, among: LineSet) -> Iterator[Asked]:
+def _entered_contexts(file: FileFacts, index: RuleIndex, among: LineSet) -> Iterator[Asked]:
     for word, rules in index.withs.items():
         for node in file.withs_saying(word, among):
             for item in node.items:
@@ -135,7 +135,7 @@ def _entered(file: FileFacts, index: RuleIndex, among: LineSet) -> Iterator[Aske
                     yield Asked(item.context_expr, frozenset((rule,)), form="with")
 
 
-def _stated(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Iterator[Asked]:
+def _matching_statements(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Iterator[Asked]:
     among = word.rules
     for part, rules in index.statements.items():
         asking = frozenset(rule for rule in rules if rule in among)
@@ -156,13 +156,13 @@ def _stated(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Itera
     asking = frozenset(rule for rule in chain(*index.imports.values()) if rule in among)
     for statement in file.statements_beginning(_IMPORTING, ("import",), "first", on) if asking else ():
         for alias in statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else ():
-            taken = _imported(file, alias)
+            taken = _imported_api(file, alias)
             if taken is not None:
                 rules = index.imports.get(taken.written.partition(".")[0], [])
                 yield Asked(alias, asking.intersection(rules), form="import", api=taken)
 
 
-def _mentions(
+def _mentions_of_words(
     file: FileFacts, words: list[Word], also: Iterable[Word], following: frozenset[Card], among: LineSet
 ) -> Iterator[tuple[ast.AST, Word, list[Word]]]:
     """Mentions of words on some lines, and of the local names that stand for them (`import ... as P`).
@@ -175,20 +175,21 @@ def _mentions(
     anyway = {word.word for word in words if not word.beside}
     for word in todo:
         beside = word.beside
-        for node in _nodes(file, word.word, () if word.word in anyway else beside, among):
+        for node in _nodes_of_word(file, word.word, () if word.word in anyway else beside, among):
             if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
                 continue
             named = isinstance(node, ast.alias) and node.asname is None and node.name != word.word
             rules = word.rules & following if named else word.rules
             more = [
-                Word(alias, beside, rules, word.evaluated) for alias in _aliases(file, node, named and bool(rules))
+                Word(alias, beside, rules, word.evaluated)
+                for alias in _alias_names(file, node, named and bool(rules))
             ]
             yield node, word, more
             todo += (one for one in dict.fromkeys(more) if one not in seen)
             seen.update(more)
 
 
-def _nodes(file: FileFacts, word: str, beside: tuple[str, ...], among: LineSet) -> Iterator[ast.AST]:
+def _nodes_of_word(file: FileFacts, word: str, beside: tuple[str, ...], among: LineSet) -> Iterator[ast.AST]:
     if among is EVERY:
         yield from file.mentions(word, beside)
     else:
@@ -197,7 +198,7 @@ def _nodes(file: FileFacts, word: str, beside: tuple[str, ...], among: LineSet) 
     yield from file.taken_from(word, among)
 
 
-def _aliases(file: FileFacts, node: ast.AST, named: bool) -> Iterator[str]:
+def _alias_names(file: FileFacts, node: ast.AST, named: bool) -> Iterator[str]:
     if isinstance(node, ast.alias) and (node.asname or named):
         yield node.asname or node.name
     parent = file.parent(node)
@@ -215,16 +216,16 @@ _Met = tuple[ast.AST, Api, Form, Iterable[Card]]
 """What a mention triggers: the syntax, the library's name, the form, the rules."""
 
 
-def _at(
+def _triggers_at_node(
     program: Program, file: FileFacts, node: ast.AST, index: RuleIndex, evaluated: bool
 ) -> Iterator[_Met]:
     if isinstance(node, ast.arg):
         yield node, Api("", ""), "parameter", index.takes.get(node.arg, ())
         return
     if isinstance(node, ast.alias):
-        taken = _imported(file, node)
+        taken = _imported_api(file, node)
         if taken is not None:
-            yield node, taken, "import", _users(index, taken.written)
+            yield node, taken, "import", _rules_using(index, taken.written)
             for named in found_in(index.names, program, file, taken):
                 yield node, named, "import", index.names[named.name]
         return
@@ -241,14 +242,14 @@ def _at(
     for option in options(program.value(file, node)):
         for named in found_in(index.names, program, file, option) if index.names else ():
             yield node, named, "name", index.names[named.name]
-        option, bound = _unbound(option)
+        option, bound = _unwrap_partial(option)
         if not isinstance(option, Api):
             continue
-        yield node, option, "name", _users(index, option.written)
+        yield node, option, "name", _rules_using(index, option.written)
         rules = index.calls.get(option.name, ())
         if not rules:
             continue
-        call, form = _called(program, file, node)
+        call, form = _call_of_node(program, file, node)
         if call is not None:
             yield call, option, form, [rule for rule in rules if rule.known.bound] if bound else rules
 
@@ -267,7 +268,7 @@ def _on_a_value(program: Program, file: FileFacts, node: ast.Attribute, index: R
     yield node, named, "attribute", index.attributes.get(node.attr, ())
 
 
-def _unbound(value: Value) -> tuple[Value, bool]:
+def _unwrap_partial(value: Value) -> tuple[Value, bool]:
     """A name bound to a partial of a library function stands for that function, with arguments already given."""
     if isinstance(value, Transformed) and value.api.name == "functools.partial":
         return value.inner, True
@@ -276,7 +277,7 @@ def _unbound(value: Value) -> tuple[Value, bool]:
     return value, False
 
 
-def _called(program: Program, file: FileFacts, node: ast.AST) -> tuple[ast.Call | None, Form]:
+def _call_of_node(program: Program, file: FileFacts, node: ast.AST) -> tuple[ast.Call | None, Form]:
     parent = file.parent(node)
     if isinstance(parent, ast.Call):
         if parent.func is node:
@@ -288,7 +289,7 @@ def _called(program: Program, file: FileFacts, node: ast.AST) -> tuple[ast.Call 
     return None, "call"
 
 
-def _users(index: RuleIndex, written: str) -> Iterator[Card]:
+def _rules_using(index: RuleIndex, written: str) -> Iterator[Card]:
     yield from index.uses.get(written, ())
     module = written
     while "." in module:
@@ -297,7 +298,7 @@ def _users(index: RuleIndex, written: str) -> Iterator[Card]:
     yield from index.uses.get(f"{written}.*", ())
 
 
-def _imported(file: FileFacts, node: ast.alias) -> Api | None:
+def _imported_api(file: FileFacts, node: ast.alias) -> Api | None:
     """Return the library name that an import binds."""
     statement = file.parent(node)
     if isinstance(statement, ast.ImportFrom):
@@ -306,4 +307,4 @@ def _imported(file: FileFacts, node: ast.alias) -> Api | None:
         written = f"{statement.module}.{node.name}"
     else:
         written = node.name
-    return Api(api.canonical(written), written) if written.partition(".")[0] in api.LIBRARIES else None
+    return Api(api.canonical_name(written), written) if written.partition(".")[0] in api.LIBRARIES else None

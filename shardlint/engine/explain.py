@@ -30,14 +30,14 @@ from shardlint.model.values import (
     Unknown,
     Value,
 )
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.text import read_bytes
 from shardlint.syntax import FileFacts, Scope
 
 _SHOWN = ("jax", "equinox", "flax")
 
 
-def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
+def explain_place(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     """Lines of text about a line of a file: where it runs, under which mesh, what its names are.
 
     In a notebook it is a line of a `cell`.
@@ -45,7 +45,7 @@ def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     Raises `Unreadable` and `NotParsed` for a file that cannot be read, `LookupError` for a line that is not there.
     """
     absolute = Path(os.path.realpath(path))
-    source = decode(path, read_bytes(path))
+    source = decode_file(path, read_bytes(path))
     shown = f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
     if cell is not None or source.in_cells:
         line = source.line_of(cell, line) or 0
@@ -57,7 +57,7 @@ def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     releases = (
         f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
     )
-    told = list(about(program, program.project.checked(source, absolute), line))
+    told = list(explain_line(program, program.project.checked(source, absolute), line))
     yield f"{shown}: {source.line(line).strip()}"
     yield f"  releases  {', '.join(releases)}"
     yield from map(source.told, told)
@@ -69,19 +69,19 @@ def program_of(path: Path) -> tuple[Program, Targets]:
     return Program(root, own=settings.own_names), find_targets(root, {}, settings.targets, settings.name)
 
 
-def about(program: Program, facts: FileFacts, line: int, column: int | None = None) -> Iterator[str]:
+def explain_line(program: Program, facts: FileFacts, line: int, column: int | None = None) -> Iterator[str]:
     """Lines of text about a line: of all expressions that begin there, or the smallest that holds a character of it.
 
     `column` counts bytes of UTF-8 from 0, as the `ast` module does.
     """
     nodes = list(_on_line(facts, line))
     if column is not None:  # of those that hold it the last one is inside the others
-        nodes = [node for node in nodes if _holds(node, line, column)][-1:]
+        nodes = [node for node in nodes if _contains_position(node, line, column)][-1:]
     if not nodes:
         yield "  nothing is evaluated on this line"
         return
-    yield f"  region    {_region(program.region(facts, nodes[0]), facts)}"
-    yield from _context(program.context(facts, nodes[0]), facts)
+    yield f"  region    {_describe_region(program.region(facts, nodes[0]), facts)}"
+    yield from _describe_context(program.context(facts, nodes[0]), facts)
     seen: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute | ast.Call) and isinstance(
@@ -91,11 +91,11 @@ def about(program: Program, facts: FileFacts, line: int, column: int | None = No
             value = program.value(facts, node)
             if text not in seen and not isinstance(value, Unknown):
                 seen.add(text)
-                yield f"  {text:<9} {describe(value, program)}"
-    yield from _arrays(program, facts, nodes)
+                yield f"  {text:<9} {describe_value(value, program)}"
+    yield from _describe_arrays(program, facts, nodes)
 
 
-def _arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterator[str]:
+def _describe_arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterator[str]:
     """The arrays of a line, and the products: on the first way to it that is in sight."""
     seen_program, view = next(program.views(facts, nodes[0]))
     arrays = Arrays(seen_program.evaluator)
@@ -110,13 +110,13 @@ def _arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterat
         if text in seen or (found.placement is None and not found.shape):
             continue
         seen.add(text)
-        yield f"  array     {text}: {_array(found)}"
+        yield f"  array     {text}: {_describe_array(found)}"
         contraction = arrays.contraction(place)
         if contraction is not None:
-            yield from _contraction(contraction)
+            yield from _describe_contraction(contraction)
 
 
-def _array(found: Array) -> str:
+def _describe_array(found: Array) -> str:
     sizes = ", ".join("?" if size is None else str(size) for size in found.shape or ())
     shape = f"({sizes})" if found.shape is not None else "of unknown shape"
     if found.placement is None:
@@ -124,11 +124,11 @@ def _array(found: Array) -> str:
     entries = [
         "?" if axes is None else " and ".join(map(repr, axes)) or "None" for axes in found.placement.axes
     ]
-    mesh = f" over {_mesh(found.placement.mesh)}" if found.placement.mesh is not None else ""
+    mesh = f" over {_describe_mesh(found.placement.mesh)}" if found.placement.mesh is not None else ""
     return f"{shape} split P({', '.join(entries)}){mesh}"
 
 
-def _contraction(found: Contraction) -> Iterator[str]:
+def _describe_contraction(found: Contraction) -> Iterator[str]:
     for label in found.labels:
         split = [f"{side} over {' and '.join(axes)}" for side, axes in
                  (("left", label.left), ("right", label.right)) if axes]  # fmt: skip
@@ -153,12 +153,12 @@ def _on_line(facts: FileFacts, line: int) -> Iterator[ast.expr]:
     return iter(sorted(found, key=lambda node: (node.col_offset, -(node.end_col_offset or 0))))
 
 
-def _holds(node: ast.expr, line: int, column: int) -> bool:
+def _contains_position(node: ast.expr, line: int, column: int) -> bool:
     last, end = node.end_lineno or line, node.end_col_offset or 0
     return node.col_offset <= column and (last > line or column <= end)
 
 
-def _region(region: Region, facts: FileFacts) -> str:
+def _describe_region(region: Region, facts: FileFacts) -> str:
     if region.scope is None or region.scope.kind == "module":
         return "the module, at import"
     words = {
@@ -172,12 +172,12 @@ def _region(region: Region, facts: FileFacts) -> str:
     return f"{words[region.traced]}: in {scope_label(region.scope)}"
 
 
-def _context(context: Context, facts: FileFacts) -> Iterator[str]:
+def _describe_context(context: Context, facts: FileFacts) -> Iterator[str]:
     for found in context.contexts:
         where = f"line {found.place.line}"
         if found.place.file is not facts:
             where = f"{found.place.file.path.name}:{found.place.line}"
-        mesh = _mesh(found.mesh) if found.mesh is not None else "an unknown mesh"
+        mesh = _describe_mesh(found.mesh) if found.mesh is not None else "an unknown mesh"
         yield f"  mesh      {found.kind} at {where}: {mesh}"
     if context.never:
         yield "  mesh      none is in context, by any caller"
@@ -187,22 +187,22 @@ def _context(context: Context, facts: FileFacts) -> Iterator[str]:
         yield "  mesh      there may be others: not all callers or context managers are known"
 
 
-def describe(value: Value, program: Program) -> str:
+def describe_value(value: Value, program: Program) -> str:
     """A value in words."""
     mesh = mesh_of(value, program.evaluator)
     if mesh is not None:
-        return _mesh(mesh)
+        return _describe_mesh(mesh)
     spec = spec_of(value, program.evaluator)
     if spec is not None:
-        return _spec(spec)
+        return _describe_spec(spec)
     parts = sharding_parts(value, program.evaluator)
     if parts is not None:
-        return f"NamedSharding({describe(parts[0], program)}, {describe(parts[1], program)})"
+        return f"NamedSharding({describe_value(parts[0], program)}, {describe_value(parts[1], program)})"
     match value:
         case Constant(value=constant):
             return repr(constant)
         case Items(kind=kind, items=items, open=more):
-            inside = ", ".join(describe(item, program) for item in items) + (", ..." if more else "")
+            inside = ", ".join(describe_value(item, program) for item in items) + (", ..." if more else "")
             return f"{kind} ({inside})"
         case Api(written=written):
             return written
@@ -211,13 +211,13 @@ def describe(value: Value, program: Program) -> str:
         case ClassValue(node=node):
             return f"class {node.name}"
         case Transformed(api=wrapper, inner=inner):
-            return f"{wrapper.written} of {describe(inner, program)}"
+            return f"{wrapper.written} of {describe_value(inner, program)}"
         case CallResult(by=by):
-            return f"made by {describe(by, program)}"
+            return f"made by {describe_value(by, program)}"
         case Parameter(name=name):
             return f"parameter {name}"
         case Choice(options=options):
-            return " or ".join(dict.fromkeys(describe(option, program) for option in options))
+            return " or ".join(dict.fromkeys(describe_value(option, program) for option in options))
         case Unknown(why=why):
             return f"not known ({why})" if why else "not known"
     return type(value).__name__
@@ -229,7 +229,7 @@ def axes_of(mesh: Mesh, between: str = ", ") -> str:
     return between.join(f"{name}={size}" if size is not None else name for name, size in named)
 
 
-def _mesh(mesh: Mesh) -> str:
+def _describe_mesh(mesh: Mesh) -> str:
     if mesh.axis_names is None:
         return "a mesh with unknown axes"
     axes = axes_of(mesh)
@@ -237,7 +237,7 @@ def _mesh(mesh: Mesh) -> str:
     return f"mesh ({axes}){kind} at {mesh.place.file.path.name}:{mesh.place.line}"
 
 
-def _spec(spec: Spec) -> str:
+def _describe_spec(spec: Spec) -> str:
     parts = []
     for entry in spec.entries:
         if entry.unconstrained:

@@ -13,7 +13,7 @@ from shardlint.facts.layouts import layouts_of
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import Instance, Value
 from shardlint.model import Program
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.text import read_bytes
 from shardlint.syntax import FileFacts
 
@@ -27,7 +27,7 @@ def explain_file(path: Path) -> Iterator[str]:
     Raises `Unreadable` and `NotParsed` for a file that cannot be read.
     """
     absolute = Path(os.path.realpath(path))
-    source = decode(path, read_bytes(path))
+    source = decode_file(path, read_bytes(path))
     program, targets = program_of(absolute)
     beside = layouts_by_line(program, program.project.checked(source, absolute), targets)
     for number in range(1, len(source.line_starts) + 1):
@@ -42,9 +42,9 @@ def layouts_by_line(program: Program, facts: FileFacts, targets: Targets) -> dic
     found: dict[int, list[str]] = {}
     for node in ast.walk(facts.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            named = list(_pairs(node.targets[0], known.get(node.value)))
+            named = list(_target_value_pairs(node.targets[0], known.get(node.value)))
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            named = list(_pairs(node.target, known.get(node.value)))
+            named = list(_target_value_pairs(node.target, known.get(node.value)))
         elif isinstance(node, ast.Return) and node.value is not None:
             named = [("returns", known.get(node.value))]
         else:
@@ -59,7 +59,7 @@ def layouts_by_line(program: Program, facts: FileFacts, targets: Targets) -> dic
     return found
 
 
-def _pairs(target: ast.expr, value: Value) -> Iterator[tuple[str, Value]]:
+def _target_value_pairs(target: ast.expr, value: Value) -> Iterator[tuple[str, Value]]:
     """The names that a target binds, each with its part of the value."""
     if (
         isinstance(target, ast.Tuple | ast.List)
@@ -67,6 +67,6 @@ def _pairs(target: ast.expr, value: Value) -> Iterator[tuple[str, Value]]:
         and len(value) == len(target.elts)
     ):
         for inner, part in zip(target.elts, value, strict=True):
-            yield from _pairs(inner, part)
+            yield from _target_value_pairs(inner, part)
     elif isinstance(target, ast.Name | ast.Attribute):
         yield ast.unparse(target), value

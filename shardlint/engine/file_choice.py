@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from shardlint.config.folders import Places, folder_of, real
+from shardlint.config.folders import Places, folder_of, real_path
 from shardlint.engine.results import Options
 from shardlint.source.find import Found, find
 
@@ -16,9 +16,9 @@ def choose_files(paths: Sequence[Path], options: Options, places: Places) -> Fou
     every = Found()
     seen: set[str] = set()
     for path in paths:
-        settings = places.settings(real(folder_of(path)))
+        settings = places.settings(real_path(folder_of(path)))
         exclude = (*settings.exclude, *options.exclude)
-        base = settings.folder if settings.path is not None else Path(real(".")) if exclude else None
+        base = settings.folder if settings.path is not None else Path(real_path(".")) if exclude else None
         found = find([path], exclude, base, places.tree)
         if len(paths) == 1:
             return found

@@ -33,19 +33,19 @@ class Content(NamedTuple):
     """Of the statement, without what formatters change."""
 
 
-def contents(file: FileReport) -> list[Content]:
+def finding_contents(file: FileReport) -> list[Content]:
     """Of each finding of a file, in their order."""
     places = _Statements(file.source) if file.findings else None
     return [places.content(finding) for finding in file.findings] if places is not None else []
 
 
-def fingerprints(file: FileReport, path: str) -> Iterator[str]:
+def finding_fingerprints(file: FileReport, path: str) -> Iterator[str]:
     """A name for each finding, that no other finding of a report has and that lasts while its statement does."""
     seen: Counter[str] = Counter()
-    for finding, content in zip(file.findings, contents(file), strict=True):
+    for finding, content in zip(file.findings, finding_contents(file), strict=True):
         said = "\0".join((path, finding.rule.code, content.scope, content.digest))
         seen[said] += 1
-        yield _digest(f"{said}\0{seen[said]}")
+        yield _digest_text(f"{said}\0{seen[said]}")
 
 
 class _Statements:
@@ -59,12 +59,14 @@ class _Statements:
             self.tree = None
 
     def content(self, finding: Finding) -> Content:
-        found = list(self._around(finding.start)) if self.tree is not None else []
+        found = list(self._statements_around(finding.start)) if self.tree is not None else []
         names = [
-            node.name for node in found if isinstance(node, _SCOPES) and self._begin(node) < finding.start
+            node.name
+            for node in found
+            if isinstance(node, _SCOPES) and self._begin_offset(node) < finding.start
         ]
         if found:
-            start, end = self._span(found[-1])
+            start, end = self._statement_span(found[-1])
             start, end = min(start, finding.start), max(end, min(finding.end, end))
         else:
             line = self.source.line_at(finding.start)
@@ -72,41 +74,45 @@ class _Statements:
             end = start + len(line)
         text = self.source.text[start:end]
         shown = _BLANKS.sub(" ", text).strip()
-        digest = _digest(_LAYOUT.sub("", text).replace("'", '"').replace("(", "").replace(")", ""))
+        digest = _digest_text(_LAYOUT.sub("", text).replace("'", '"').replace("(", "").replace(")", ""))
         return Content(".".join(names), shown[:_SHOWN], digest)
 
-    def _around(self, offset: int) -> Iterator[ast.stmt]:
+    def _statements_around(self, offset: int) -> Iterator[ast.stmt]:
         """The statements around a character, the outermost first."""
         inside: Iterable[ast.AST] = [self.tree] if self.tree is not None else []
         while True:
-            found = next((node for node in _statements(inside) if self._holds(node, offset)), None)
+            found = next(
+                (node for node in _child_statements(inside) if self._contains_offset(node, offset)), None
+            )
             if found is None:
                 return
             yield found
             inside = [found]
 
-    def _holds(self, node: ast.stmt, offset: int) -> bool:
+    def _contains_offset(self, node: ast.stmt, offset: int) -> bool:
         end = self.source.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
-        return self._begin(node) <= offset < max(end, self._begin(node) + 1)
+        return self._begin_offset(node) <= offset < max(end, self._begin_offset(node) + 1)
 
-    def _begin(self, node: ast.stmt) -> int:
+    def _begin_offset(self, node: ast.stmt) -> int:
         first = min((one.lineno for one in getattr(node, "decorator_list", ())), default=node.lineno)
         if first < node.lineno:
             return self.source.line_starts[first - 1]
         return self.source.offset(node.lineno, node.col_offset)
 
-    def _span(self, node: ast.stmt) -> tuple[int, int]:
+    def _statement_span(self, node: ast.stmt) -> tuple[int, int]:
         """Where a statement is; of one that holds others, its head."""
-        inner = next(_statements([node]), None)
+        inner = next(_child_statements([node]), None)
         end = self.source.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
-        return self._begin(node), end if inner is None else max(self._begin(inner), self._begin(node))
+        return self._begin_offset(node), end if inner is None else max(
+            self._begin_offset(inner), self._begin_offset(node)
+        )
 
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BODIES = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
-def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+def _child_statements(nodes: Iterable[ast.AST]) -> Iterator[ast.stmt]:
     """The statements right inside of nodes, in their order."""
     for node in nodes:
         for name in _BODIES:
@@ -115,8 +121,8 @@ def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.stmt]:
                 if isinstance(one, ast.stmt):
                     yield one
                 elif isinstance(one, ast.ExceptHandler | ast.match_case):
-                    yield from _statements([one])
+                    yield from _child_statements([one])
 
 
-def _digest(text: str) -> str:
+def _digest_text(text: str) -> str:
     return blake2b(re.sub(r"\s", "", text).encode("utf-8", "replace"), digest_size=8).hexdigest()

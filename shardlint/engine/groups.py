@@ -24,12 +24,12 @@ from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
-from shardlint.source.store import digest
+from shardlint.source.store import digest_bytes
 from shardlint.source.text import Source
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, file_of
-from shardlint.syntax.parts import OUTLINE, Part, lines_of, pieces, texts
+from shardlint.syntax.parts import OUTLINE, Part, lines_of, part_pieces, texts_of_parts
 
 _LINES = regex(r"\blines? \d")
 Spot = tuple[str, int]
@@ -129,7 +129,7 @@ class Layout:
     """The characters of a file by its parts."""
 
     def __init__(self, source: Source, cut: Sequence[Part]) -> None:
-        parts = list(pieces(cut))
+        parts = list(part_pieces(cut))
         starts = source.line_starts if parts else []
         self.names = [part.name for part in parts]
         self.starts = [starts[part.first - 1] for part in parts]
@@ -202,9 +202,9 @@ class Look:
         self.program, self.facts, self.index, self.targets, self.kept = program, facts, index, targets, kept
         parts = facts.looked.parts
         self._layout = Layout(facts.untold, parts)
-        self._own = texts(facts.untold.text, parts) if kept else {}
+        self._own = texts_of_parts(facts.untold.text, parts) if kept else {}
         self._texts = {
-            name: digest(text.encode("utf-8", "surrogatepass")) for name, text in self._own.items()
+            name: digest_bytes(text.encode("utf-8", "surrogatepass")) for name, text in self._own.items()
         }
         self._before = before if before is not None and self._is_usable(before.record) else None
         texts_before = self._before.record.texts if self._before is not None else {}
@@ -246,7 +246,11 @@ class Look:
         needs = self.program.needs
         outer, needs.now = needs.now, set()
         with timed("searching for triggers of rules"):
-            triggered = [site for part, inside in self._asked(words) for site in self._sites(part, inside)]
+            triggered = [
+                site
+                for part, inside in self._questions_by_part(words)
+                for site in self._sites_of_part(part, inside)
+            ]
         failed: set[Rule] = set()
         for site in sorted(triggered, key=in_order):
             pause()
@@ -268,7 +272,7 @@ class Look:
         for one, found in zip(making, bits, strict=True):
             one.fresh = found
 
-    def _asked(self, words: Iterable[Word]) -> Iterable[tuple[str, Sequence[tuple[int, Asked]]]]:
+    def _questions_by_part(self, words: Iterable[Word]) -> Iterable[tuple[str, Sequence[tuple[int, Asked]]]]:
         """Return the questions, by parts. The text alone decides them. A part whose findings are all valid gets
         none.
         """
@@ -299,7 +303,7 @@ class Look:
     ) -> dict[str, frozenset[Followed]]:
         found: dict[str, set[Followed]] = {}
         for node, one in followed:
-            part = self._spot(node)[0]
+            part = self._spot_of_node(node)[0]
             if part in parts:
                 found.setdefault(part, set()).add(one)
         return {part: frozenset(names) for part, names in found.items()}
@@ -307,33 +311,33 @@ class Look:
     def _all_holds(self, part: PartRecord | None) -> bool:
         if part is None:
             return True
-        return not part.needed & self._dead and all(map(self._holds, part.groups.values()))
+        return not part.needed & self._dead and all(map(self._is_group_valid, part.groups.values()))
 
     def _take_over(self, name: str, known: PartRecord) -> None:
         self._parts[name] = _Part(known.asked, known.sites, _Room(kept=known.needed))
         for code, group in known.groups.items():
-            self._reuse(name, code, group)
+            self._reuse_group(name, code, group)
 
     def _by_part(self, places: Iterable[Asked]) -> Iterable[tuple[str, list[tuple[int, Asked]]]]:
         found: dict[str, list[tuple[int, Asked]]] = {}
         for place in places:
-            part, along = self._spot(place.node)
+            part, along = self._spot_of_node(place.node)
             found.setdefault(part, []).append((along, place))
         return found.items()
 
-    def _spot(self, node: ast.AST) -> Spot:
+    def _spot_of_node(self, node: ast.AST) -> Spot:
         """Where a node begins; where nothing is kept all is one part, and nobody asks where in it."""
         return self._layout.spot(self.facts.span(node)[0]) if self.kept else (OUTLINE, 0)
 
-    def _sites(self, name: str, inside: Sequence[tuple[int, Asked]]) -> Sequence[Site]:
+    def _sites_of_part(self, name: str, inside: Sequence[tuple[int, Asked]]) -> Sequence[Site]:
         """The sites of a part that must be looked at."""
         needs = self.program.needs
         places = [one for _, one in inside]
-        part = self._parts[name] = _Part(_said(inside) if self.kept else "", "", _Room())
-        known = self._known(name, part.asked)
+        part = self._parts[name] = _Part(_digest_of_questions(inside) if self.kept else "", "", _Room())
+        known = self._known_record(name, part.asked)
         if known is not None and not known.needed & self._dead:
             part.sites, part.room.kept = known.sites, known.needed
-            again = {code for code, group in known.groups.items() if not self._holds(group)}
+            again = {code for code, group in known.groups.items() if not self._is_group_valid(group)}
             places = [one._replace(rules=one.rules & self.index.of_codes(again)) for one in places]
             needs.now = set()
             found = sites_at(self.program, self.facts, self.index, self.targets, filter(_is_asked, places))
@@ -341,26 +345,26 @@ class Look:
             needs.now = set()
             found = sites_at(self.program, self.facts, self.index, self.targets, places)
             part.room.needs = needs.now
-            part.sites = self._triggered(found) if self.kept else ""
+            part.sites = self._digest_of_triggers(found) if self.kept else ""
             if known is None or known.sites != part.sites:
                 return found
-            again = {code for code, group in known.groups.items() if not self._holds(group)}
+            again = {code for code, group in known.groups.items() if not self._is_group_valid(group)}
         for code in known.groups.keys() - again:
-            self._reuse(name, code, known.groups[code])
+            self._reuse_group(name, code, known.groups[code])
         return [site for site in found if site.rule.code in again]
 
-    def _triggered(self, sites: Iterable[Site]) -> str:
-        spots = ((self._spot(one.syntax), one) for one in sites)
-        return digest(
+    def _digest_of_triggers(self, sites: Iterable[Site]) -> str:
+        spots = ((self._spot_of_node(one.syntax), one) for one in sites)
+        return digest_bytes(
             repr([(spot, one.rule.code, one.form, one.api, one.written) for spot, one in spots]).encode()
         )
 
-    def _known(self, name: str, said: str) -> PartRecord | None:
+    def _known_record(self, name: str, said: str) -> PartRecord | None:
         """Return the record of a part that is unchanged and gets the same questions."""
         known = self._before.record.parts.get(name) if self._before is not None else None
         return known if known is not None and known.asked == said and name in self._same else None
 
-    def _holds(self, group: Group) -> bool:
+    def _is_group_valid(self, group: Group) -> bool:
         """Return whether cached findings are still valid."""
         if group.needed & self._dead:
             return False
@@ -371,7 +375,7 @@ class Look:
             for told in group.told
         )
 
-    def _reuse(self, name: str, code: str, group: Group) -> None:
+    def _reuse_group(self, name: str, code: str, group: Group) -> None:
         room = self._groups[name, code] = _Room(kept=group.needed, told=list(group.told))
         for told in group.told:
             at, start, end, *edits = map(self._layout.offset, told.spots)
@@ -386,7 +390,7 @@ class Look:
         needs = self.program.needs
         # A violation rests on the whole file: it is kept with the place that asks for all of them.
         asked = self.facts.tree.body[0] if site.form == "violation" else site.syntax
-        room = self._groups.setdefault((self._spot(asked)[0], site.rule.code), _Room())
+        room = self._groups.setdefault((self._spot_of_node(asked)[0], site.rule.code), _Room())
         try:
             for finding in check(site):
                 at = self.facts.span(site.syntax)[0]
@@ -400,7 +404,7 @@ class Look:
         for one in sorted(self._found, key=lambda one: one.order):
             finding = one.finding
             if one.made:
-                rests = {file_of(needed[place]) for place in _places(one.fresh)} - {own}
+                rests = {file_of(needed[place]) for place in _set_bits(one.fresh)} - {own}
                 finding = replace(finding, rests=tuple(sorted(path for path in rests if path is not None)))
                 edits = finding.fix.edits if finding.fix is not None else ()
                 offsets = (
@@ -420,12 +424,12 @@ class Look:
         used = reduce(or_, (room.kept for room in rooms), self._base)
         needed = self._places.settled()
         if used.bit_count() < len(needed) // 2:  # the rest is from before
-            held = list(_places(used))
+            held = list(_set_bits(used))
             needed = tuple(needed[place] for place in held)
             moved = dict(zip(held, range(len(held)), strict=True))
-            self._base = _moved(self._base, moved)
+            self._base = _move_bits(self._base, moved)
             for room in rooms:
-                room.kept = _moved(room.kept, moved)
+                room.kept = _move_bits(room.kept, moved)
         groups: dict[str, dict[str, Group]] = {}
         for (name, code), room in self._groups.items():
             groups.setdefault(name, {})[code] = Group(room.kept, tuple(room.told))
@@ -445,14 +449,14 @@ def _digest_of(words: Iterable[Word]) -> str:
         )
         for one in words
     ]
-    return digest(repr(told).encode("utf-8", "surrogatepass"))
+    return digest_bytes(repr(told).encode("utf-8", "surrogatepass"))
 
 
 def _is_asked(place: Asked) -> bool:
     return bool(place.rules)
 
 
-def _said(inside: Sequence[tuple[int, Asked]]) -> str:
+def _digest_of_questions(inside: Sequence[tuple[int, Asked]]) -> str:
     """Return a digest of the questions about a part."""
     told = [
         (
@@ -464,17 +468,17 @@ def _said(inside: Sequence[tuple[int, Asked]]) -> str:
         )
         for along, one in inside
     ]
-    return digest(repr(sorted(told)).encode())
+    return digest_bytes(repr(sorted(told)).encode())
 
 
-def _places(bits: int) -> Iterator[int]:
+def _set_bits(bits: int) -> Iterator[int]:
     """Which bits are set."""
     return (place for place, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
 
 
-def _moved(bits: int, places: Mapping[int, int]) -> int:
+def _move_bits(bits: int, places: Mapping[int, int]) -> int:
     """The same bits at other places."""
     found = bytearray(b"0") * len(places)
-    for place in _places(bits):
+    for place in _set_bits(bits):
         found[-1 - places[place]] = ord("1")
     return int(found or b"0", 2)

@@ -124,7 +124,7 @@ class RuleIndex:
         )
 
 
-def screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> Screens:
+def make_screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> Screens:
     """The screen of all rules there are, and of those left in a project that does not import a module they ask for."""
     asked = [card for card in cards().values() if wanted(card, least)]
     return RuleIndex.of(asked, own=own).screen, {

@@ -17,16 +17,16 @@ def found_in(names: Collection[str], program: Program, file: FileFacts, value: V
     if isinstance(value, Api):
         if value.name != value.written and value.name in names:
             yield Api(value.name, value.name)
-        yield from _among(names, value.written)
+        yield from _api_among_names(names, value.written)
     elif isinstance(value, Function | ClassValue):
-        yield from _among(names, _dotted(program, value))
+        yield from _api_among_names(names, _dotted_name(program, value))
         for name in names:
             if name.partition(".")[0] not in api.LIBRARIES and not name.endswith(".*"):
                 if _handed_on(program, file, name) is value.place.node:
                     yield Api(name, name)
 
 
-def _among(names: Collection[str], full: str) -> Iterator[Api]:
+def _api_among_names(names: Collection[str], full: str) -> Iterator[Api]:
     if full in names:
         yield Api(full, full)
     module = full
@@ -36,7 +36,7 @@ def _among(names: Collection[str], full: str) -> Iterator[Api]:
         module = module.rpartition(".")[0]
 
 
-def _dotted(program: Program, value: Function | ClassValue) -> str:
+def _dotted_name(program: Program, value: Function | ClassValue) -> str:
     """The full name of a definition: of its module, then of the classes it stands in."""
     file, node = value.place.file, value.place.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -17,20 +17,20 @@ from shardlint.engine.catalogue import Card, cards, wanted
 from shardlint.engine.conditions import Around
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
-from shardlint.engine.rule_limit import SECONDS, TookTooLong, limited, limits_kept
+from shardlint.engine.rule_limit import SECONDS, TookTooLong, limit_time, limits_kept
 from shardlint.model.project import Answers, Project
 from shardlint.rules_api.registry import UnknownRule, entries, matching, selected
 from shardlint.rules_api.rule import Finding
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.find import matches
 from shardlint.source.import_graph import ImportGraph
 from shardlint.source.lazy import dataclass
-from shardlint.source.newer import newer
-from shardlint.source.notebook import Notebook, program
+from shardlint.source.newer import explain_newer_syntax
+from shardlint.source.notebook import Notebook, program_text
 from shardlint.source.packs import BrokenPack
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
-from shardlint.source.suppress import suppressions
+from shardlint.source.suppress import find_suppressions
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, read_bytes
 from shardlint.source.timing import timed
 from shardlint.syntax import NotParsed, check_parses
@@ -162,12 +162,12 @@ class Checker:
 
     def known(self, path: Path) -> tuple[Program, Targets]:
         """The program and the releases that hold for a file, by absolute path."""
-        scope = self._scope(folder_of(path))
+        scope = self._scope_of_folder(folder_of(path))
         return scope.program, scope.targets
 
     def targets(self, path: Path) -> Targets:
         """The targets that hold for a file or folder, by absolute path."""
-        return self._scope(folder_of(path)).targets
+        return self._scope_of_folder(folder_of(path)).targets
 
     def root(self, path: Path) -> str:
         """The root of the project that a file is in."""
@@ -215,16 +215,16 @@ class Checker:
         for key, found in answers.items():
             self._answers[key] = {**self._answers.get(key, {}), **found}
 
-    def _scope(self, folder: str) -> _Scope:
+    def _scope_of_folder(self, folder: str) -> _Scope:
         settings = self._places.settings(folder)
         key = scope_key(settings, self._places.root(folder))
         if key not in self._scopes:
-            self._scopes[key] = self._make(settings, key)
+            self._scopes[key] = self._make_scope(settings, key)
         return self._scopes[key]
 
-    def _make(self, settings: Settings, key: ScopeKey) -> _Scope:
+    def _make_scope(self, settings: Settings, key: ScopeKey) -> _Scope:
         options, root = self.options, Path(key[1])
-        ignores = _settled(settings)
+        ignores = _read_per_file_ignores(settings)
         reported = selected(
             options.select or settings.select,
             (*settings.ignore, *options.ignore),
@@ -245,16 +245,16 @@ class Checker:
             settings,
             frozenset(rule.code for rule in rules),
             reported,
-            lambda: self._index(rules, settings),
-            self._index([rule for rule in ever if wanted(rule, sure)], settings),
-            self._index(asked, settings, sure),
+            lambda: self._index_of_rules(rules, settings),
+            self._index_of_rules([rule for rule in ever if wanted(rule, sure)], settings),
+            self._index_of_rules(asked, settings, sure),
             targets,
             project,
             sure,
             ignores,
         )
 
-    def _index(
+    def _index_of_rules(
         self, rules: Sequence[Card], settings: Settings, sure: Certainty = Certainty.POSSIBLE
     ) -> RuleIndex:
         own = settings.own_names
@@ -269,7 +269,7 @@ class Checker:
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
         """Check one file, or other text in its place."""
         real = self._real_path(path)
-        scope = self._scope(os.path.dirname(real))
+        scope = self._scope_of_folder(os.path.dirname(real))
         try:
             with timed("reading"):
                 given = self._overlay.get(Path(real)) if data is None else None
@@ -277,7 +277,7 @@ class Checker:
                     data = python = given.text.encode("utf-8", "surrogatepass")
                 else:
                     data = read_bytes(path, named=True) if data is None else data
-                    python = program(path, data) or b""  # what cannot be read, `decode` below says why
+                    python = program_text(path, data) or b""  # what cannot be read, `decode` below says why
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
         # A finding that is not sure enough to be reported still makes its suppression a used one.
@@ -294,16 +294,18 @@ class Checker:
         if ever or commented:
             hits = index.screen.hits(texts) if commented else index.screen.of(ever, texts)
         absolute = Path(real)
-        words = index.words_in(hits, texts, _around(scope, absolute, texts)) if hits else ()
+        words = index.words_in(hits, texts, _surroundings_of_file(scope, absolute, texts)) if hits else ()
         look: Look | None = None
         faults: dict[str, Fault] = {}
         try:
-            source = self._overlay.get(absolute) or decode(path, data)
+            source = self._overlay.get(absolute) or decode_file(path, data)
             if words:
-                look = self._look(scope, absolute, source, index, texts)
+                look = self._look_at_file(scope, absolute, source, index, texts)
                 unfit = self._unfit.get(real, {})
                 with limits_kept():
-                    for rule, failure in look.find(words, lambda site: _checked(site, unfit), self.pause):
+                    for rule, failure in look.find(
+                        words, lambda site: _findings_at_site(site, unfit), self.pause
+                    ):
                         faults[rule.code] = Fault(rule.code, str(failure))
             else:
                 check_parses(source.text)
@@ -326,19 +328,21 @@ class Checker:
         unparsed = self._left_out(scope, path, source)
         if not words and not commented and not unparsed:
             return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
-        from shardlint.engine.suppressed import about, unsuppressed
+        from shardlint.engine.suppressed import comment_findings, unsuppressed_findings
 
-        found = _surest(look.findings(), faults) if look is not None else []
-        comments = suppressions(source.text, source.line_starts)
+        found = _keep_surest(look.findings(), faults) if look is not None else []
+        comments = find_suppressions(source.text, source.line_starts)
         ran = None if faults else scope.codes
         kept = [
-            *unsuppressed(source, found, comments, scope.least),
-            *about(source, comments, ran),
+            *unsuppressed_findings(source, found, comments, scope.least),
+            *comment_findings(source, comments, ran),
         ]
         wanted = scope.reported - scope.ignored(path)
-        kept = sorted((one for one in kept if one.rule.code in wanted), key=_place)
+        kept = sorted((one for one in kept if one.rule.code in wanted), key=_finding_order)
         if source.in_cells:
-            kept = sorted([*(_told(one, source.told) for one in kept), *unparsed], key=_place)
+            kept = sorted(
+                [*(_with_other_words(one, source.told) for one in kept), *unparsed], key=_finding_order
+            )
         kept = [self._of_notebooks(one, scope, absolute) for one in kept]
         report = FileReport(path, source, kept) if kept else None
         if faults:  # nothing is kept of it for the next run
@@ -359,10 +363,12 @@ class Checker:
             if other.endswith(NOTEBOOKS) and other != str(path) and os.path.basename(other) in said:
                 facts = scope.project.facts(Path(other))
                 if facts is not None:
-                    finding = _told(finding, facts.source.told_elsewhere)
+                    finding = _with_other_words(finding, facts.source.told_elsewhere)
         return finding
 
-    def _look(self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex, texts: Texts) -> Look:
+    def _look_at_file(
+        self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex, texts: Texts
+    ) -> Look:
         from shardlint.engine.groups import Look
 
         if self._last is not None and self._last is not scope:
@@ -378,15 +384,15 @@ class Checker:
         self, scope: _Scope, path: Path, reason: str, needed: tuple[Need, ...] | None = None
     ) -> Outcome:
         source = Source(path, "")
-        return Outcome(path, self._broken(scope, path, source, 0, reason), reason, needed=needed)
+        return Outcome(path, self._report_not_parsed(scope, path, source, 0, reason), reason, needed=needed)
 
     def _not_parsed(self, scope: _Scope, path: Path, source: Source, error: NotParsed) -> Outcome:
         line = min(error.line, len(source.line_starts))
         offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
         reason = source.told(str(error))
         if error.newer and not _IN_A_STRING.search(reason):  # libcst does not look into strings
-            reason += newer(source)
-        return Outcome(path, self._broken(scope, path, source, offset, reason), reason, needed=())
+            reason += explain_newer_syntax(source)
+        return Outcome(path, self._report_not_parsed(scope, path, source, offset, reason), reason, needed=())
 
     def _left_out(self, scope: _Scope, path: Path, source: Source) -> list[Finding]:
         """A finding for each cell of a notebook that cannot be parsed."""
@@ -404,7 +410,7 @@ class Checker:
             for at, _, reason in source.left_out()
         ]  # fmt: skip
 
-    def _broken(
+    def _report_not_parsed(
         self, scope: _Scope, path: Path, source: Source, offset: int, reason: str
     ) -> FileReport | None:
         if "SL001" not in scope.reported - scope.ignored(path):
@@ -418,39 +424,39 @@ class Checker:
         return FileReport(path, source, [finding])
 
 
-def _around(scope: _Scope, path: Path, own: Texts) -> Around:
+def _surroundings_of_file(scope: _Scope, path: Path, own: Texts) -> Around:
     project = scope.project
 
-    def says(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
+    def says_any(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
         return any(own[text.encode()] for text in (*texts, *or_own)) or project.holds(path, *texts)
 
     imports = cache(lambda module: project.imported(path, module))
-    return Around(imports, cache(says), project.is_test(path), lambda: bool(project.mappers(path)))
+    return Around(imports, cache(says_any), project.is_test(path), lambda: bool(project.mappers(path)))
 
 
-def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
+def _is_reported_at(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
     """Return whether a rule that takes precedence reports the place with the same or a higher certainty."""
     before = finding.rule.behind if isinstance(finding.rule, type) else ()
     others = (found.get((code, finding.start, finding.end)) for code in before)
     return any(other is not None and other.certainty.meets(finding.certainty) for other in others)
 
 
-def _surest(findings: Iterable[Finding], faults: Collection[str]) -> list[Finding]:
+def _keep_surest(findings: Iterable[Finding], faults: Collection[str]) -> list[Finding]:
     """Return the findings with the highest certainty at each place, without those of failed rules."""
     found: dict[tuple[str, int, int], Finding] = {}
     for finding in findings:
         place = finding.rule.code, finding.start, finding.end
         if place not in found or not found[place].certainty.meets(finding.certainty):
             found[place] = finding
-    kept = [one for one in found.values() if one.rule.code not in faults and not _said(found, one)]
-    return sorted(kept, key=_place)
+    kept = [one for one in found.values() if one.rule.code not in faults and not _is_reported_at(found, one)]
+    return sorted(kept, key=_finding_order)
 
 
-def _place(finding: Finding) -> tuple[int, int, str]:
+def _finding_order(finding: Finding) -> tuple[int, int, str]:
     return finding.start, finding.end, finding.rule.code
 
 
-def _told(finding: Finding, told: Callable[[str], str]) -> Finding:
+def _with_other_words(finding: Finding, told: Callable[[str], str]) -> Finding:
     """A finding with its words told otherwise."""
     fix = finding.fix
     return replace(
@@ -464,20 +470,20 @@ def _told(finding: Finding, told: Callable[[str], str]) -> Finding:
     )
 
 
-def _settled(settings: Settings) -> tuple[tuple[str, frozenset[str]], ...]:
+def _read_per_file_ignores(settings: Settings) -> tuple[tuple[str, frozenset[str]], ...]:
     """The patterns and codes of `per-file-ignores`. Raises `UnknownRule`, with the file, for whatever setting."""
 
-    def codes(key: str, selectors: Sequence[str]) -> frozenset[str]:
+    def codes_of_selectors(key: str, selectors: Sequence[str]) -> frozenset[str]:
         try:
             return frozenset(matching(selectors))
         except UnknownRule as error:
             raise UnknownRule(f"{settings.path}: {key}: {error}") from None
 
-    codes("select", settings.select)
-    codes("extend-select", settings.extend_select)
-    codes("ignore", settings.ignore)
+    codes_of_selectors("select", settings.select)
+    codes_of_selectors("extend-select", settings.extend_select)
+    codes_of_selectors("ignore", settings.ignore)
     return tuple(
-        (pattern, codes(f"per-file-ignores.{pattern}", selectors))
+        (pattern, codes_of_selectors(f"per-file-ignores.{pattern}", selectors))
         for pattern, selectors in settings.per_file_ignores.items()
     )
 
@@ -495,7 +501,7 @@ def _run(reported: frozenset[str], settings: Settings, options: Options) -> froz
     return reported | (usual - frozenset(matching(options.ignore)))
 
 
-def _checked(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
+def _findings_at_site(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
     """A rule's findings at a site. Raises `RuleFailed`, also for a rule that is `unfit` for the file."""
     from shardlint.engine.groups import RuleFailed
 
@@ -505,7 +511,7 @@ def _checked(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
     line, pack = getattr(site.syntax, "lineno", 1), entries()[rule.code].pack
     where = f"{rule.code} ({pack}) at line {line} of {site.file.path}"
     try:
-        with timed(f"{rule.code} {rule.name}"), limited(where):
+        with timed(f"{rule.code} {rule.name}"), limit_time(where):
             findings = list(site.findings())
         for finding in findings:
             if not isinstance(finding, Finding):

@@ -29,7 +29,7 @@ class Meter:
 
     def stop(self) -> None:
         """Say nothing more, and leave the line empty."""
-        self._clear()
+        self._clear_line()
         self.since = None
 
     def say(self, done: int, of: int) -> None:
@@ -39,15 +39,15 @@ class Meter:
             return
         self._said = now
         text = f"checked {done} of {of} files"
-        self._write(f"\r{text}{' ' * (self._width - len(text))}")
+        self._write_text(f"\r{text}{' ' * (self._width - len(text))}")
         self._width = len(text)
 
-    def _clear(self) -> None:
+    def _clear_line(self) -> None:
         if self._width:
-            self._write(f"\r{' ' * self._width}\r")
+            self._write_text(f"\r{' ' * self._width}\r")
             self._width = 0
 
-    def _write(self, text: str) -> None:
+    def _write_text(self, text: str) -> None:
         try:
             sys.stderr.write(text)
             sys.stderr.flush()
@@ -58,7 +58,7 @@ class Meter:
 meter = Meter()
 
 
-def told(each: Iterable[One], of: int) -> Iterator[One]:
+def report_progress(each: Iterable[One], of: int) -> Iterator[One]:
     """The same, saying how far it is."""
     if meter.since is None:
         yield from each

@@ -49,11 +49,11 @@ class FileReport:
     def source(self) -> Source:
         """The file's text; empty where it cannot be read."""
         if self._source is None:
-            from shardlint.source.decoding import decode
+            from shardlint.source.decoding import decode_file
             from shardlint.source.text import Source, Unreadable, read_bytes
 
             try:
-                self._source = decode(self.path, read_bytes(self.path))
+                self._source = decode_file(self.path, read_bytes(self.path))
             except Unreadable:  # since it was checked
                 self._source = Source(self.path, "")
         return self._source

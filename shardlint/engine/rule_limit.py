@@ -30,7 +30,7 @@ class _Limit:
     tries = 0
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def _stop_rule(number: int, frame: FrameType | None) -> None:
     if not _Limit.running:
         return
     _Limit.tries += 1
@@ -43,11 +43,11 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def limits_kept() -> Iterator[None]:
-    """Have `limited` keep its limits meanwhile."""
+    """Have `limit_time` keep its limits meanwhile."""
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGALRM, _stop)
+    before = signal.signal(signal.SIGALRM, _stop_rule)
     try:
         yield
     finally:
@@ -55,9 +55,9 @@ def limits_kept() -> Iterator[None]:
 
 
 @contextmanager
-def limited(running: str) -> Iterator[None]:
+def limit_time(running: str) -> Iterator[None]:
     """Raise `TookTooLong` in what takes longer than the limit; `running` names it."""
-    if sys.platform == "win32" or signal.getsignal(signal.SIGALRM) is not _stop:
+    if sys.platform == "win32" or signal.getsignal(signal.SIGALRM) is not _stop_rule:
         yield
         return
     _Limit.running, _Limit.tries = running, 0

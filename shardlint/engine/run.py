@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.config.folders import Places, folder_of, real
+from shardlint.config.folders import Places, folder_of, real_path
 from shardlint.engine.check_files import check_files
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import Options, Outcome, Report
@@ -44,23 +44,23 @@ def check(
     is reported and the other files are checked.
     """
     if stdin is not None:
-        return _text(options, *stdin)
+        return _check_text(options, *stdin)
     places = Places(config=options.config, given=paths)
     report = Report()
     with timed("finding files"):
         found = choose_files(paths, options, places)
-    report.find_targets = lambda asked: _projects(found, asked, options, places)
+    report.find_targets = lambda asked: _targets_of_projects(found, asked, options, places)
     report.passed_by(found)
     report.since = since
-    report.root = lambda path: places.root(folder_of(Path(real(path))))
-    memory = _memory(options, places) if cached else None
-    others = _elsewhere(found, options, places, memory) if elsewhere else None
+    report.root = lambda path: places.root(folder_of(Path(real_path(path))))
+    memory = _open_memory(options, places) if cached else None
+    others = _findings_elsewhere(found, options, places, memory) if elsewhere else None
     met = [*found.met, *(others.met if others is not None else ())]
     if memory is not None:
         from shardlint.engine.workers import worth_it
 
         memory.many = worth_it(met)
-    outcomes = list(_outcomes(met, options, places, memory))
+    outcomes = list(_check_files(met, options, places, memory))
     for one, outcome in zip(found.met, outcomes, strict=False):
         report.incomplete = report.incomplete or (one.stamp is None and outcome.reason is not None)
         report.add(one.path, outcome)
@@ -84,7 +84,9 @@ def check(
     return report
 
 
-def _elsewhere(found: Found, options: Options, places: Places, memory: Memory | None) -> Elsewhere | None:
+def _findings_elsewhere(
+    found: Found, options: Options, places: Places, memory: Memory | None
+) -> Elsewhere | None:
     # Not a pipe, which can be read only once.
     named = [met.real for met in found.met if met.stamp is None and os.path.isfile(met.real)]
     if not named:
@@ -94,7 +96,7 @@ def _elsewhere(found: Found, options: Options, places: Places, memory: Memory | 
     return Elsewhere(named, {met.real for met in found.met}, options, places, memory)
 
 
-def _memory(options: Options, places: Places) -> Memory | None:
+def _open_memory(options: Options, places: Places) -> Memory | None:
     if places.store is None:
         return None
     from shardlint.engine.cache.memory import Memory
@@ -102,23 +104,23 @@ def _memory(options: Options, places: Places) -> Memory | None:
     return Memory(places.store, options, places)
 
 
-def _outcomes(
+def _check_files(
     met: Sequence[Met], options: Options, places: Places, memory: Memory | None
 ) -> Iterable[Outcome]:
     if memory is None:
-        return check_files([one.path for one in met], _checker(options, places))
+        return check_files([one.path for one in met], _make_checker(options, places))
     from shardlint.engine.cache import remembered
 
     return remembered(met, options, places, memory)
 
 
-def _checker(options: Options, places: Places) -> Checker:
+def _make_checker(options: Options, places: Places) -> Checker:
     from shardlint.engine.one_file import Checker
 
     return Checker(options, places=places)
 
 
-def _projects(
+def _targets_of_projects(
     found: Found, paths: Iterable[Path] | None, options: Options, places: Places
 ) -> dict[str, Targets]:
     from shardlint.config.targets import find_targets
@@ -133,15 +135,15 @@ def _projects(
     return projects
 
 
-def _text(options: Options, path: Path, data: bytes) -> Report:
+def _check_text(options: Options, path: Path, data: bytes) -> Report:
     from shardlint.engine.one_file import Checker
-    from shardlint.source.decoding import decode
+    from shardlint.source.decoding import decode_file
     from shardlint.source.text import Unreadable
 
-    absolute = Path(real(path))
+    absolute = Path(real_path(path))
     overlay: dict[Path, Source] = {}
     with contextlib.suppress(Unreadable):  # check_file says why
-        overlay[absolute] = decode(path, data)
+        overlay[absolute] = decode_file(path, data)
     checker = Checker(options, overlay)
     report = Report(find_targets=lambda _: {checker.root(absolute): checker.targets(absolute)})
     report.root = checker.root

@@ -11,7 +11,7 @@ from shardlint.source.suppress import Suppression, is_code, names
 from shardlint.source.text import Source
 
 
-def unsuppressed(
+def unsuppressed_findings(
     source: Source, found: Iterable[Finding], comments: Sequence[Suppression], least: Certainty
 ) -> Iterator[Finding]:
     """The findings that no comment silences. Comments that silence some are told so."""
@@ -26,14 +26,16 @@ def unsuppressed(
             yield finding
 
 
-def about(source: Source, comments: Sequence[Suppression], ran: frozenset[str] | None) -> Iterator[Finding]:
+def comment_findings(
+    source: Source, comments: Sequence[Suppression], ran: frozenset[str] | None
+) -> Iterator[Finding]:
     """Findings about the comments, once all that they silence is known.
 
     `ran` are the rules that looked at the file; None where one of them failed, so that nobody knows what is unused.
     """
     for comment in comments:
         if ran is not None:
-            yield from _unused(source, comment, ran)
+            yield from _report_unused_codes(source, comment, ran)
         if not comment.reason:
             yield Finding(
                 SuppressionWithoutReason, comment.offset, comment.end, "", "The suppression gives no reason.",
@@ -41,8 +43,8 @@ def about(source: Source, comments: Sequence[Suppression], ran: frozenset[str] |
             )  # fmt: skip
 
 
-def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[Finding]:
-    meant = {said: _meant(said) for said in comment.codes}
+def _report_unused_codes(source: Source, comment: Suppression, ran: frozenset[str]) -> list[Finding]:
+    meant = {said: _codes_meant(said) for said in comment.codes}
     unknown = [said for said, codes in meant.items() if not codes]
     idle = [said for said, codes in meant.items() if said not in comment.used and (not codes or codes & ran)]
     if (comment.codes and not idle) or (not comment.codes and comment.used):
@@ -53,7 +55,7 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
     if comment.misspelt or unknown:  # what is meant is for people to say
         kind = comment.kind
         wrong = (
-            f"No rule is called {', '.join(unknown)}{_near(unknown)}."
+            f"No rule is called {', '.join(unknown)}{_suggest_near(unknown)}."
             if unknown
             else "The suppression names no code in brackets."
         )
@@ -63,7 +65,7 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
                     harm=UnusedSuppression.harm)
         ]  # fmt: skip
     if whole:
-        edit = _removed(source, comment)
+        edit = _remove_comment(source, comment)
     else:
         text = source.text[comment.offset : comment.end]
         left = ", ".join(code for code in comment.codes if code not in idle)
@@ -76,7 +78,7 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
     ]  # fmt: skip
 
 
-def _meant(said: str) -> frozenset[str]:
+def _codes_meant(said: str) -> frozenset[str]:
     """The codes of the rules that a comment names."""
     from shardlint.rules_api.registry import entries, known
 
@@ -89,14 +91,14 @@ def _meant(said: str) -> frozenset[str]:
     return frozenset(rule.code for rule in known().values() if names(said, rule.code, rule.name))
 
 
-def _near(unknown: Sequence[str]) -> str:
+def _suggest_near(unknown: Sequence[str]) -> str:
     from shardlint.rules_api.registry import near
 
     found = [one for said in unknown for one in near(said)[:1]]
     return f" (did you mean {', '.join(found)}?)" if found else ""
 
 
-def _removed(source: Source, comment: Suppression) -> Edit:
+def _remove_comment(source: Source, comment: Suppression) -> Edit:
     """Take a comment away: with its line when it stands alone, with the blanks before it when it ends one."""
     line = source.position(comment.offset)[0]
     begin = source.line_starts[line - 1]

@@ -40,18 +40,18 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    from shardlint.engine.progress import meter, told
+    from shardlint.engine.progress import meter, report_progress
 
     checker.targets(Path(os.path.realpath(files[0])))  # loads the rules once for all
     count = min(_processors(), _MOST, max(1, 2 * len(files) // _FILES))
-    first, parts = _parts(files, checker, count)
-    found = dict(zip(first, told(map(checker.check_file, first), len(files)), strict=True))
+    first, parts = _split_work(files, checker, count)
+    found = dict(zip(first, report_progress(map(checker.check_file, first), len(files)), strict=True))
     others = multiprocessing.active_children()
     try:
         with ProcessPoolExecutor(
             count, multiprocessing.get_context("fork"), initializer=_begin_beside, initargs=(checker,)
         ) as pool:
-            for outcomes, answers, cut in pool.map(_part, parts):
+            for outcomes, answers, cut in pool.map(_check_part, parts):
                 checker.learn(answers, cut)
                 found.update((outcome.path, outcome) for outcome in outcomes)
                 meter.say(len(found), len(files))
@@ -59,13 +59,13 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
         for process in multiprocessing.active_children():
             if process not in others:  # nobody would give it anything to do, or end it
                 process.kill()
-        _begin(checker)
+        _begin_worker(checker)
         left = [file for file in files if file not in found]
-        found.update((outcome.path, outcome) for outcome in _part((left, True))[0])
+        found.update((outcome.path, outcome) for outcome in _check_part((left, True))[0])
     yield from (found[file] for file in files)
 
 
-def _parts(
+def _split_work(
     files: Sequence[Path], checker: Checker, count: int
 ) -> tuple[list[Path], list[tuple[Sequence[Path], bool]]]:
     """The files to begin with, and the others in parts: a project each, or several of one that is most of the work.
@@ -77,7 +77,7 @@ def _parts(
     for file in files:
         root = checker.root(file)
         projects.setdefault(root, []).append(file)
-        sizes[root] = sizes.get(root, 0) + _size(file)
+        sizes[root] = sizes.get(root, 0) + _file_size(file)
     most = sum(sizes.values()) / (count * 1.5)
     first: list[Path] = []
     parts: list[tuple[Sequence[Path], bool]] = []
@@ -93,7 +93,7 @@ def _parts(
     return first, parts
 
 
-def _size(file: Path) -> int:
+def _file_size(file: Path) -> int:
     try:
         return os.stat(file).st_size
     except OSError:
@@ -104,7 +104,7 @@ def _begin_beside(checker: Checker) -> None:
     import threading
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _begin(checker)
+    _begin_worker(checker)
 
 
 def _end_with_parent() -> None:
@@ -117,13 +117,13 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _begin(checker: Checker) -> None:
+def _begin_worker(checker: Checker) -> None:
     global _checker
     gc.disable()
     _checker = checker
 
 
-def _part(
+def _check_part(
     part: tuple[Sequence[Path], bool],
 ) -> tuple[list[Outcome], dict[ScopeKey, Answers], dict[str, tuple[Part, ...]]]:
     assert _checker is not None

@@ -31,25 +31,27 @@ def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[
     A function that shard_map or pmap maps is judged in its own file, also for files that map it or call what maps it.
     """
 
-    def find() -> tuple[Violation, ...]:
-        found = [one for one in _run(program, file, targets)[0] if not _is_told_there(program, one, file)]
+    def find_violations() -> tuple[Violation, ...]:
+        found = [
+            one for one in _run_layouts(program, file, targets)[0] if not _is_told_there(program, one, file)
+        ]
         for path in program.project.runners(file.path)[:_FILES]:
             other = program.project.facts(path)
             if other is not None:
-                found += (one for one in _run(program, other, targets)[2] if one.place.file is file)
+                found += (one for one in _run_layouts(program, other, targets)[2] if one.place.file is file)
         placed = {(one.kind, one.place): one for one in reversed(found)}
-        return tuple(sorted(placed.values(), key=_order))
+        return tuple(sorted(placed.values(), key=_position_order))
 
-    return program.of_node(("violations", file.path, _releases(targets)), find)
+    return program.of_node(("violations", file.path, _release_key(targets)), find_violations)
 
 
 def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[ast.AST, Value]:
     """Return the values of the expressions of a file in their last run, if they were arrays, alone or in tuples."""
-    return _run(program, file, targets)[1]
+    return _run_layouts(program, file, targets)[1]
 
 
-def _run(program: Program, file: FileFacts, targets: Targets) -> Run:
-    key = _releases(targets)
+def _run_layouts(program: Program, file: FileFacts, targets: Targets) -> Run:
+    key = _release_key(targets)
 
     def run() -> Run:
         modules = program.of_node(
@@ -69,12 +71,12 @@ def _run(program: Program, file: FileFacts, targets: Targets) -> Run:
         placed = [_in_file(one, file) for one in broken.values()]
         bodies = tuple(one for one in broken.values() if one.place.file is not file and _is_in_its_body(one))
         made.release()
-        return tuple(sorted((one for one in placed if one is not None), key=_order)), arrays, bodies
+        return tuple(sorted((one for one in placed if one is not None), key=_position_order)), arrays, bodies
 
     return program.of_node(("layouts", file.path, key), run)
 
 
-def _releases(targets: Targets) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _release_key(targets: Targets) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The releases on which what a run finds depends."""
     return tuple((name, targets.release(name)) for name in _PACKAGES)
 
@@ -109,6 +111,6 @@ def _in_file(found: Violation, file: FileFacts) -> Violation | None:
     return replace(found, place=found.calls[last], calls=found.calls[:last], inside=inside)
 
 
-def _order(found: Violation) -> tuple[int, int, str]:
+def _position_order(found: Violation) -> tuple[int, int, str]:
     node = found.place.node
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0), found.kind

@@ -17,7 +17,7 @@ _CALLS = 8
 _PARTING = ("partition", "split", "filter")
 
 
-def origins(program: Program, place: Place, depth: int = 0) -> Iterator[Value]:
+def value_origins(program: Program, place: Place, depth: int = 0) -> Iterator[Value]:
     """Yield the values of an expression, as far as they are visible.
 
     Of parameters it is what the calls in sight give them, and of what a step makes of a name it is what the name was
@@ -33,13 +33,13 @@ def origins(program: Program, place: Place, depth: int = 0) -> Iterator[Value]:
     yield from (one for one in options(followed) if one not in unknown)
     for one in options(value):
         if isinstance(one, Parameter):
-            for given in list(_given(program, one))[:_CALLS]:
-                yield from origins(program, given, depth + 1)
-    for whole in _whole(place.file, place.node):
-        yield from origins(program, whole, depth + 1)
+            for given in list(_arguments_from_callers(program, one))[:_CALLS]:
+                yield from value_origins(program, given, depth + 1)
+    for whole in _enclosing_tree(place.file, place.node):
+        yield from value_origins(program, whole, depth + 1)
 
 
-def _given(program: Program, parameter: Parameter) -> Iterator[Place]:
+def _arguments_from_callers(program: Program, parameter: Parameter) -> Iterator[Place]:
     """The arguments that the calls in sight give for a parameter."""
     file = parameter.place.file
     function = file.home(parameter.place.node).node
@@ -65,7 +65,7 @@ def given_in_sight(
                 yield end, arguments, given
 
 
-def _whole(file: FileFacts, node: ast.AST) -> Iterator[Place]:
+def _enclosing_tree(file: FileFacts, node: ast.AST) -> Iterator[Place]:
     """The tree that an expression is a part of, or that its name was before."""
     match node:
         case ast.Subscript(value=inner):
@@ -75,10 +75,10 @@ def _whole(file: FileFacts, node: ast.AST) -> Iterator[Place]:
         case ast.Attribute(value=ast.Attribute() | ast.Subscript() as inner):
             yield Place(file, inner)
         case ast.Name():
-            yield from _before(file, node)
+            yield from _name_before_rebinding(file, node)
 
 
-def _before(file: FileFacts, use: ast.Name) -> Iterator[Place]:
+def _name_before_rebinding(file: FileFacts, use: ast.Name) -> Iterator[Place]:
     """The name as it is given to the call that makes it anew."""
     bindings, _ = lookup(file, use, use.id)
     for binding in bindings:

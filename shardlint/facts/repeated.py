@@ -32,7 +32,11 @@ def loop_around(file: FileFacts, node: ast.AST) -> Loop | None:
     for outer in file.ancestors(node):
         if isinstance(outer, _FUNCTIONS):
             return None
-        if isinstance(outer, ast.For | ast.AsyncFor) and below in outer.body and not _short(outer.iter):
+        if (
+            isinstance(outer, ast.For | ast.AsyncFor)
+            and below in outer.body
+            and not _is_short_loop(outer.iter)
+        ):
             return outer
         if isinstance(outer, ast.While) and (below in outer.body or below is outer.test):
             return outer
@@ -40,7 +44,7 @@ def loop_around(file: FileFacts, node: ast.AST) -> Loop | None:
     return None
 
 
-def _short(node: ast.expr) -> bool:
+def _is_short_loop(node: ast.expr) -> bool:
     """A loop over a few things that are written out: configurations, most often."""
     match node:
         case ast.Tuple() | ast.List() | ast.Dict() | ast.Set():
@@ -48,7 +52,7 @@ def _short(node: ast.expr) -> bool:
         case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int() as count)]):
             return count <= _FEW
         case ast.Call(func=ast.Name(id="zip" | "enumerate"), args=[inner, *_]):
-            return _short(inner)
+            return _is_short_loop(inner)
         case ast.Call(func=ast.Attribute(attr="items" | "values" | "keys")):
             return True
     return False
@@ -59,7 +63,7 @@ def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
     below = node
     for outer in file.ancestors(node):
         if isinstance(below, ast.stmt):
-            block = next((one for one in _blocks(outer) if below in one), [])
+            block = next((one for one in _inner_blocks(outer) if below in one), [])
             if any(isinstance(later, _ENDS) for later in block[block.index(below) :] if block):
                 return True
         if outer is loop:
@@ -70,7 +74,7 @@ def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
     return False
 
 
-def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+def _inner_blocks(node: ast.AST) -> list[list[ast.stmt]]:
     found = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
     return [one for one in found if isinstance(one, list)]
 
@@ -119,14 +123,14 @@ def first_time(branch: ast.If | ast.IfExp) -> bool:
                 return True
             case ast.UnaryOp(op=ast.Not(), operand=ast.Name() | ast.Attribute() as flag):
                 said = ast.unparse(flag)
-                if any(ast.unparse(one) == said for one in _targets(branch)):
+                if any(ast.unparse(one) == said for one in _assigned_targets(branch)):
                     return True
             case ast.Name(id=name) | ast.Attribute(attr=name) if "first" in name or "init" in name:
                 return True
     return False
 
 
-def _targets(branch: ast.AST) -> list[ast.expr]:
+def _assigned_targets(branch: ast.AST) -> list[ast.expr]:
     return [
         one
         for one in walk(branch)
@@ -147,11 +151,11 @@ def bound_in(loop: Loop, apart: ast.AST) -> set[str]:
 
 def called_in_a_loop(program: Program, file: FileFacts, function: ast.AST, depth: int = 0) -> Place | None:
     """A call of a function that stands in a loop, or in a function that is called in one."""
-    if _kept(function) or depth > _DEPTH:
+    if _is_result_cached(function) or depth > _DEPTH:
         return None
     further = []
     ends = [*program.flow.ends(file, function).found]
-    for base in _overridden(program, file, function):
+    for base in _overridden_methods(program, file, function):
         ends += program.flow.in_sight(base.file, base.node).found
     for end in ends:
         call = end.place.node
@@ -172,7 +176,7 @@ def called_in_a_loop(program: Program, file: FileFacts, function: ast.AST, depth
     return None
 
 
-def _overridden(program: Program, file: FileFacts, function: ast.AST) -> Iterator[_Method]:
+def _overridden_methods(program: Program, file: FileFacts, function: ast.AST) -> Iterator[_Method]:
     """The methods of base classes that a method takes the place of: a loop of the base calls them by `self`."""
     cls = file.parent(function)
     if not isinstance(function, ast.FunctionDef) or not isinstance(cls, ast.ClassDef) or not cls.bases:
@@ -185,7 +189,7 @@ def _overridden(program: Program, file: FileFacts, function: ast.AST) -> Iterato
                 yield _Method(base.place.file, node)
 
 
-def _kept(function: ast.AST) -> bool:
+def _is_result_cached(function: ast.AST) -> bool:
     """Return whether the result of a function is cached: `lru_cache`, `cache`, `cached_property`."""
     return any("cache" in ast.dump(one).lower() for one in getattr(function, "decorator_list", []))
 

@@ -14,7 +14,7 @@ from shardlint.layouts.layout import (
     count_entries,
 )
 from shardlint.layouts.methods import METHODS, call_text_method
-from shardlint.layouts.operators import library
+from shardlint.layouts.operators import call_library
 from shardlint.layouts.pieces import all_axes, own_size, shape_of
 from shardlint.layouts.values import (
     MISSING,
@@ -56,7 +56,7 @@ def read_member(module: ModuleValue, name: str) -> Value:
     return found.value() if isinstance(found, Lazy) else found
 
 
-def attribute(run: RunState, value: Value, name: str, place: Place) -> Value:
+def attribute_of_value(run: RunState, value: Value, name: str, place: Place) -> Value:
     """An attribute of a value."""
     match value:
         case Library(name=module):
@@ -79,7 +79,7 @@ def attribute(run: RunState, value: Value, name: str, place: Place) -> Value:
             return getattr(found, "inner", found)
         case Sharding(mesh=mesh, spec=spec, memory=memory):
             if name == "with_memory_kind":
-                return Native(name, lambda call: replace(value, memory=_text(call.get(0, "kind"))))
+                return Native(name, lambda call: replace(value, memory=_text_or_none(call.get(0, "kind"))))
             return {"mesh": mesh, "spec": spec, "memory_kind": memory}.get(name, Unknown("of a sharding"))
         case Devices(shape=shape):
             return attribute_of_devices(value, shape, name)
@@ -106,7 +106,7 @@ def attribute(run: RunState, value: Value, name: str, place: Place) -> Value:
     return Unknown("an attribute of something that is not known")
 
 
-def _text(value: Value) -> str | None:
+def _text_or_none(value: Value) -> str | None:
     return value if isinstance(value, str) else None
 
 
@@ -114,7 +114,7 @@ def _of_library(run: RunState, module: str, name: str) -> Value:
     if module == "jax.sharding.AxisType":
         kind = name.lower()
         return AxisTypeValue(kind) if kind in ("auto", "explicit", "manual") else Unknown("an axis type")  # type: ignore[arg-type]
-    dotted = api.canonical(f"{module}.{name}")
+    dotted = api.canonical_name(f"{module}.{name}")
     if dotted in run.flags:
         return run.flags[dotted]
     return _CONSTANTS[dotted] if dotted in _CONSTANTS else Library(dotted)
@@ -169,9 +169,9 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
             return Library(f"jax.numpy.{value.dtype}") if value.dtype else Unknown("a type")
         case "mT" if shape is not None:
             swap = f"{_module_of(value)}.swapaxes"
-            return library(run, swap, (value, -2, -1), place) if len(shape) > 1 else Unknown("mT")
+            return call_library(run, swap, (value, -2, -1), place) if len(shape) > 1 else Unknown("mT")
         case "T":
-            return library(run, f"{_module_of(value)}.transpose", (value,), place)
+            return call_library(run, f"{_module_of(value)}.transpose", (value,), place)
         case "sharding":
             if value.mesh is not None and value.spec is not None and not run.traced:
                 entries = tuple(axes if axes is None or len(axes) != 1 else axes[0] for axes in value.spec)
@@ -184,10 +184,10 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
         case "real" | "imag":
             return value
         case "addressable_shards":
-            return library(run, "shardlint.shard", (value,), place)
+            return call_library(run, "shardlint.shard", (value,), place)
     if name in _SAME_SHAPE:
 
-        def keep(call: Call) -> Value:
+        def keep_layout(call: Call) -> Value:
             kind = call.get(0, "dtype", None) if name == "astype" else None
             dtype = (
                 kind.name.rpartition(".")[2].rstrip("_")
@@ -199,7 +199,7 @@ def _of_array(run: RunState, value: Layout, name: str, place: Place) -> Value:
             early = not run.traced and run.releases.get("jax", (99,)) < _SCATTER_KEEPS_MEMORY
             return replace(value, dtype=dtype, memory=None if early and value.memory != "device" else value.memory)
 
-        return Native(name, keep)
+        return Native(name, keep_layout)
     if name in _BY_NAME:
         target = "ravel" if name == "flatten" else name
         return Method(Library(f"{_module_of(value)}.{target}"), value)
@@ -239,18 +239,18 @@ class Updates:
     def attributes(self) -> dict[str, Value]:
         """The methods that change the array at an index give one of the same layout."""
         names = ("set", "add", "multiply", "mul", "divide", "min", "max", "power", "apply")
-        same = {name: Native(name, self._updated) for name in names}
-        return {**same, "get": Native("get", self._gathered)}
+        same = {name: Native(name, self._update_at_index) for name in names}
+        return {**same, "get": Native("get", self._gather_at_index)}
 
-    def _gathered(self, call: Call) -> Value:
+    def _gather_at_index(self, call: Call) -> Value:
         """Return the result of `x.at[...].get()`. Over Explicit axes an `out_sharding` may place it."""
         array, index = self.array, self.index
         if "out_sharding" in call.keywords:
             array, index = _without_sharding(array), _without_sharding(index)
         array = array if array.memory == "device" else replace(array, memory=None)
-        return library(call.interpreter, "shardlint.index", (array, index), call.place)
+        return call_library(call.interpreter, "shardlint.index", (array, index), call.place)
 
-    def _updated(self, call: Call) -> Value:
+    def _update_at_index(self, call: Call) -> Value:
         array = self.array
         run = call.interpreter
         newest = run.releases.get("jax", (99,)) >= _SCATTER_NEEDS_MESH
@@ -262,9 +262,13 @@ class Updates:
             return replace(array, memory=None if early else array.memory, asked=None)
         keys = self.index if isinstance(self.index, tuple) else (self.index,)
         parts = [one for one in (*keys, *call.args) if isinstance(one, Layout | AnyTree | Unknown)]
-        varying = library(call.interpreter, "jax.numpy.add", (array, *parts[:1]), call.place) if parts else array
+        varying = (
+            call_library(call.interpreter, "jax.numpy.add", (array, *parts[:1]), call.place)
+            if parts
+            else array
+        )
         for one in parts[1:]:
-            varying = library(call.interpreter, "jax.numpy.add", (varying, one), call.place)
+            varying = call_library(call.interpreter, "jax.numpy.add", (varying, one), call.place)
         return array.varying_like(varying)
 
     def _split_axes(self, array: Layout, traced: bool) -> list[str]:
@@ -312,9 +316,9 @@ def _of_instance(run: RunState, value: Instance, name: str, place: Place) -> Val
         if other is not MISSING:
             return other
         if value.operand is not value:
-            return attribute(run, value.operand, name, place)
+            return attribute_of_value(run, value.operand, name, place)
         if name == "replace" or name == "_replace":
-            return Native(name, lambda call: _replaced(value, call))
+            return Native(name, lambda call: _replace_fields(value, call))
         return Unknown(f"the object has no `{name}` that is known")
     if isinstance(found, FunctionValue):
         wrapper = find_hook(run, value, "__method__")
@@ -342,7 +346,7 @@ def find_hook(run: RunState, value: Instance | ClassValue, name: str) -> Library
     return None
 
 
-def _replaced(value: Instance, call: Call) -> Value:
+def _replace_fields(value: Instance, call: Call) -> Value:
     made = value.with_parts({**value.attributes, **call.keywords})
     made.open = value.open or call.open
     return made

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.attributes import attribute
-from shardlint.layouts.iteration import element, items, open_iterable
+from shardlint.layouts.attributes import attribute_of_value
+from shardlint.layouts.iteration import joined_element, known_items, open_iterable
 from shardlint.layouts.layout import (
     Layout,
     Symbol,
 )
-from shardlint.layouts.methods import enter
-from shardlint.layouts.operators import binary, library
+from shardlint.layouts.methods import enter_value
+from shardlint.layouts.operators import apply_binary, call_library
 from shardlint.layouts.pieces import own_size
 from shardlint.layouts.values import (
     AnyTree,
@@ -30,7 +30,7 @@ from shardlint.layouts.values import (
     Plain,
     Unknown,
     Value,
-    operand,
+    as_operand,
 )
 from shardlint.model.values import Place
 
@@ -44,7 +44,7 @@ class _Static:
         self.inner = self.function = inner
 
 
-def _static(call: Call) -> Value:
+def _static_method(call: Call) -> Value:
     return _Static(call.get(0, "function"))
 
 
@@ -53,7 +53,7 @@ def _class_method(call: Call) -> Value:
     return _Wrapping("classmethod", lambda again: function, function)
 
 
-def _property(call: Call) -> Value:
+def _make_property(call: Call) -> Value:
     function = call.get(0, "fget")
     return _Wrapping(
         "property", lambda again: again.interpreter.call(function, again.args, {}, again.place), function
@@ -68,8 +68,8 @@ class _Wrapping(Native):
         object.__setattr__(self, "function", function)
 
 
-def _length(call: Call) -> Value:
-    value = operand(call.get(0, "obj"))
+def _len_of_value(call: Call) -> Value:
+    value = as_operand(call.get(0, "obj"))
     match value:
         case tuple() | str() | range():
             return len(value)
@@ -88,7 +88,7 @@ def _length(call: Call) -> Value:
     return Unknown("a length")
 
 
-def _range(call: Call) -> Value:
+def _make_range(call: Call) -> Value:
     if call.args and all(isinstance(one, int) for one in call.args) and not call.open:
         try:
             return range(*call.args)
@@ -97,18 +97,18 @@ def _range(call: Call) -> Value:
     return Unknown("a range")
 
 
-def _sequence(call: Call) -> Value:
+def _make_sequence(call: Call) -> Value:
     given = open_iterable(call.interpreter, call.args[0], call.place) if call.args else ()
-    found = items(call.interpreter, given)
+    found = known_items(call.interpreter, given)
     if found is None and isinstance(given, Devices):
         return given
-    made = found if found is not None else [element(call.interpreter, given)]
+    made = found if found is not None else [joined_element(call.interpreter, given)]
     if call.name == "builtins.tuple":
         return tuple(made) if found is not None else Unknown("a tuple")
     return ListValue(made, found is None, region=call.interpreter.region)
 
 
-def _reversed(made: Value) -> Value:
+def _reverse_list(made: Value) -> Value:
     return ListValue(made.items[::-1], made.open) if isinstance(made, ListValue) else made
 
 
@@ -119,31 +119,33 @@ def _dict_made(call: Call) -> Value:
         made.entries = {**first.entries, **made.entries}
         made.open = made.open or first.open
     elif first is not None:
-        pairs = items(call.interpreter, first)
+        pairs = known_items(call.interpreter, first)
         if pairs is None:
             made.open = True
         for pair in pairs or ():
             if isinstance(pair, tuple) and len(pair) == 2:
-                enter(made, *pair)
+                enter_value(made, *pair)
             else:
                 made.open = True
     return made
 
 
-def _zipped(call: Call) -> Value:
-    columns = [items(call.interpreter, one) for one in call.args]
+def _zip_lists(call: Call) -> Value:
+    columns = [known_items(call.interpreter, one) for one in call.args]
     known = [column for column in columns if column is not None]
     if len(known) < len(columns) or not columns:
-        each = tuple(element(call.interpreter, one) for one in call.args)
+        each = tuple(joined_element(call.interpreter, one) for one in call.args)
         return ListValue([each], True)
     return ListValue([tuple(row) for row in zip(*known, strict=False)])
 
 
-def _enumerated(call: Call) -> Value:
-    found = items(call.interpreter, call.get(0, "iterable"))
+def _enumerate_items(call: Call) -> Value:
+    found = known_items(call.interpreter, call.get(0, "iterable"))
     start = call.get(1, "start", 0)
     if found is None:
-        return ListValue([(Unknown("a count"), element(call.interpreter, call.get(0, "iterable")))], True)
+        return ListValue(
+            [(Unknown("a count"), joined_element(call.interpreter, call.get(0, "iterable")))], True
+        )
     return ListValue(
         [
             (start + place if isinstance(start, int) else Unknown("a count"), one)
@@ -152,19 +154,19 @@ def _enumerated(call: Call) -> Value:
     )
 
 
-def _mapped(call: Call) -> Value:
+def _map_function(call: Call) -> Value:
     function, *columns = call.args or (Unknown(),)
-    rows = items(call.interpreter, _zipped(replace(call, args=tuple(columns))))
+    rows = known_items(call.interpreter, _zip_lists(replace(call, args=tuple(columns))))
     known = rows is not None and not call.open
     if rows is None:
-        rows = [tuple(element(call.interpreter, one) for one in columns)]
+        rows = [tuple(joined_element(call.interpreter, one) for one in columns)]
     return ListValue([call.interpreter.call(function, row, {}, call.place) for row in rows], not known)
 
 
-def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
+def _plain_builtin(function: Callable[..., Any]) -> Callable[[Call], Value]:
     def run(call: Call) -> Value:
         if len(call.args) == 1 and not isinstance(call.args[0], str):
-            args: Any = items(call.interpreter, call.args[0])
+            args: Any = known_items(call.interpreter, call.args[0])
             args = call.args if args is None else [args]
         else:
             args = call.args
@@ -181,12 +183,12 @@ def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
 
 def _make_conversion(function: Callable[..., Any]) -> Callable[[Call], Value]:
     """A function that makes a number of Python, also of an array."""
-    plain = _plain(function)
+    plain = _plain_builtin(function)
 
     def run(call: Call) -> Value:
         if len(call.args) == 1 and isinstance(call.args[0], Layout | AnyTree):
             where = Place(call.place.file, next(iter(call.argument_nodes), call.place.node))
-            return library(call.interpreter, "shardlint.scalar", call.args, where)
+            return call_library(call.interpreter, "shardlint.scalar", call.args, where)
         return plain(call)
 
     return run
@@ -195,24 +197,26 @@ def _make_conversion(function: Callable[..., Any]) -> Callable[[Call], Value]:
 def _add_values(call: Call) -> Value:
     """The sum of numbers, or of arrays one after the other."""
     if len(call.args) == 1 and isinstance(call.args[0], Layout) and call.args[0].has_rows:
-        return library(call.interpreter, "jax.numpy.sum", (call.args[0], 0), call.place)
-    found = items(call.interpreter, call.args[0]) if len(call.args) == 1 else None
+        return call_library(call.interpreter, "jax.numpy.sum", (call.args[0], 0), call.place)
+    found = known_items(call.interpreter, call.args[0]) if len(call.args) == 1 else None
     if found is None or not any(isinstance(one, Layout) for one in found):
-        return _plain(sum)(call)
+        return _plain_builtin(sum)(call)
     total: Value = 0
     for one in found:
-        total = binary(call.interpreter, ast.Add(), total, one, call.place)
+        total = apply_binary(call.interpreter, ast.Add(), total, one, call.place)
     return total
 
 
-def _next(call: Call) -> Value:
-    return element(call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place))
+def _next_element(call: Call) -> Value:
+    return joined_element(
+        call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place)
+    )
 
 
 def _attribute_by_name(call: Call) -> Value:
     name = call.get(1, "name")
     return (
-        attribute(call.interpreter, call.args[0], name, call.place)
+        attribute_of_value(call.interpreter, call.args[0], name, call.place)
         if isinstance(name, str) and call.args
         else Unknown("getattr")
     )
@@ -247,35 +251,36 @@ def field_default(call: Call) -> Value:
     return call.keywords.get("default", Unknown("a field without a default"))
 
 
-def _super(call: Call) -> Value:
+def _call_super(call: Call) -> Value:
     return Unknown("super()")
 
 
 BUILTINS: dict[str, Callable[[Call], Value]] = {
-    "builtins.len": _length,
-    "builtins.range": _range,
+    "builtins.len": _len_of_value,
+    "builtins.range": _make_range,
     **dict.fromkeys(
-        ("builtins.list", "builtins.tuple", "builtins.set", "builtins.iter", "builtins.frozenset"), _sequence
+        ("builtins.list", "builtins.tuple", "builtins.set", "builtins.iter", "builtins.frozenset"),
+        _make_sequence,
     ),
-    "builtins.reversed": lambda call: _reversed(_sequence(call)),
+    "builtins.reversed": lambda call: _reverse_list(_make_sequence(call)),
     "builtins.dict": _dict_made,
-    "builtins.zip": _zipped,
-    "builtins.enumerate": _enumerated,
-    "builtins.map": _mapped,
-    "builtins.next": _next,
+    "builtins.zip": _zip_lists,
+    "builtins.enumerate": _enumerate_items,
+    "builtins.map": _map_function,
+    "builtins.next": _next_element,
     "builtins.getattr": _attribute_by_name,
     "builtins.isinstance": _is_instance,
-    "builtins.staticmethod": _static,
+    "builtins.staticmethod": _static_method,
     "builtins.classmethod": _class_method,
-    "builtins.property": _property,
-    "functools.cached_property": _property,
-    "builtins.super": _super,
+    "builtins.property": _make_property,
+    "functools.cached_property": _make_property,
+    "builtins.super": _call_super,
     **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), field_default),
-    **{f"builtins.{one.__name__}": _plain(one) for one in (str, abs, min, max, round)},
+    **{f"builtins.{one.__name__}": _plain_builtin(one) for one in (str, abs, min, max, round)},
     **{f"builtins.{one.__name__}": _make_conversion(one) for one in (int, float, bool)},
     "builtins.sum": _add_values,
     **{
-        f"math.{name}": _plain(getattr(__import__("math"), name))
+        f"math.{name}": _plain_builtin(getattr(__import__("math"), name))
         for name in ("prod", "sqrt", "ceil", "floor", "gcd", "log2")
     },
     "builtins.print": lambda call: None,
@@ -285,7 +290,7 @@ BUILTINS: dict[str, Callable[[Call], Value]] = {
 _BUILTIN_NAMES = frozenset(dir(builtins))
 
 
-def builtin(name: str) -> Value:
+def builtin_value(name: str) -> Value:
     """Return the builtin of a name that nothing binds."""
     if name in _BUILTIN_NAMES:
         return Library(f"builtins.{name}")

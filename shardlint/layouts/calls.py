@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable
 
-from shardlint.layouts.attributes import attribute, find_hook, is_array_method
+from shardlint.layouts.attributes import attribute_of_value, find_hook, is_array_method
 from shardlint.layouts.layout import Layout, Mesh, Symbol
 from shardlint.layouts.run_state import RunState
 from shardlint.layouts.values import (
@@ -32,7 +32,7 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
-    join,
+    join_values,
 )
 from shardlint.model import api
 from shardlint.model.values import Place
@@ -77,7 +77,7 @@ class Calls(RunState):
             case Partial(function=inner, args=first, keywords=given):
                 return self.call(inner, (*first, *args), {**given, **keywords}, place, opened)
             case ClassValue():
-                return self._instance(function, args, keywords, place, opened)
+                return self._make_instance(function, args, keywords, place, opened)
             case Native(name=name, run=run):
                 # What binds the axes of a jit that nothing binds here may be known where it runs by itself.
                 if self.uncalled and isinstance(function, Transformed) and (self.axes or self.binder or name != "jit"):
@@ -95,13 +95,13 @@ class Calls(RunState):
                     return known(made)
                 return self.call_unknown(name, args, keywords, place)
             case Field(leaf=Layout() as array, name=name) if is_array_method(name):
-                return self.call(attribute(self, array, name, place), args, keywords, place, opened)
+                return self.call(attribute_of_value(self, array, name, place), args, keywords, place, opened)
             case Field(leaf=Layout(rows=rows), name="replace") if rows is not None and not self.axes:
                 return AnyTree(Layout(rows=rows))
             case Instance(call=Native() as run):
                 return self.call(run, args, keywords, place, opened)
             case Instance():
-                method = attribute(self, function, "__call__", place)
+                method = attribute_of_value(self, function, "__call__", place)
                 if not isinstance(method, Unknown):
                     return self.call(method, args, keywords, place, opened)
         return self.call_unknown("", args, keywords, place)
@@ -139,18 +139,18 @@ class Calls(RunState):
         opened: bool = False,
     ) -> Value:
         """Run the body of a function of the project."""
-        key = self._key(function, args, keywords, opened)
+        key = self._cache_key(function, args, keywords, opened)
         if key is not None and key in self._results:
             return self._results[key]
         left = (self.doubts, self.marks) if self.contexts else None
         changes = self.changes
-        found = self._called(function, args, keywords, place, opened)
+        found = self._call_function(function, args, keywords, place, opened)
         same = changes == self.changes and (left is None or left == (self.doubts, self.marks))
         if key is not None and _is_plain(found) and same:
             self._results[key] = found
         return found
 
-    def _key(
+    def _cache_key(
         self, function: FunctionValue, args: tuple[Value, ...], keywords: dict[str, Value], opened: bool
     ) -> Hashable:
         """Return the cache key of a call's result; None if the result may change."""
@@ -171,7 +171,7 @@ class Calls(RunState):
         mapped = self.rooted, self.binder, self.events
         return (function, args, tuple(keywords.items()), typed, opened, around, axes, *mapped)
 
-    def _called(
+    def _call_function(
         self,
         function: FunctionValue,
         args: tuple[Value, ...],
@@ -186,7 +186,7 @@ class Calls(RunState):
                 self.events.is_open = True
             return Unknown("calls go too deep")
         frame = self.add_frame(
-            Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)
+            Frame(self._bind_arguments(function, args, keywords, opened), function.frame, function.frame.file)
         )
         self.ran.add(node)
         is_generator = self.modules.is_generator(function)
@@ -217,10 +217,10 @@ class Calls(RunState):
             return Unknown("it only raises")
         found = results[0]
         for one in results[1:]:
-            found = join(found, one)
+            found = join_values(found, one)
         return found
 
-    def _bound(
+    def _bind_arguments(
         self, function: FunctionValue, args: tuple[Value, ...], keywords: dict[str, Value], opened: bool
     ) -> dict[str, Value]:
         """The parameters of a function in a call."""
@@ -260,7 +260,7 @@ class Calls(RunState):
                 return default.with_parts({name: self._assume_default(one) for name, one in attributes.items()})
         return Unknown("a default that a caller may replace")
 
-    def _instance(
+    def _make_instance(
         self,
         made_of: ClassValue,
         args: tuple[Value, ...],

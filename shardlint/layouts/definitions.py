@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import partial
 
-from shardlint.layouts.attributes import attribute, read_member
+from shardlint.layouts.attributes import attribute_of_value, read_member
 from shardlint.layouts.names import Names
 from shardlint.layouts.values import (
     ClassValue,
@@ -65,7 +65,7 @@ class Definitions(Names):
                 frame = self.module(facts)
                 return ModuleValue(frame) if frame is not None else Unknown("a module in a circle")
         self.libraries.load(dotted.partition(".")[0])
-        return Library(api.canonical(dotted))
+        return Library(api.canonical_name(dotted))
 
     def import_names(self, node: ast.ImportFrom) -> None:
         """Bind what a `from` statement takes."""
@@ -106,9 +106,11 @@ class Definitions(Names):
             return self._submodule_of(node, name, file) or Unknown(f"{name} is not there")
         # A folder of the project that has no `__init__`.
         if isinstance(module, Library) and "." not in module.name and module.name not in api.LIBRARIES:
-            return self._submodule_of(node, name, file) or attribute(self, module, name, Place(file, node))
+            return self._submodule_of(node, name, file) or attribute_of_value(
+                self, module, name, Place(file, node)
+            )
         if isinstance(module, Library):
-            return attribute(self, module, name, Place(file, node))
+            return attribute_of_value(self, module, name, Place(file, node))
         return Unknown("it comes from a module that is not here")
 
     def _submodule_of(self, node: ast.ImportFrom, name: str, file: FileFacts) -> ModuleValue | None:

@@ -6,21 +6,21 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.attributes import attribute
-from shardlint.layouts.iteration import MOST_ITEMS, element, evaluate_iterable, items
-from shardlint.layouts.methods import enter
+from shardlint.layouts.attributes import attribute_of_value
+from shardlint.layouts.iteration import MOST_ITEMS, evaluate_iterable, joined_element, known_items
+from shardlint.layouts.methods import enter_value
 from shardlint.layouts.operators import (
     LARGEST,
     NUMBERS,
+    apply_binary,
     apply_boolean,
     apply_unary,
-    binary,
-    compare,
-    library,
-    truth,
+    call_library,
+    compare_values,
     truth_of,
+    truth_of_condition,
 )
-from shardlint.layouts.subscripts import subscript
+from shardlint.layouts.subscripts import subscript_value
 from shardlint.layouts.values import (
     AnyTree,
     DictValue,
@@ -30,7 +30,7 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
     function_of,
-    join,
+    join_values,
 )
 from shardlint.model.values import Place
 
@@ -43,49 +43,51 @@ def evaluate(run: RunState, node: ast.expr) -> Value:
     return Unknown("an expression that is not modelled") if found is None else found(run, node)
 
 
-def _constant(run: RunState, node: ast.Constant) -> Value:
+def _evaluate_constant(run: RunState, node: ast.Constant) -> Value:
     value: Value = node.value
     return Unknown("a large number") if isinstance(value, int) and abs(value) > LARGEST else value
 
 
-def _attribute(run: RunState, node: ast.Attribute) -> Value:
-    return attribute(run, run.value(node.value), node.attr, Place(run.frame.file, node))
+def _evaluate_attribute(run: RunState, node: ast.Attribute) -> Value:
+    return attribute_of_value(run, run.value(node.value), node.attr, Place(run.frame.file, node))
 
 
-def _subscript(run: RunState, node: ast.Subscript) -> Value:
-    return subscript(run, run.value(node.value), run.value(node.slice), Place(run.frame.file, node))
+def _evaluate_subscript(run: RunState, node: ast.Subscript) -> Value:
+    return subscript_value(run, run.value(node.value), run.value(node.slice), Place(run.frame.file, node))
 
 
-def _binary(run: RunState, node: ast.BinOp) -> Value:
-    return binary(run, node.op, run.value(node.left), run.value(node.right), Place(run.frame.file, node))
+def _evaluate_binary(run: RunState, node: ast.BinOp) -> Value:
+    return apply_binary(
+        run, node.op, run.value(node.left), run.value(node.right), Place(run.frame.file, node)
+    )
 
 
-def _comparison(run: RunState, node: ast.Compare) -> Value:
-    return compare(run, [run.value(one) for one in (node.left, *node.comparators)], node.ops, node)
+def _evaluate_comparison(run: RunState, node: ast.Compare) -> Value:
+    return compare_values(run, [run.value(one) for one in (node.left, *node.comparators)], node.ops, node)
 
 
-def _tuple(run: RunState, node: ast.Tuple) -> Value:
-    found = _elements(run, node.elts)
+def _evaluate_tuple(run: RunState, node: ast.Tuple) -> Value:
+    found = _evaluate_elements(run, node.elts)
     return Unknown("star items") if found is None else tuple(found)
 
 
-def _list(run: RunState, node: ast.List | ast.Set) -> Value:
-    found = _elements(run, node.elts)
+def _evaluate_list(run: RunState, node: ast.List | ast.Set) -> Value:
+    found = _evaluate_elements(run, node.elts)
     return ListValue(found or [], found is None, region=run.region)
 
 
-def _conditional(run: RunState, node: ast.IfExp) -> Value:
-    known = truth(run, node.test)
+def _evaluate_conditional(run: RunState, node: ast.IfExp) -> Value:
+    known = truth_of_condition(run, node.test)
     if known is not None:
         return run.value(node.body if known else node.orelse)
     run.branches += 1
     try:
-        return join(run.value(node.body), run.value(node.orelse))
+        return join_values(run.value(node.body), run.value(node.orelse))
     finally:
         run.branches -= 1
 
 
-def _walrus(run: RunState, node: ast.NamedExpr) -> Value:
+def _evaluate_walrus(run: RunState, node: ast.NamedExpr) -> Value:
     found = run.value(node.value)
     run.assign(node.target, found)
     return found
@@ -93,50 +95,52 @@ def _walrus(run: RunState, node: ast.NamedExpr) -> Value:
 
 def _list_comprehension(run: RunState, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Value:
     made = ListValue(region=run.region)
-    _comprehend(run, node.generators, lambda: made.items.append(run.value(node.elt)), made)
+    _run_comprehension(run, node.generators, lambda: made.items.append(run.value(node.elt)), made)
     return made
 
 
 def _dict_comprehension(run: RunState, node: ast.DictComp) -> Value:
     made = DictValue(region=run.region)
-    _comprehend(run, node.generators, lambda: enter(made, run.value(node.key), run.value(node.value)), made)
+    _run_comprehension(
+        run, node.generators, lambda: enter_value(made, run.value(node.key), run.value(node.value)), made
+    )
     return made
 
 
-def _slice(run: RunState, node: ast.Slice) -> Value:
+def _evaluate_slice(run: RunState, node: ast.Slice) -> Value:
     return slice(*(None if part is None else run.value(part) for part in (node.lower, node.upper, node.step)))
 
 
 def _text_of_parts(run: RunState, node: ast.JoinedStr) -> Value:
-    texts = [_formatted(run, part) for part in node.values]
+    texts = [_format_part(run, part) for part in node.values]
     return "".join(texts) if all(isinstance(one, str) for one in texts) else Unknown("text")  # type: ignore[arg-type]
 
 
-def _yield(run: RunState, node: ast.Yield) -> Value:
-    _yielded(run, [run.value(node.value) if node.value is not None else None])
+def _evaluate_yield(run: RunState, node: ast.Yield) -> Value:
+    _record_yielded(run, [run.value(node.value) if node.value is not None else None])
     return Unknown("what is sent")
 
 
 def _yield_from(run: RunState, node: ast.YieldFrom) -> Value:
     inner = run.value(node.value)
-    _yielded(run, items(run, inner) or [element(run, inner)])
+    _record_yielded(run, known_items(run, inner) or [joined_element(run, inner)])
     return Unknown("what is sent")
 
 
-def matches(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
+def matches_pattern(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
     """Return whether a value fits a pattern, whose names it binds; None where that is not known."""
     match pattern:
         case ast.MatchValue(value=expression):
-            return truth_of(_same(value, run.value(expression)))
+            return truth_of(_compare_plain_values(value, run.value(expression)))
         case ast.MatchSingleton(value=constant):
             return None if isinstance(value, Unknown) else value is constant
         case ast.MatchAs(pattern=inner, name=name):
-            fits = True if inner is None else matches(run, inner, value)
+            fits = True if inner is None else matches_pattern(run, inner, value)
             if name is not None:
                 run.bind(name, value)
             return fits
         case ast.MatchOr(patterns=patterns):
-            found = [matches(run, one, value) for one in patterns]
+            found = [matches_pattern(run, one, value) for one in patterns]
             return True if True in found else None if None in found else False
         case ast.MatchSequence(patterns=patterns) if isinstance(value, tuple):
             star = next((place for place, one in enumerate(patterns) if isinstance(one, ast.MatchStar)), None)
@@ -151,24 +155,24 @@ def matches(run: RunState, pattern: ast.pattern, value: Value) -> bool | None:
                 if isinstance(rest, ast.MatchStar) and rest.name is not None:
                     run.bind(rest.name, ListValue(list(value[star : len(value) - after]), region=run.region))
                 pairs += zip(patterns[star + 1 :], value[len(value) - after :], strict=False)
-            found = [matches(run, one, item) for one, item in pairs]
+            found = [matches_pattern(run, one, item) for one, item in pairs]
             return False if False in found else None if None in found else True
     return None
 
 
-def _same(one: Value, two: Value) -> Value:
+def _compare_plain_values(one: Value, two: Value) -> Value:
     plain = (str, *NUMBERS, tuple, type(None))
     return one == two if isinstance(one, plain) and isinstance(two, plain) else Unknown("a comparison")
 
 
-def _yielded(run: RunState, given: Iterable[Value]) -> None:
+def _record_yielded(run: RunState, given: Iterable[Value]) -> None:
     sink = run.frame.yielded
     if sink is not None:
         sink.items += given
         sink.open = sink.open or run.region is not sink.region
 
 
-def _formatted(run: RunState, part: ast.expr) -> str | None:
+def _format_part(run: RunState, part: ast.expr) -> str | None:
     if isinstance(part, ast.Constant):
         return str(part.value)
     if isinstance(part, ast.FormattedValue):
@@ -176,15 +180,15 @@ def _formatted(run: RunState, part: ast.expr) -> str | None:
         if isinstance(value, str | int) and part.format_spec is None and part.conversion == -1:
             return str(value)
         if part.format_spec is not None and part.conversion == -1:
-            library(run, "shardlint.scalar", (value,), Place(run.frame.file, part.value))
+            call_library(run, "shardlint.scalar", (value,), Place(run.frame.file, part.value))
     return None
 
 
-def _elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | None:
+def _evaluate_elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | None:
     found: list[Value] | None = []
     for node in nodes:
         if isinstance(node, ast.Starred):
-            more = items(run, run.value(node.value))
+            more = known_items(run, run.value(node.value))
             if more is None or found is None:
                 found = None
             else:
@@ -196,7 +200,7 @@ def _elements(run: RunState, nodes: list[ast.expr]) -> list[Value] | None:
     return found
 
 
-def _dict(run: RunState, node: ast.Dict) -> Value:
+def _evaluate_dict(run: RunState, node: ast.Dict) -> Value:
     made = DictValue(region=run.region, written=Place(run.frame.file, node))
     for key, given in zip(node.keys, node.values, strict=True):
         value = run.value(given)
@@ -207,11 +211,11 @@ def _dict(run: RunState, node: ast.Dict) -> Value:
             else:
                 made.open = True
         else:
-            enter(made, run.value(key), value)
+            enter_value(made, run.value(key), value)
     return made
 
 
-def _comprehend(
+def _run_comprehension(
     run: RunState,
     generators: list[ast.comprehension],
     add: Callable[[], None],
@@ -221,32 +225,32 @@ def _comprehend(
     frame, before = run.frame, dict(run.frame.names)
     first, *rest = generators
 
-    def turn(item: Value) -> None:
+    def run_iteration(item: Value) -> None:
         run.assign(first.target, item)
         for test in first.ifs:
-            known = truth(run, test)
+            known = truth_of_condition(run, test)
             if known is False:
                 return
             if known is None:
                 made.open = True
         if rest:
-            _comprehend(run, rest, add, made)
+            _run_comprehension(run, rest, add, made)
         else:
             add()
 
     source = evaluate_iterable(run, first.iter)
-    known = items(run, source)
+    known = known_items(run, source)
     if known is None or len(known) > MOST_ITEMS:
         made.open = True
-        turn(element(run, source))
+        run_iteration(joined_element(run, source))
     else:
         for item in known:
-            turn(item)
+            run_iteration(item)
     walrus = {name: value for name, value in frame.names.items() if name not in before}
     frame.names = {**before, **walrus} if walrus else before
 
 
-def _call(run: RunState, node: ast.Call) -> Value:
+def _evaluate_call(run: RunState, node: ast.Call) -> Value:
     function = run.value(node.func)
     if node.args and isinstance(node.args[0], ast.GeneratorExp) and function == Library("builtins.next"):
         return Unknown("the first of what a generator gives")
@@ -259,7 +263,7 @@ def _call(run: RunState, node: ast.Call) -> Value:
             if isinstance(given, AnyTree):
                 more: list[Value] | None = [given] * _count_missing(function, args, keywords)
             else:
-                more = items(run, given)
+                more = known_items(run, given)
             if more is None:
                 opened = True
             elif not opened:
@@ -308,29 +312,29 @@ def as_load(target: ast.expr) -> ast.expr:
 
 _EVALUATED: dict[type[ast.AST], Callable[[RunState, Any], Value]] = {
     ast.Name: lambda run, node: run.lookup(node.id),
-    ast.Constant: _constant,
-    ast.Attribute: _attribute,
-    ast.Call: _call,
-    ast.Subscript: _subscript,
-    ast.BinOp: _binary,
+    ast.Constant: _evaluate_constant,
+    ast.Attribute: _evaluate_attribute,
+    ast.Call: _evaluate_call,
+    ast.Subscript: _evaluate_subscript,
+    ast.BinOp: _evaluate_binary,
     ast.UnaryOp: lambda run, node: apply_unary(run, node.op, node.operand, node),
-    ast.Compare: _comparison,
+    ast.Compare: _evaluate_comparison,
     ast.BoolOp: lambda run, node: apply_boolean(run, node.op, node.values),
-    ast.Tuple: _tuple,
-    ast.List: _list,
-    ast.Set: _list,
-    ast.Dict: _dict,
-    ast.IfExp: _conditional,
+    ast.Tuple: _evaluate_tuple,
+    ast.List: _evaluate_list,
+    ast.Set: _evaluate_list,
+    ast.Dict: _evaluate_dict,
+    ast.IfExp: _evaluate_conditional,
     ast.Lambda: lambda run, node: run.function(node),
-    ast.NamedExpr: _walrus,
+    ast.NamedExpr: _evaluate_walrus,
     ast.ListComp: _list_comprehension,
     ast.GeneratorExp: _list_comprehension,
     ast.SetComp: _list_comprehension,
     ast.DictComp: _dict_comprehension,
-    ast.Slice: _slice,
+    ast.Slice: _evaluate_slice,
     ast.JoinedStr: _text_of_parts,
     ast.Await: lambda run, node: run.value(node.value),
-    ast.Yield: _yield,
+    ast.Yield: _evaluate_yield,
     ast.YieldFrom: _yield_from,
 }
 """What each kind of expression comes to."""

@@ -18,8 +18,8 @@ from shardlint.layouts.values import (
     ListValue,
     Unknown,
     Value,
-    join,
-    operand,
+    as_operand,
+    join_values,
 )
 from shardlint.model.values import Place
 
@@ -30,9 +30,9 @@ MOST_ITEMS = 512
 _MOST_ROWS = 64
 
 
-def items(run: RunState, value: Value) -> list[Value] | None:
+def known_items(run: RunState, value: Value) -> list[Value] | None:
     """The items of something that is iterated over; None where they are not all known."""
-    match value := operand(value):
+    match value := as_operand(value):
         case tuple():
             return list(value)
         case str():
@@ -47,7 +47,7 @@ def items(run: RunState, value: Value) -> list[Value] | None:
             names = run.modules.field_names(owner)
             return [value.attributes[name] for name in names] if set(names) <= value.attributes.keys() else None
         case Layout(shape=(int() as size, *_)) if size <= _MOST_ROWS and not value.literal:
-            return [element(run, value)] * size
+            return [joined_element(run, value)] * size
     return None
 
 
@@ -68,13 +68,13 @@ def open_iterable(run: RunState, value: Value, place: Place) -> Value:
     return value
 
 
-def element(run: RunState, value: Value) -> Value:
+def joined_element(run: RunState, value: Value) -> Value:
     """Return the joined value of the items of a container of which not all items are known."""
     match value:
         case ListValue(items=found) if found:
             joined = found[0]
             for one in found[1:]:
-                joined = join(joined, one)
+                joined = join_values(joined, one)
             return joined
         case range():
             return Unknown("a count")

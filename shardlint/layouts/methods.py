@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.iteration import element, items
+from shardlint.layouts.iteration import joined_element, known_items
 from shardlint.layouts.values import (
     Call,
     DictValue,
@@ -18,7 +18,7 @@ from shardlint.layouts.values import (
 if TYPE_CHECKING:
     pass
 
-def enter(table: DictValue, key: Value, value: Value) -> None:
+def enter_value(table: DictValue, key: Value, value: Value) -> None:
     """Enter a value in a table; a key that is not known opens it."""
     if isinstance(key, str | int | float | bool | tuple | Plain | None):
         try:
@@ -29,7 +29,7 @@ def enter(table: DictValue, key: Value, value: Value) -> None:
     table.open = True
 
 
-def _append(value: ListValue, call: Call) -> Value:
+def _append_to_list(value: ListValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
     value.length = None
     if call.args:
@@ -38,33 +38,33 @@ def _append(value: ListValue, call: Call) -> Value:
     return None
 
 
-def _extend(value: ListValue, call: Call) -> Value:
+def _extend_list(value: ListValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
     value.length = None
-    more = items(call.interpreter, call.get(0, "iterable"))
+    more = known_items(call.interpreter, call.get(0, "iterable"))
     value.items += more or []
     value.open = value.open or more is None or call.interpreter.region is not value.region
     return None
 
 
-def _changed(value: ListValue, call: Call) -> Value:
+def _remove_from_list(value: ListValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
     value.open, value.length = True, None
-    return element(call.interpreter, value)
+    return joined_element(call.interpreter, value)
 
 
-def _pairs(value: DictValue, call: Call) -> Value:
+def _dict_items(value: DictValue, call: Call) -> Value:
     return ListValue([(key, one) for key, one in value.entries.items()], value.open)
 
 
-def _got(value: DictValue, call: Call) -> Value:
+def _get_from_dict(value: DictValue, call: Call) -> Value:
     key, default = call.get(0, "key"), call.get(1, "default", None)
     if isinstance(key, str | int | bool | None) and key in value.entries:
         return value.entries[key]
     return Unknown("a key") if value.open or not isinstance(key, str | int) else default
 
 
-def _updated(value: DictValue, call: Call) -> Value:
+def _update_dict(value: DictValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
     other = call.get(0, "other", DictValue())
     certain = call.interpreter.region is value.region
@@ -78,9 +78,9 @@ def _updated(value: DictValue, call: Call) -> Value:
     return None
 
 
-def _popped(value: DictValue, call: Call) -> Value:
+def _pop_from_dict(value: DictValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
-    found = _got(value, call)
+    found = _get_from_dict(value, call)
     key = call.get(0, "key")
     if call.interpreter.region is value.region and isinstance(key, str | int):
         value.entries.pop(key, None)
@@ -98,22 +98,22 @@ def _set_default(value: DictValue, call: Call) -> Value:
 
 
 METHODS: dict[tuple[type, str], Callable[[Any, Call], Value]] = {
-    (ListValue, "append"): _append,
-    (ListValue, "add"): _append,
-    (ListValue, "extend"): _extend,
+    (ListValue, "append"): _append_to_list,
+    (ListValue, "add"): _append_to_list,
+    (ListValue, "extend"): _extend_list,
     (ListValue, "copy"): lambda value, call: ListValue(
         list(value.items), value.open, region=call.interpreter.region
     ),
     **{
-        (ListValue, name): _changed
+        (ListValue, name): _remove_from_list
         for name in ("pop", "insert", "remove", "clear", "sort", "reverse", "discard")
     },
-    (DictValue, "items"): _pairs,
+    (DictValue, "items"): _dict_items,
     (DictValue, "keys"): lambda value, call: ListValue(list(value.entries), value.open),
     (DictValue, "values"): lambda value, call: ListValue(list(value.entries.values()), value.open),
-    (DictValue, "get"): _got,
-    (DictValue, "update"): _updated,
-    (DictValue, "pop"): _popped,
+    (DictValue, "get"): _get_from_dict,
+    (DictValue, "update"): _update_dict,
+    (DictValue, "pop"): _pop_from_dict,
     (DictValue, "setdefault"): _set_default,
     (DictValue, "copy"): lambda value, call: DictValue(
         dict(value.entries), value.open, region=call.interpreter.region

@@ -52,7 +52,7 @@ class ModuleFrames(ABC):
     def field_names(self, made_of: ClassValue) -> tuple[str, ...]:
         """The fields of a class and its bases, in the order in which a dataclass takes them."""
         if made_of.node not in self._fields:
-            found = [name for one in reversed(made_of.order) for name in _fields(one.node)]
+            found = [name for one in reversed(made_of.order) for name in _field_names(one.node)]
             self._fields[made_of.node] = tuple(dict.fromkeys(found))
         return self._fields[made_of.node]
 
@@ -82,7 +82,7 @@ class ModuleFrames(ABC):
         """The names of a module, after it was run; its frames are added to `_made`."""
 
 
-def _fields(node: ast.ClassDef) -> list[str]:
+def _field_names(node: ast.ClassDef) -> list[str]:
     return [
         one.target.id
         for one in node.body

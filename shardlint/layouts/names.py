@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from shardlint.layouts.attributes import find_hook
-from shardlint.layouts.builtin_functions import builtin
-from shardlint.layouts.iteration import element, items
+from shardlint.layouts.builtin_functions import builtin_value
+from shardlint.layouts.iteration import joined_element, known_items
 from shardlint.layouts.pieces import UnknownShape
 from shardlint.layouts.run_state import RunState
 from shardlint.layouts.values import (
@@ -22,7 +22,7 @@ from shardlint.layouts.values import (
     State,
     Unknown,
     Value,
-    join,
+    join_values,
 )
 from shardlint.model.values import Place
 from shardlint.source.searches import WORD
@@ -43,7 +43,7 @@ class Names(RunState):
                 return found.value() if isinstance(found, Lazy) else found
             frame = frame.outer
         self.frame.file.looked.note(WORD, name)  # the module may come to bind it
-        return builtin(name)
+        return builtin_value(name)
 
     def bind(self, name: str, value: Value) -> None:
         """Bind a name in this frame, or where `global` and `nonlocal` say."""
@@ -56,7 +56,7 @@ class Names(RunState):
                 outer = outer.outer
             frame = outer or frame
         if frame is not self.frame and self.region is not None and name in frame.names:
-            value = join(frame.names[name], value)
+            value = join_values(frame.names[name], value)
         if frame.file is self.file or frame.outer is not None:
             frame.names[name] = value
         else:  # a global of another module, which other files see as its import left it
@@ -68,7 +68,7 @@ class Names(RunState):
             case ast.Name(id=name):
                 self.bind(name, value)
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                self._unpack(targets, value)
+                self._unpack_value(targets, value)
             case ast.Starred(value=inner):
                 self.assign(inner, value)
             case ast.Attribute(value=owner, attr=name):
@@ -79,7 +79,7 @@ class Names(RunState):
                         self.call(hook, (holder, name, value), {}, Place(self.frame.file, target))
                     self.write_attribute(holder, name, value)
                 elif isinstance(holder, State):
-                    self._enter(holder, name, value)
+                    self._set_entry(holder, name, value)
                 elif isinstance(holder, ClassValue) and holder.frame.file is self.file:
                     holder.names[name] = value
             case ast.Subscript(value=owner, slice=index):
@@ -87,10 +87,10 @@ class Names(RunState):
                 if isinstance(holder, ListValue):
                     holder = self.thaw(holder)
                 if isinstance(holder, DictValue):
-                    self._enter(holder, key, value)
+                    self._set_entry(holder, key, value)
                 elif isinstance(holder, ListValue):
                     if isinstance(key, int) and -len(holder.items) <= key < len(holder.items):
-                        holder.items[key] = self._written(holder, holder.items[key], value)
+                        holder.items[key] = self._value_after_write(holder, holder.items[key], value)
                     else:
                         holder.items = [Unknown("an entry was replaced")] * min(len(holder.items), 1)
                         holder.open = True
@@ -99,23 +99,23 @@ class Names(RunState):
                     if hook is not None:
                         self.call(hook, (holder, key, value), {}, Place(self.frame.file, target))
 
-    def _enter(self, holder: DictValue, key: Value, value: Value) -> None:
+    def _set_entry(self, holder: DictValue, key: Value, value: Value) -> None:
         """Write an entry of a dict."""
         holder = self.thaw(holder)
-        if isinstance(key, str | int | bool | float | tuple | Plain | None) and _hashable(key):
-            holder.entries[key] = self._written(holder, holder.entries.get(key, MISSING), value)
+        if isinstance(key, str | int | bool | float | tuple | Plain | None) and _is_hashable(key):
+            holder.entries[key] = self._value_after_write(holder, holder.entries.get(key, MISSING), value)
             holder.open = holder.open or holder.region is not self.region
         else:
             holder.open = True
             holder.entries.clear()
 
-    def _unpack(self, targets: list[ast.expr], value: Value) -> None:
+    def _unpack_value(self, targets: list[ast.expr], value: Value) -> None:
         items = self.items(value)
         if isinstance(value, UnknownShape):
             items = [value.size_at(place) for place in range(len(targets))]
         starred = next((place for place, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
         if items is None or (starred is None and len(items) != len(targets)) or len(items) < len(targets) - 1:
-            each = value if isinstance(value, AnyTree) else element(self, value)
+            each = value if isinstance(value, AnyTree) else joined_element(self, value)
             for target in targets:
                 self.assign(target, ListValue([], True) if isinstance(target, ast.Starred) else each)
             return
@@ -128,10 +128,10 @@ class Names(RunState):
 
     def items(self, value: Value) -> list[Value] | None:
         """The items of something that is iterated over; None where they are not all known."""
-        return items(self, value)
+        return known_items(self, value)
 
 
-def _hashable(key: Value) -> bool:
+def _is_hashable(key: Value) -> bool:
     try:
         hash(key)
     except TypeError:

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.iteration import MOST_ITEMS, items
+from shardlint.layouts.iteration import MOST_ITEMS, known_items
 from shardlint.layouts.layout import (
     Layout,
     Mesh,
@@ -28,7 +28,7 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
-    operand,
+    as_operand,
 )
 from shardlint.model.values import Place
 
@@ -75,15 +75,15 @@ _COMPARED: dict[type[ast.cmpop], str] = {
 LARGEST = 1 << 40
 
 
-def truth(run: RunState, node: ast.expr) -> bool | None:
+def truth_of_condition(run: RunState, node: ast.expr) -> bool | None:
     """Return whether a condition holds; None where that is not known."""
-    return decide(run, run.value(node), node)
+    return decide_truth(run, run.value(node), node)
 
 
-def decide(run: RunState, value: Value, node: ast.expr) -> bool | None:
+def decide_truth(run: RunState, value: Value, node: ast.expr) -> bool | None:
     """The truth of the value of an expression, which Python asks for."""
     if isinstance(value, Layout) and value.has_rows:
-        library(run, "shardlint.scalar", (value,), Place(run.frame.file, node), use="condition")
+        call_library(run, "shardlint.scalar", (value,), Place(run.frame.file, node), use="condition")
     return truth_of(value)
 
 
@@ -105,9 +105,9 @@ def truth_of(value: Value) -> bool | None:
 
 def apply_unary(run: RunState, op: ast.unaryop, node_: ast.expr, node: ast.expr) -> Value:
     """Return the result of `not`, `-`, `+` or `~` of an expression."""
-    value = operand(run.value(node_))
+    value = as_operand(run.value(node_))
     if isinstance(op, ast.Not):
-        known = decide(run, value, node_)
+        known = decide_truth(run, value, node_)
         return Unknown("a condition") if known is None else not known
     if isinstance(value, NUMBERS):
         return -value if isinstance(op, ast.USub) else +value if isinstance(op, ast.UAdd) else ~value  # type: ignore[operator]
@@ -115,15 +115,15 @@ def apply_unary(run: RunState, op: ast.unaryop, node_: ast.expr, node: ast.expr)
         value = value.leaf
     if isinstance(value, Layout) or operators_of(value):
         module = operators_of(value) or "jax.numpy"
-        return library(run, f"{module}.negative", (value,), Place(run.frame.file, node))
+        return call_library(run, f"{module}.negative", (value,), Place(run.frame.file, node))
     return Unknown("arithmetic")
 
 
-def compare(run: RunState, values: list[Value], ops: list[ast.cmpop], node: ast.expr) -> Value:
+def compare_values(run: RunState, values: list[Value], ops: list[ast.cmpop], node: ast.expr) -> Value:
     """Return the result of a comparison, or a chain of them, of values."""
     if len(values) > 2:
         for place in range(len(ops)):
-            holds = truth_of(compare(run, values[place : place + 2], [ops[place]], node))
+            holds = truth_of(compare_values(run, values[place : place + 2], [ops[place]], node))
             if not holds:
                 return Unknown("a chain of comparisons") if holds is None else False
         return True
@@ -138,15 +138,19 @@ def compare(run: RunState, values: list[Value], ops: list[ast.cmpop], node: ast.
         return Unknown("a test of identity")
     if isinstance(op, ast.In | ast.NotIn) and isinstance(right, Layout | AnyTree):
         return Unknown("a test of membership")
-    left, right = (one.leaf if isinstance(one, AnyTree) else one for one in (operand(left), operand(right)))
+    left, right = (
+        one.leaf if isinstance(one, AnyTree) else one for one in (as_operand(left), as_operand(right))
+    )
     if operators_of(left, right):
         name = _COMPARED.get(type(op), "equal")
-        return library(run, f"{operators_of(left, right)}.{name}", (left, right), Place(run.frame.file, node))
+        return call_library(
+            run, f"{operators_of(left, right)}.{name}", (left, right), Place(run.frame.file, node)
+        )
     if isinstance(left, Layout) or isinstance(right, Layout):
-        return library(run, "jax.numpy.equal", (left, right), Place(run.frame.file, node))
+        return call_library(run, "jax.numpy.equal", (left, right), Place(run.frame.file, node))
     plain = (str, *NUMBERS, tuple, type(None))
     if isinstance(op, ast.In | ast.NotIn):
-        keys = items(run, right) if not isinstance(right, str) else None
+        keys = known_items(run, right) if not isinstance(right, str) else None
         if isinstance(right, str) and isinstance(left, str):
             found = left in right
         elif keys is not None and isinstance(left, plain) and all(isinstance(one, plain) for one in keys):
@@ -175,7 +179,7 @@ def apply_boolean(run: RunState, op: ast.boolop, nodes: list[ast.expr]) -> Value
             found = run.value(node)
         finally:
             run.branches -= unknown
-        known = decide(run, found, node)
+        known = decide_truth(run, found, node)
         if known is stop:
             return Unknown("a condition") if unknown and not stop else found
         unknown = unknown or known is None
@@ -187,14 +191,14 @@ def operators_of(*values: Value) -> str:
     return next((one.operators for one in values if isinstance(one, Instance) and one.operators), "")
 
 
-def binary(run: RunState, op: ast.operator, left: Value, right: Value, place: Place) -> Value:
+def apply_binary(run: RunState, op: ast.operator, left: Value, right: Value, place: Place) -> Value:
     """An operator applied to two values."""
     compute, name = _OPERATORS[type(op)]
-    left, right = operand(left), operand(right)
+    left, right = as_operand(left), as_operand(right)
     if isinstance(left, NUMBERS) and isinstance(right, NUMBERS):
-        return _number(compute, left, right)
+        return _compute_number(compute, left, right)
     if operators_of(left, right):
-        return library(run, f"{operators_of(left, right)}.{name}", (left, right), place)
+        return call_library(run, f"{operators_of(left, right)}.{name}", (left, right), place)
     if isinstance(left, str) and isinstance(right, str | int) and isinstance(op, ast.Add | ast.Mult):
         try:
             return compute(left, right)
@@ -207,12 +211,12 @@ def binary(run: RunState, op: ast.operator, left: Value, right: Value, place: Pl
         left, right = (one.leaf if isinstance(one, AnyTree) else one for one in (left, right))
         left, right = (Layout() if isinstance(one, Unknown) else one for one in (left, right))
         if trees:
-            return AnyTree(library(run, "jax.numpy.add", (left, right), place))
+            return AnyTree(call_library(run, "jax.numpy.add", (left, right), place))
     if isinstance(left, Layout) or isinstance(right, Layout):
         on_host = all(
             isinstance(one, int | float) or (isinstance(one, Layout) and one.host) for one in (left, right)
         )
-        return library(run, f"{'numpy' if on_host else 'jax.numpy'}.{name}", (left, right), place)
+        return call_library(run, f"{'numpy' if on_host else 'jax.numpy'}.{name}", (left, right), place)
     if isinstance(op, ast.Add):
         if isinstance(left, tuple) and isinstance(right, tuple):
             return left + right
@@ -246,7 +250,7 @@ def _compute_size(op: ast.operator, left: Size, right: Size) -> Size:
     return 0 if isinstance(op, ast.Mod) and divide_size(left, right) is not None else None
 
 
-def _number(compute: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+def _compute_number(compute: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
     if compute is operator.pow and (abs(right) > 64 or abs(left) > LARGEST):
         return Unknown("a large number")
     if compute in (operator.lshift,) and right > 64:
@@ -258,6 +262,6 @@ def _number(compute: Callable[[Any, Any], Any], left: Value, right: Value) -> Va
     return Unknown("a large number") if isinstance(found, int) and abs(found) > LARGEST else found
 
 
-def library(run: RunState, name: str, args: tuple[Value, ...], place: Place, **keywords: Value) -> Value:
+def call_library(run: RunState, name: str, args: tuple[Value, ...], place: Place, **keywords: Value) -> Value:
     """Call a function of a library by its canonical name."""
     return run.call(Library(name), args, keywords, place)

@@ -23,7 +23,7 @@ from shardlint.layouts.values import (
     Value,
     forget_objects,
     function_of,
-    join,
+    join_values,
 )
 from shardlint.layouts.violation import Violation
 from shardlint.model.values import Place
@@ -148,7 +148,7 @@ class RunState(ABC):
         if holder.registered or holder.others:
             self.changes += 1
             self.forget_changed(holder.others)
-        holder.attributes[name] = self._written(holder, holder.attributes.get(name, MISSING), value)
+        holder.attributes[name] = self._value_after_write(holder, holder.attributes.get(name, MISSING), value)
 
     def note_transformed(self, made: Transformed) -> Transformed:
         """Note that a transform made something of a function, which is called here or at the end of the run."""
@@ -261,13 +261,13 @@ class RunState(ABC):
                 key = found.kind, str(found.place.file.path), found.place.line, 0
                 self.violations.setdefault(key, replace(found, certain=certain))
 
-    def _written(self, holder: Container, before: Value, value: Value) -> Value:
+    def _value_after_write(self, holder: Container, before: Value, value: Value) -> Value:
         """Return the value of a part of an object after a write. If the write may not have happened, return the join
         of both values.
         """
         if holder.region is self.region or before is MISSING:
             return value
-        return join(before, value)
+        return join_values(before, value)
 
     def forget_changed(self, values: tuple[Value, ...]) -> None:
         """Forget what an unknown function may have changed of the objects of libraries that it was given."""

@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any
 
 from shardlint.layouts.definitions import Definitions
-from shardlint.layouts.expressions import as_load, evaluate, matches
-from shardlint.layouts.iteration import element, evaluate_iterable
-from shardlint.layouts.operators import library, truth
+from shardlint.layouts.expressions import as_load, evaluate, matches_pattern
+from shardlint.layouts.iteration import evaluate_iterable, joined_element
+from shardlint.layouts.operators import call_library, truth_of_condition
 from shardlint.layouts.run_state import Flow
 from shardlint.layouts.values import (
     Container,
     Instance,
     Unknown,
     Value,
-    join,
+    join_values,
 )
 from shardlint.model.values import Place
 
@@ -65,13 +65,13 @@ class Statements(Definitions):
         return "leave"
 
     def _if(self, node: ast.If) -> Flow:
-        known = truth(self, node.test)
+        known = truth_of_condition(self, node.test)
         if known is not None:
             return self.block(node.body if known else node.orelse)
         return self._ways([node.body, node.orelse])
 
     def _while(self, node: ast.While) -> Flow:
-        return "next" if truth(self, node.test) is False else self._loop(None, None, node.body)
+        return "next" if truth_of_condition(self, node.test) is False else self._loop(None, None, node.body)
 
     def _function_definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Flow:
         self.bind(node.name, self.decorated_function(node))
@@ -113,16 +113,16 @@ class Statements(Definitions):
         return "next"
 
     def _assert(self, node: ast.Assert) -> Flow:
-        return "leave" if truth(self, node.test) is False else "next"
+        return "leave" if truth_of_condition(self, node.test) is False else "next"
 
     def _match(self, node: ast.Match) -> Flow:
         """The first case that fits; all that may, where that is not known."""
         subject = self.value(node.subject)
         possible: list[list[ast.stmt]] = []
         for case in node.cases:
-            fits = matches(self, case.pattern, subject)
+            fits = matches_pattern(self, case.pattern, subject)
             if fits and case.guard is not None:
-                fits = truth(self, case.guard)
+                fits = truth_of_condition(self, case.guard)
             if fits:
                 possible.append(case.body)
                 break
@@ -169,7 +169,7 @@ class Statements(Definitions):
         if not ends:
             frame.names = before
             return flows[0] if len(set(flows)) == 1 else "leave"
-        frame.names = _joined(ends)
+        frame.names = _join_frames(ends)
         return "next"
 
     def _for(self, node: ast.For | ast.AsyncFor) -> Flow:
@@ -193,13 +193,13 @@ class Statements(Definitions):
             for turn in range(_ROUNDS):
                 before = dict(frame.names)
                 if target is not None:
-                    self.assign(target, element(self, iterated))
+                    self.assign(target, joined_element(self, iterated))
                 self.block(body)
-                after = _joined([before, frame.names])
+                after = _join_frames([before, frame.names])
                 if turn == _ROUNDS - 1:
                     unstable = {
                         name for name, value in after.items()
-                        if name in before and _differs(before[name], value)
+                        if name in before and _are_different(before[name], value)
                     }  # fmt: skip
                     after.update(dict.fromkeys(unstable, Unknown("a loop changes it")))
                 frame.names = after
@@ -209,7 +209,9 @@ class Statements(Definitions):
         before = self.mesh, self.mesh_known, self.excused, self.legacy, self.contexts
         for item in node.items:
             context = self.value(item.context_expr)
-            found = library(self, "shardlint.enter", (context,), Place(self.frame.file, item.context_expr))
+            found = call_library(
+                self, "shardlint.enter", (context,), Place(self.frame.file, item.context_expr)
+            )
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, found)
         flow = self.block(node.body)
@@ -225,31 +227,31 @@ class Statements(Definitions):
         self.excused -= bool(node.handlers)
         ends = [frame.names] if flow == "next" else []
         for handler in node.handlers:
-            frame.names = _joined([before, frame.names])
+            frame.names = _join_frames([before, frame.names])
             if handler.name:
                 frame.names[handler.name] = Unknown("an exception")
             with self.uncertain():
                 if self.block(handler.body) == "next":
                     ends.append(frame.names)
-        frame.names = _joined(ends) if ends else before
+        frame.names = _join_frames(ends) if ends else before
         final = self.block(node.finalbody)
         if final != "next":
             return final
         return "next" if ends else flow if flow != "next" else "leave"
 
 
-def _joined(ends: list[dict[str, Value]]) -> dict[str, Value]:
+def _join_frames(ends: list[dict[str, Value]]) -> dict[str, Value]:
     first, *others = ends
     found = dict(first)
     for other in others:
         for name, value in other.items():
             before = found.setdefault(name, value)
             if before is not value:
-                found[name] = join(before, value)
+                found[name] = join_values(before, value)
     return found
 
 
-def _differs(one: Value, two: Value) -> bool:
+def _are_different(one: Value, two: Value) -> bool:
     if one is two:
         return False
     if isinstance(one, Container) or isinstance(two, Container):

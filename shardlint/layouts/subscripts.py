@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from shardlint.layouts.attributes import Updates, find_hook
 from shardlint.layouts.device_arrays import is_plain_slice, select_devices
-from shardlint.layouts.iteration import element, items, part_of_tree
+from shardlint.layouts.iteration import joined_element, known_items, part_of_tree
 from shardlint.layouts.layout import (
     Layout,
 )
-from shardlint.layouts.operators import library
+from shardlint.layouts.operators import call_library
 from shardlint.layouts.pieces import UnknownShape
 from shardlint.layouts.values import (
     MISSING,
@@ -26,18 +26,18 @@ from shardlint.layouts.values import (
     Plain,
     Unknown,
     Value,
-    operand,
+    as_operand,
 )
 from shardlint.model.values import Place
 
 if TYPE_CHECKING:
     from shardlint.layouts.run_state import RunState
 
-def subscript(run: RunState, value: Value, index: Value, place: Place) -> Value:
+def subscript_value(run: RunState, value: Value, index: Value, place: Place) -> Value:
     """`value[index]`."""
-    if index is ... and operand(value) is not value:
-        return operand(value)  # of a Variable, its array
-    match value := operand(value):
+    if index is ... and as_operand(value) is not value:
+        return as_operand(value)  # of a Variable, its array
+    match value := as_operand(value):
         case tuple() | str() if isinstance(index, int):
             return value[index] if -len(value) <= index < len(value) else Unknown("an index out of range")
         case tuple() | str() if isinstance(index, slice) and is_plain_slice(index):
@@ -58,13 +58,13 @@ def subscript(run: RunState, value: Value, index: Value, place: Place) -> Value:
                 run.violate("specs.key", value.declared, read=place.text(), **said)
             return Unknown("a key") if more or isinstance(index, Unknown) else Unknown("no such key")
         case ListValue() | tuple():
-            return element(run, value if isinstance(value, ListValue) else ListValue(list(value)))
+            return joined_element(run, value if isinstance(value, ListValue) else ListValue(list(value)))
         case Layout():
-            return library(run, "shardlint.index", (value, index), place)
+            return call_library(run, "shardlint.index", (value, index), place)
         case Devices():
             return select_devices(value, index)
         case AnyTree(leaf=Layout() as leaf) if run.axes and _is_array_index(index):
-            return library(run, "shardlint.index", (leaf, index), place)
+            return call_library(run, "shardlint.index", (leaf, index), place)
         case AnyTree():
             return value if isinstance(index, str) else part_of_tree(value)
         case UnknownShape() if isinstance(index, int):
@@ -75,8 +75,12 @@ def subscript(run: RunState, value: Value, index: Value, place: Place) -> Value:
             method = owner.find("__getitem__")
             if method is not MISSING:
                 return run.call(method, (value, index), {}, place)
-            fields = items(run, value)
-            return Unknown("an item of an object") if fields is None else subscript(run, tuple(fields), index, place)
+            fields = known_items(run, value)
+            return (
+                Unknown("an item of an object")
+                if fields is None
+                else subscript_value(run, tuple(fields), index, place)
+            )
         case Instance(of=None) if (hook := find_hook(run, value, "__getitem__")) is not None:
             return run.call(hook, (value, index), {}, place)
         case PartitionSpec(entries=found, open=False) if isinstance(index, int) and -len(

@@ -59,7 +59,7 @@ def run_uncalled(run: RunState, frame: Frame) -> None:
     makes = _MAPS_OR_COMPILES if any(map(run.file.says, _COLLECTIVES)) else _MAPS
     pmapped = _names_of_pmapped(frame) if run.file.says("pmap") else None
     more = [pattern for library, pattern in _SAYS_ALL.items() if run.file.says(library)]
-    for node, value in list(_definitions(run.file.tree, frame)):
+    for node, value in list(_function_definitions(run.file.tree, frame)):
         text = "" if node in run.ran else run.file.text(node)
         calls = (pmapped is not None and pmapped.search(text)) or any(one.search(text) for one in more)
         if calls or makes.search(text) or (_PLACES.search(text) and _MAKES.search(text)):
@@ -99,7 +99,7 @@ def _run_mapped(run: RunState, objects: dict[ClassValue, Value]) -> None:
         _run_transformed(run, made, objects)
 
 
-def _definitions(tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionDef, Value]]:
+def _function_definitions(tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionDef, Value]]:
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
             yield statement, frame.names.get(statement.name)

@@ -40,10 +40,10 @@ class PartitionSpec:
 
     def axes(self) -> tuple[tuple[str, ...] | None, ...]:
         """The axes of each entry."""
-        return tuple(_axes(entry) for entry in self.entries)
+        return tuple(_axes_of_entry(entry) for entry in self.entries)
 
 
-def _axes(entry: Value) -> tuple[str, ...] | None:
+def _axes_of_entry(entry: Value) -> tuple[str, ...] | None:
     if entry is None:
         return ()
     if isinstance(entry, str):
@@ -192,7 +192,7 @@ class State(DictValue):
     """A dict whose entries are attributes too, as those of flax.nnx."""
 
 
-def operand(value: Value) -> Value:
+def as_operand(value: Value) -> Value:
     """Return the value as an operand of arithmetic: a Variable of flax.nnx as its array."""
     return value.operand if isinstance(value, Instance) else value
 
@@ -304,12 +304,12 @@ class ClassValue:
         return tuple(dict.fromkeys((self, *inherited)))
 
     @cached_property
-    def _libraries(self) -> frozenset[str]:
+    def _library_bases(self) -> frozenset[str]:
         return frozenset(base.name for one in self.order for base in one.bases if isinstance(base, Library))
 
     def libraries(self) -> frozenset[str]:
         """The classes of libraries that it is made from."""
-        return self._libraries
+        return self._library_bases
 
     def find(self, name: str) -> Value:
         """An attribute of the class; `MISSING` where neither it nor a base has it."""
@@ -446,7 +446,7 @@ def known_items(value: Value) -> tuple[Value, ...] | None:
     return tuple(value.items) if isinstance(value, ListValue) and not value.open else None
 
 
-def children(tree: Value) -> list[tuple[Any, Value]] | None:
+def tree_children(tree: Value) -> list[tuple[Any, Value]] | None:
     """The parts of a tree by their keys; None of a leaf."""
     match tree:
         case tuple():
@@ -460,7 +460,7 @@ def children(tree: Value) -> list[tuple[Any, Value]] | None:
     return None
 
 
-def rebuilt(tree: Value, parts: Iterable[Value]) -> Value:
+def rebuild_tree(tree: Value, parts: Iterable[Value]) -> Value:
     """A tree with other parts, in their order."""
     match tree:
         case ListValue(open=more):
@@ -483,9 +483,9 @@ def path_step(tree: Value, key: Any) -> str:
     return f".{key}" if isinstance(tree, Instance) else f"[{key!r}]"
 
 
-def leaves(tree: Value) -> Iterator[tuple[str, Value]]:
+def tree_leaves(tree: Value) -> Iterator[tuple[str, Value]]:
     """The leaves of a tree with their paths, as jax spells them."""
-    yield from ((path, leaf) for path, leaf, _ in spread(None, tree))
+    yield from ((path, leaf) for path, leaf, _ in spread_prefix(None, tree))
 
 
 _TREES = frozenset(
@@ -515,11 +515,11 @@ def map_tree(
 
     `stop` says of a part that has parts whether it counts as a leaf.
     """
-    parts = children(tree)
+    parts = tree_children(tree)
     if parts is not None and stop is not None and stop(tree):
         return function(tree, *others)
     if parts is not None:
-        return rebuilt(
+        return rebuild_tree(
             tree,
             [
                 map_tree(function, part, *(item_of(one, key) for one in others), stop=stop)
@@ -553,32 +553,32 @@ def item_of(tree: Value, key: Any) -> Value:
     return Unknown()
 
 
-def spread(prefix: Value, tree: Value) -> Iterator[tuple[str, Value, Value]]:
+def spread_prefix(prefix: Value, tree: Value) -> Iterator[tuple[str, Value, Value]]:
     """The leaves of a tree with their paths, each with what a prefix of it (specs, axes, shardings) says of it.
 
     A prefix that does not fit says Unknown.
     """
-    parts = None if _is_open(tree) else children(tree)
-    inside = children(prefix) is not None
+    parts = None if _is_open(tree) else tree_children(tree)
+    inside = tree_children(prefix) is not None
     if parts is None:
         if tree is not None:
             yield "", tree.leaf if isinstance(tree, AnyTree) else tree, Unknown() if inside else prefix
         return
     for key, part in parts:
-        for path, leaf, said in spread(item_of(prefix, key) if inside else prefix, part):
+        for path, leaf, said in spread_prefix(item_of(prefix, key) if inside else prefix, part):
             yield f"{path_step(tree, key)}{path}", leaf, said
 
 
 def map_spread(
     function: Callable[[str, Value, Value], Value], prefix: Value, tree: Value, path: str = ""
 ) -> Value:
-    """A tree with a function applied to each leaf, its path, and what a prefix says of it (see `spread`)."""
-    parts = children(tree)
-    inside = children(prefix) is not None
+    """A tree with a function applied to each leaf, its path, and what a prefix says of it (see `spread_prefix`)."""
+    parts = tree_children(tree)
+    inside = tree_children(prefix) is not None
     if parts is not None and _is_open(tree):
         return map_tree(lambda leaf: function(path, Unknown(), Unknown() if inside else prefix), tree)
     if parts is not None:
-        return rebuilt(
+        return rebuild_tree(
             tree,
             [
                 map_spread(
@@ -593,7 +593,7 @@ def map_spread(
     return None if tree is None else function(path, tree, said)
 
 
-def join(one: Value, two: Value) -> Value:
+def join_values(one: Value, two: Value) -> Value:
     """Return the common knowledge about a value that is one of two."""
     if one is two:
         return one
@@ -603,23 +603,23 @@ def join(one: Value, two: Value) -> Value:
     if isinstance(one, Layout) and isinstance(two, Layout):
         return _join_layouts(one, two)
     if isinstance(one, AnyTree) and isinstance(two, AnyTree):
-        leaf = join(one.leaf, two.leaf)
+        leaf = join_values(one.leaf, two.leaf)
         return AnyTree(leaf if isinstance(leaf, Layout) else Unknown())
     if isinstance(one, PartitionSpec) and isinstance(two, PartitionSpec):
         return _join_specs(one, two)
     if isinstance(one, tuple) and isinstance(two, tuple) and len(one) == len(two):
-        return tuple(join(first, second) for first, second in zip(one, two, strict=True))
+        return tuple(join_values(first, second) for first, second in zip(one, two, strict=True))
     if isinstance(one, DictValue) and isinstance(two, DictValue):
         keys = [key for key in one.entries if key in two.entries]
         more = one.open or two.open or len(keys) < max(len(one.entries), len(two.entries))
         kind = State if isinstance(one, State) and isinstance(two, State) else DictValue
-        return kind({key: join(one.entries[key], two.entries[key]) for key in keys}, more)
+        return kind({key: join_values(one.entries[key], two.entries[key]) for key in keys}, more)
     if isinstance(one, ListValue) and isinstance(two, ListValue) and len(one.items) == len(two.items):
-        items = [join(first, second) for first, second in zip(one.items, two.items, strict=True)]
+        items = [join_values(first, second) for first, second in zip(one.items, two.items, strict=True)]
         return ListValue(items, one.open or two.open)
     if isinstance(one, Instance) and isinstance(two, Instance) and one.of is two.of:
         names = [name for name in one.attributes if name in two.attributes]
-        values = {name: join(one.attributes[name], two.attributes[name]) for name in names}
+        values = {name: join_values(one.attributes[name], two.attributes[name]) for name in names}
         made = one.with_parts(values) if one.is_like(two) else Instance(one.of, values)
         made.open = True
         made.others = (one, two) if one.registered or two.registered else ()

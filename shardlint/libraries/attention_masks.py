@@ -7,35 +7,45 @@ from dataclasses import replace
 from shardlint.layouts.layout import Layout, Shape
 from shardlint.layouts.values import Call, Library, ListValue, Native, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import dtype_of
-from shardlint.libraries.meeting import as_array, broadcast_shapes, common, computed, fresh
+from shardlint.libraries.meeting import (
+    as_array,
+    broadcast_shapes,
+    common_properties,
+    computed_array,
+    fresh_array,
+)
 from shardlint.libraries.registry import function
 
 _HOMES = ("flax.linen", "flax.nnx", "flax.linen.attention", "flax.nnx.nn.attention")
 
 
-def _dtype(call: Call, default: str | None) -> str | None:
+def _dtype_argument(call: Call, default: str | None) -> str | None:
     given = call.keywords.get("dtype")
     return default if given is None else dtype_of(given)
 
 
 @function("jax.nn dot_product_attention", *(f"{home} dot_product_attention" for home in _HOMES))
-def attention(call: Call) -> Value:
+def attention_values(call: Call) -> Value:
     """Weighted means of values: of the shape of the queries, with the last dimension of the values."""
     query, key, value = (as_array(call.get(place, name)) for place, name in enumerate(("query", "key", "value")))
     shape = (*query.shape[:-1], value.shape[-1]) if query.shape and value.shape else None
     if call.keywords.get("return_residual", False) is not False:
-        return computed(call, [query, key, value], None), Layout()
-    return computed(call, [query, key, value], shape, _dtype(call, common([query, key, value]).dtype))
+        return computed_array(call, [query, key, value], None), Layout()
+    return computed_array(
+        call, [query, key, value], shape, _dtype_argument(call, common_properties([query, key, value]).dtype)
+    )
 
 
 @function(*(f"{home} dot_product_attention_weights" for home in _HOMES))
-def weights(call: Call) -> Value:
+def attention_weights(call: Call) -> Value:
     """How much each query takes of each key: `(..., heads, queries, keys)`."""
     query, key = as_array(call.get(0, "query")), as_array(call.get(1, "key"))
     shape: Shape | None = None
     if query.shape is not None and key.shape is not None and min(len(query.shape), len(key.shape)) > 2:
         shape = (*query.shape[:-3], query.shape[-2], query.shape[-3], key.shape[-3])
-    return computed(call, [query, key], shape, _dtype(call, common([query, key]).dtype))
+    return computed_array(
+        call, [query, key], shape, _dtype_argument(call, common_properties([query, key]).dtype)
+    )
 
 
 @function(*(f"{home} make_attention_mask" for home in _HOMES))
@@ -46,7 +56,7 @@ def attention_mask(call: Call) -> Value:
     if query.shape and key.shape and not call.has(3, "extra_batch_dims"):
         batch = broadcast_shapes([query.shape[:-1], key.shape[:-1]])
         shape = (*batch, 1, query.shape[-1], key.shape[-1]) if batch is not None else None
-    return computed(call, [query, key], shape, _dtype(call, "float32"))
+    return computed_array(call, [query, key], shape, _dtype_argument(call, "float32"))
 
 
 @function(*(f"{home} make_causal_mask" for home in _HOMES))
@@ -55,7 +65,7 @@ def causal_mask(call: Call) -> Value:
     array = as_array(call.get(0, "x"))
     plain = bool(array.shape) and not call.has(1, "extra_batch_dims")
     shape = (*array.shape[:-1], 1, array.shape[-1], array.shape[-1]) if plain and array.shape else None
-    return fresh(call, shape, _dtype(call, "float32"))
+    return fresh_array(call, shape, _dtype_argument(call, "float32"))
 
 
 @function(*(f"{home} combine_masks" for home in _HOMES))
@@ -66,7 +76,7 @@ def combined(call: Call) -> Value:
         return None
     arrays = [as_array(one) for one in given] or [Layout()]
     shape = broadcast_shapes([one.shape for one in arrays]) if not call.open else None
-    return computed(call, arrays, shape, _dtype(call, "float32"))
+    return computed_array(call, arrays, shape, _dtype_argument(call, "float32"))
 
 
 _SPLASH = "jax.experimental.pallas.ops.tpu.splash_attention"
@@ -85,18 +95,22 @@ def _like_queries(call: Call) -> Value:
     """Weighted means of values, one for each query."""
     query, key, value = (as_array(call.get(place, name)) for place, name in enumerate(("q", "k", "v")))
     shape = (*query.shape[:-1], value.shape[-1]) if query.shape and value.shape else None
-    return computed(call, [query, key, value], shape, query.dtype)
+    return computed_array(call, [query, key, value], shape, query.dtype)
 
 
 @function("flax.linen.dtypes promote_dtype", "flax.nnx.nn.dtypes promote_dtype")
-def promoted(call: Call) -> Value:
+def promote_arrays(call: Call) -> Value:
     """Arrays of one type, which is given or the common one."""
     in_tuple = call.name.startswith("flax.nnx")
     items = known_items(call.get(0, "args")) if in_tuple else call.args
     if items is None or call.open:
         return ListValue([Layout()], True)
     given = call.keywords.get("dtype")
-    dtype = common([as_array(one) for one in items if one is not None]).dtype if given is None else dtype_of(given)
+    dtype = (
+        common_properties([as_array(one) for one in items if one is not None]).dtype
+        if given is None
+        else dtype_of(given)
+    )
     dtype = dtype if given is not None or "float" in (dtype or "") else None
     convert = Library("jax.numpy.asarray")
     made = [one if one is None else as_array(call.interpreter.call(convert, (one,), {}, call.place)) for one in items]
@@ -105,7 +119,7 @@ def promoted(call: Call) -> Value:
 
 
 @function("jax.nn glu", "flax.linen glu", "flax.nnx glu")
-def gated(call: Call) -> Value:
+def gate_dimension(call: Call) -> Value:
     """One half of a dimension, as far as the other half lets it through."""
     array, axis = as_array(call.get(0, "x")), call.get(1, "axis", -1)
     shape: Shape | None = None
@@ -114,4 +128,4 @@ def gated(call: Call) -> Value:
         size = array.shape[place]
         half = size // 2 if isinstance(size, int) else None
         shape = (*array.shape[:place], half, *array.shape[place + 1 :])
-    return computed(call, [array], shape, array.dtype if "float" in (array.dtype or "") else None)
+    return computed_array(call, [array], shape, array.dtype if "float" in (array.dtype or "") else None)

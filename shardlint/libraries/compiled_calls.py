@@ -17,10 +17,10 @@ from shardlint.layouts.values import (
     Instance,
     ListValue,
     Value,
-    children,
     item_of,
-    leaves,
     path_step,
+    tree_children,
+    tree_leaves,
 )
 from shardlint.libraries.meeting import LATE_CHANGE, is_recent
 from shardlint.model.values import Place
@@ -30,25 +30,25 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 def numbers_of(value: Value) -> tuple[int, ...]:
     """The numbers of an argument that gives one or several."""
-    return tuple(one for one in listed(value) if isinstance(one, int) and one >= 0)
+    return tuple(one for one in list_items(value) if isinstance(one, int) and one >= 0)
 
 
-def listed(value: Value) -> tuple[Value, ...]:
+def list_items(value: Value) -> tuple[Value, ...]:
     """The items of a tuple or list, or the value itself."""
     return tuple(value.items) if isinstance(value, ListValue) else value if isinstance(value, tuple) else (value,)
 
 
 def check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
     """Record a tree of arrays that stands twice in donated arguments, whose memory a result takes."""
-    results = {(leaf.shape, leaf.dtype) for _, leaf in leaves(found) if isinstance(leaf, Layout)}
+    results = {(leaf.shape, leaf.dtype) for _, leaf in tree_leaves(found) if isinstance(leaf, Layout)}
     met: dict[int, str] = {}
     for number in donated:
-        for path, tree in _shared(call.args[number], "") if number < len(call.args) else ():
+        for path, tree in _shared_objects(call.args[number], "") if number < len(call.args) else ():
             first = met.setdefault(id(tree), path)
             taken = any(
                 isinstance(leaf, Layout) and None not in (leaf.shape, leaf.dtype, *(leaf.shape or ()))
                 and (leaf.shape, leaf.dtype) in results
-                for _, leaf in leaves(tree)
+                for _, leaf in tree_leaves(tree)
             )  # fmt: skip
             if first is not path and taken:
                 call.interpreter.violate("donation.twice", call.place, first=first.lstrip("."), second=path.lstrip("."))
@@ -74,7 +74,7 @@ def check_alone(call: Call, arrays: Sequence[Layout], found: Value) -> None:
     They are on one device since jax 0.12. Where their type says that they are on the mesh, as before, jax raises.
     """
     run, recent = call.interpreter, is_recent(call, LATE_CHANGE)
-    results = [leaf for _, leaf in leaves(found)]
+    results = [leaf for _, leaf in tree_leaves(found)]
     if run.mesh is not None or not run.mesh_known or not all(isinstance(one, Layout) and one.is_new for one in results):
         return
     for one in arrays:
@@ -91,13 +91,13 @@ def check_reused(
     call: Call, given: Value, donated: tuple[int, ...], found: Value, where: Place
 ) -> None:
     """Record a donated argument whose memory no result can take, next to one that fits a result and is not donated."""
-    results = [leaf for _, leaf in leaves(found)]
+    results = [leaf for _, leaf in tree_leaves(found)]
     if not isinstance(given, FunctionValue) or not all(isinstance(one, Layout) and one.shape for one in results):
         return
     names = given.positional
     fits: dict[int, bool | None] = {}
     for place, argument in enumerate(call.args[: len(names)]):
-        arrays = [leaf for _, leaf in leaves(argument)]
+        arrays = [leaf for _, leaf in tree_leaves(argument)]
         known = arrays and all(isinstance(one, Layout) and one.shape for one in arrays)
         pairs = [_may_reuse(one, other) for one in arrays for other in results] if known else [None]
         fits[place] = False if set(pairs) == {False} else True if set(pairs) <= {True, False} else None
@@ -119,9 +119,9 @@ def _may_reuse(one: Value, other: Value) -> bool | None:
 
 def check_carried(call: Call, found: Value) -> None:
     """Record a state that a loop passes on whole, though the jit got it split, or that leaves host memory there."""
-    for given, result, name in _carried(call, found):
-        results = dict(leaves(result))
-        for path, before in leaves(given):
+    for given, result, name in _carried_arguments(call, found):
+        results = dict(tree_leaves(result))
+        for path, before in tree_leaves(given):
             after = results.get(path)
             if not isinstance(before, Layout) or not isinstance(after, Layout) or before.shape != after.shape:
                 continue
@@ -137,7 +137,7 @@ def check_carried(call: Call, found: Value) -> None:
                     return
 
 
-def _carried(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
+def _carried_arguments(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
     """The arguments of a call in a loop that its results are assigned to, with these and the name in the text."""
     file, node = call.place.file, call.place.node
     around = list(file.ancestors(node))
@@ -164,9 +164,9 @@ def _carried(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
                 yield given, found if place is None else item_of(found, place), file.text(one)
 
 
-def _shared(tree: Value, path: str) -> Iterator[tuple[str, Value]]:
+def _shared_objects(tree: Value, path: str) -> Iterator[tuple[str, Value]]:
     """The objects in a tree that may be in it twice, with their paths."""
     if isinstance(tree, DictValue | ListValue | Instance) and path:
         yield path, tree
-    for key, part in children(tree) or ():
-        yield from _shared(part, path + path_step(tree, key))
+    for key, part in tree_children(tree) or ():
+        yield from _shared_objects(part, path + path_step(tree, key))

@@ -14,13 +14,15 @@ from shardlint.libraries.registry import function
 def config_dict(call: Call) -> Value:
     """A configuration of the entries of a dict, with those of its dicts."""
     if call.function_name == "create":
-        return _made(call, DictValue(dict(call.keywords), call.open))
+        return _make_state(call, DictValue(dict(call.keywords), call.open))
     given = call.get(0, "initial_dictionary", DictValue())
-    return _made(call, given) if isinstance(given, DictValue) else State({}, True)
+    return _make_state(call, given) if isinstance(given, DictValue) else State({}, True)
 
 
-def _made(call: Call, given: DictValue) -> State:
-    entries = {name: _made(call, one) if type(one) is DictValue else one for name, one in given.entries.items()}
+def _make_state(call: Call, given: DictValue) -> State:
+    entries = {
+        name: _make_state(call, one) if type(one) is DictValue else one for name, one in given.entries.items()
+    }
     return State(entries, given.open, region=call.interpreter.region)
 
 
@@ -28,6 +30,6 @@ def _made(call: Call, given: DictValue) -> State:
     "ml_collections.config_dict placeholder required_placeholder",
     "ml_collections.config_dict.config_dict placeholder required_placeholder",
 )
-def placeholder(call: Call) -> Value:
+def make_placeholder(call: Call) -> Value:
     """An entry that is given later."""
     return Unknown("an entry that is given later")

@@ -50,7 +50,7 @@ def mesh_in_context(call: Call) -> Value:
 
 
 @function("pytest raises warns", "contextlib.suppress", "jax.default_device", "jax.disable_jit")
-def excusing(call: Call) -> Value:
+def excuse_errors(call: Call) -> Value:
     """Blocks in which an error is expected, or arrays are made on another device."""
     return Entered(call.name)
 
@@ -62,7 +62,7 @@ def set_context(run: RunState, sets: dict[str, Value]) -> None:
 
 
 @function("shardlint.enter")
-def enter(call: Call) -> Value:
+def enter_context(call: Call) -> Value:
     """Enter a context manager; gives what `as` binds."""
     run, context = call.interpreter, call.args[0]
     if isinstance(context, Entered):

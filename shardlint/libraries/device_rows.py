@@ -83,15 +83,15 @@ def check_saved(call: Call, array: Layout, where: Place) -> None:
 def check_taken(call: Call, array: Layout, kind: str, where: Place, path: str = "") -> None:
     """Record a contract of arrays with such entries that one breaks which was taken out of them."""
     if array.rows is not None and not array.has_rows:
-        call.interpreter.violate(kind, where, **_describe(array.rows), array=path)
+        call.interpreter.violate(kind, where, **_describe_entries(array.rows), array=path)
 
 
 def _record_use(call: Call, array: Layout, kind: str, **said: str) -> None:
     if array.rows is not None and array.has_rows:
-        call.interpreter.violate(kind, call.place, **_describe(array.rows), **said)
+        call.interpreter.violate(kind, call.place, **_describe_entries(array.rows), **said)
 
 
-def _describe(rows: Rows) -> dict[str, str]:
+def _describe_entries(rows: Rows) -> dict[str, str]:
     """Return the description of entries for a message: their kind, and where they were made."""
     made = rows.place
     where = {"line": str(made.line), "file": made.file.path.name} if isinstance(made, Place) else {}

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Draw, Layout
 from shardlint.layouts.pieces import OwnShape, UnknownShape
-from shardlint.layouts.values import Call, DictValue, Transformed, Value, leaves
+from shardlint.layouts.values import Call, DictValue, Transformed, Value, tree_leaves
 from shardlint.model.values import Place
 
 _OFF = {"train": False, "training": False, "is_training": False, "deterministic": True}
@@ -127,4 +127,4 @@ def _is_differentiated(call: Call) -> bool:
 
 
 def _arrays_of(tree: Value) -> Iterator[Layout]:
-    return (leaf for _, leaf in leaves(tuple(tree)) if isinstance(leaf, Layout))
+    return (leaf for _, leaf in tree_leaves(tuple(tree)) if isinstance(leaf, Layout))

@@ -11,7 +11,7 @@ import unicodedata
 
 from shardlint.layouts.layout import AxisType, Layout, Mesh, Shape, Size, Symbol
 from shardlint.layouts.values import Call, PartitionSpec, Sharding, Unknown, Value
-from shardlint.libraries.jax_sharding import place_of, placed
+from shardlint.libraries.jax_sharding import place_array, place_of
 from shardlint.libraries.meeting import as_array
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
@@ -84,18 +84,20 @@ class Fault:
 
 def parse(text: str) -> Expression | Fault:
     """An expression, or the first place that cannot be parsed."""
-    left, at = _elements(text, _skipped(text, 0), _left)
+    left, at = _parse_elements(text, _skip_blanks(text, 0), _left)
     if not left:
-        return _stuck(text, at, "an axis name or `...` belongs here")
+        return _parse_fault(text, at, "an axis name or `...` belongs here")
     if not text.startswith("->", at):
         if "->" not in text:
             return Fault(at, max(len(text), at + 1), "there is no `->`")
-        return _stuck(text, at, "the left side is names of letters and `_`, separated by spaces")
-    right, at = _elements(text, _skipped(text, at + 2), _right)
+        return _parse_fault(text, at, "the left side is names of letters and `_`, separated by spaces")
+    right, at = _parse_elements(text, _skip_blanks(text, at + 2), _right)
     if not right:
-        return _stuck(text, at, "nothing stands right of `->`")
+        return _parse_fault(text, at, "nothing stands right of `->`")
     if at < len(text):
-        return _stuck(text, at, "an element is a name, then a count, then `*`, and spaces separate elements")
+        return _parse_fault(
+            text, at, "an element is a name, then a count, then `*`, and spaces separate elements"
+        )
     for element in right:
         digits = text[element.start : element.end].rstrip("*")[len(element.name or "") :]
         if digits and not element.ellipsis and not digits.isdecimal():
@@ -103,12 +105,12 @@ def parse(text: str) -> Expression | Fault:
     return Expression(left, right)
 
 
-def _elements(text: str, at: int, one: _Reader) -> tuple[tuple[Element, ...], int]:
+def _parse_elements(text: str, at: int, one: _Reader) -> tuple[tuple[Element, ...], int]:
     """Elements separated by spaces, and the place after the spaces behind them."""
     found: list[Element] = []
     while (element := one(text, at)) is not None:
         found.append(element)
-        after = _skipped(text, element.end)
+        after = _skip_blanks(text, element.end)
         if after == element.end:
             return tuple(found), after
         at = after
@@ -142,13 +144,13 @@ class _Reader:
 _left, _right = _Reader(counts=False), _Reader(counts=True)
 
 
-def _skipped(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     while at < len(text) and text[at].isspace():
         at += 1
     return at
 
 
-def _stuck(text: str, at: int, why: str) -> Fault:
+def _parse_fault(text: str, at: int, why: str) -> Fault:
     end = at + 2 if text.startswith("->", at) else at
     while end < len(text) and not text[end].isspace() and not text.startswith("->", end):
         end += 1
@@ -158,22 +160,26 @@ def _stuck(text: str, at: int, why: str) -> Fault:
 # what an expression requires
 
 
-def _at(element: Element, text: str, raised: str = _ASSERTION) -> Fault:
+def _fault_at_element(element: Element, text: str, raised: str = _ASSERTION) -> Fault:
     return Fault(element.start, element.end, text, raised)
 
 
-def _whole(elements: tuple[Element, ...], text: str, raised: str = _ASSERTION) -> Fault:
+def _fault_over_elements(elements: tuple[Element, ...], text: str, raised: str = _ASSERTION) -> Fault:
     return Fault(elements[0].start, elements[-1].end, text, raised)
 
 
 def find_fault(given: Expression, shape: Shape | None, has_rank: bool, duplicate: str) -> Fault | None:
     """The first thing for which einshard refuses an expression. `has_rank`: it is told of how many dimensions."""
-    found = _ellipsis(given, has_rank) or _names(given, duplicate) or _sizes(given, shape)
+    found = (
+        _find_ellipsis_fault(given, has_rank)
+        or _find_name_fault(given, duplicate)
+        or _find_size_fault(given, shape)
+    )
     if found is not None:
         return found
     if not given.stars and given.fixed() == 1:
         text = "uses one device; add a star or a count"
-        return _whole(given.right, text, "ValueError wherever there is more than one device")
+        return _fault_over_elements(given.right, text, "ValueError wherever there is more than one device")
     if given.stars >= 3:
         last = next(element for element in reversed(given.right) if element.starred)
         raised = f"AssertionError if the root {given.stars} of the device count is inexact, such as for 64"
@@ -181,36 +187,36 @@ def find_fault(given: Expression, shape: Shape | None, has_rank: bool, duplicate
     return None
 
 
-def _ellipsis(given: Expression, has_rank: bool) -> Fault | None:
+def _find_ellipsis_fault(given: Expression, has_rank: bool) -> Fault | None:
     left, right = ([element for element in side if element.ellipsis] for side in (given.left, given.right))
     for side in (left, right):
         if len(side) > 1:
-            return _at(side[1], "second `...` on one side")
+            return _fault_at_element(side[1], "second `...` on one side")
     if left and not right:
-        return _at(left[0], "no `...` on the right")
+        return _fault_at_element(left[0], "no `...` on the right")
     if right and not left:
-        return _at(right[0], "no `...` on the left")
-    return _at(left[0], "`...` needs n_dims=") if left and not has_rank else None
+        return _fault_at_element(right[0], "no `...` on the left")
+    return _fault_at_element(left[0], "`...` needs n_dims=") if left and not has_rank else None
 
 
-def _names(given: Expression, duplicate: str) -> Fault | None:
+def _find_name_fault(given: Expression, duplicate: str) -> Fault | None:
     seen = set()
     for element in given.left:
         if element.name is None:
             continue
         if given.taken(element.name) is None:
-            return _at(element, "not on the right side", f"KeyError: {element.name!r}")
+            return _fault_at_element(element, "not on the right side", f"KeyError: {element.name!r}")
         if element.name in seen:
-            return _at(element, "repeats an earlier name", duplicate)
+            return _fault_at_element(element, "repeats an earlier name", duplicate)
         seen.add(element.name)
     return None
 
 
-def _sizes(given: Expression, shape: Shape | None) -> Fault | None:
+def _find_size_fault(given: Expression, shape: Shape | None) -> Fault | None:
     if shape is None:
         return None
     if not given.elided and len(shape) != len(given.left):
-        return _whole(given.left, f"{len(given.left)} names for {len(shape)} dimensions")
+        return _fault_over_elements(given.left, f"{len(given.left)} names for {len(shape)} dimensions")
     hidden = len(shape) - len(given.left) + 1
     if hidden < 0:
         return None  # what jax says to it depends on its release
@@ -222,14 +228,16 @@ def _sizes(given: Expression, shape: Shape | None) -> Fault | None:
         size, taken = shape[at], given.taken(element.name or "")
         at += 1
         if isinstance(size, int) and taken is not None and size % taken.count:
-            return _at(taken, f"{element.name} has size {size}", f"an error: {taken.count} does not divide {size}")
+            return _fault_at_element(
+                taken, f"{element.name} has size {size}", f"an error: {taken.count} does not divide {size}"
+            )
     return None
 
 
 # what it makes
 
 
-def _sharding(given: Expression, rank: int, line: int) -> Sharding:
+def _make_sharding(given: Expression, rank: int, line: int) -> Sharding:
     """The sharding of an expression without faults, for arrays of some rank."""
     names = [f"?{place}" for place in range(rank - len(given.left) + 1)] if given.elided else []
     left = [name for one in given.left for name in (names if one.ellipsis else [one.name])]
@@ -245,7 +253,7 @@ def _sharding(given: Expression, rank: int, line: int) -> Sharding:
     return Sharding(mesh, PartitionSpec(tuple(axes[name] for name in left)))
 
 
-def _rank(call: Call) -> tuple[Shape | None, bool]:
+def _shape_and_rank(call: Call) -> tuple[Shape | None, bool]:
     """The shape for which a sharding is made, as far as it is known, and whether einshard knows the rank."""
     if call.name.endswith(".einshard"):
         return as_array(call.get(0, "arr")).shape, True
@@ -265,7 +273,7 @@ def einshard(call: Call) -> Value:
         return Unknown("what raises")
     if not isinstance(text, str):
         return Layout() if places else Unknown("a sharding")
-    shape, has_rank = _rank(call)
+    shape, has_rank = _shape_and_rank(call)
     parsed = parse(text)
     recent = run.releases.get("jax", (99,)) >= _DUPLICATES
     duplicate = "DuplicateSpecError" if recent else "ValueError: an axis is used twice"
@@ -279,5 +287,5 @@ def einshard(call: Call) -> Value:
     rank = len(shape) if shape is not None else len(parsed.left)
     if shape is None and parsed.elided:
         return as_array(array).shaped(None) if places else Unknown("a sharding")
-    sharding = _sharding(parsed, rank, call.place.line)
-    return placed(call, array, sharding, where) if places else sharding
+    sharding = _make_sharding(parsed, rank, call.place.line)
+    return place_array(call, array, sharding, where) if places else sharding

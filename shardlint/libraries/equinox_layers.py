@@ -7,27 +7,27 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Layout, Shape, Size, divide_size
 from shardlint.layouts.values import AnyTree, Call, Instance, Native, Unknown, Value, known_items, map_tree
-from shardlint.libraries.equinox_nn import linear, make_weights
+from shardlint.libraries.equinox_nn import make_linear, make_weights
 from shardlint.libraries.jax_numpy import size_of
 from shardlint.libraries.jax_windows import numbers_of, paddings_of, pooled_shape, sweep_all
-from shardlint.libraries.meeting import as_array, computed
+from shardlint.libraries.meeting import as_array, computed_array
 from shardlint.libraries.registry import function
 
 Apply = Callable[[Call], Value]
 
 
-def _layer(call: Call, weights: dict[str, Value], apply: Apply, is_open: bool = False) -> Instance:
+def _make_layer(call: Call, weights: dict[str, Value], apply: Apply, is_open: bool = False) -> Instance:
     """A layer with its weights, and what a call of it gives."""
     made = Instance(None, weights, is_open)
     made.call = Native(call.name, apply)
     return made
 
 
-def _flag(value: Value) -> bool | None:
+def _bool_or_none(value: Value) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _dimensions(call: Call) -> tuple[int | None, int]:
+def _spatial_dimensions(call: Call) -> tuple[int | None, int]:
     """The number of spatial dimensions, and the place of the first argument after it."""
     digit = call.function_name[-2]
     if digit.isdigit():
@@ -36,19 +36,19 @@ def _dimensions(call: Call) -> tuple[int | None, int]:
     return (given if isinstance(given, int) else None), 1
 
 
-def _channels(call: Call, first: int) -> tuple[Size, Size]:
+def _channel_sizes(call: Call, first: int) -> tuple[Size, Size]:
     return size_of(call.get(first, "in_channels")), size_of(call.get(first + 1, "out_channels"))
 
 
 @function("equinox.nn Conv Conv1d Conv2d Conv3d")
-def conv(call: Call) -> Value:
+def make_conv(call: Call) -> Value:
     """`weight` (out, in, *window) and `bias` (out, 1, ...)."""
-    count, first = _dimensions(call)
+    count, first = _spatial_dimensions(call)
     if count is None:
         return Instance(None, {}, True)
-    inside, outside = _channels(call, first)
+    inside, outside = _channel_sizes(call, first)
     window, groups = numbers_of(call.get(first + 2, "kernel_size"), count), call.get(first + 6, "groups", 1)
-    bias = _flag(call.get(first + 7, "use_bias", True))
+    bias = _bool_or_none(call.get(first + 7, "use_bias", True))
     steps, padding, spread = (
         call.get(first + place, name, default)
         for place, name, default in ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1))
@@ -60,20 +60,20 @@ def conv(call: Call) -> Value:
         x = as_array(again.get(0, "x"))
         known = x.shape is not None and len(x.shape) == count + 1
         sizes = sweep_all(x.shape[1:], window, steps, padding, spread) if known and x.shape else None
-        return computed(again, [x], (outside, *sizes) if sizes is not None else None)
+        return computed_array(again, [x], (outside, *sizes) if sizes is not None else None)
 
-    return _layer(call, weights, apply, bias is None)
+    return _make_layer(call, weights, apply, bias is None)
 
 
 @function("equinox.nn ConvTranspose ConvTranspose1d ConvTranspose2d ConvTranspose3d")
 def conv_transpose(call: Call) -> Value:
     """The same of a transposed convolution, whose result is larger."""
-    count, first = _dimensions(call)
+    count, first = _spatial_dimensions(call)
     if count is None:
         return Instance(None, {}, True)
-    inside, outside = _channels(call, first)
+    inside, outside = _channel_sizes(call, first)
     window, groups = numbers_of(call.get(first + 2, "kernel_size"), count), call.get(first + 7, "groups", 1)
-    bias = _flag(call.get(first + 8, "use_bias", True))
+    bias = _bool_or_none(call.get(first + 8, "use_bias", True))
     places = {"padding": 4, "output_padding": 5} if first else {"padding": 5, "output_padding": 4}
     steps = numbers_of(call.get(first + 3, "stride", 1), count)
     spread = numbers_of(call.get(first + 6, "dilation", 1), count)
@@ -82,7 +82,7 @@ def conv_transpose(call: Call) -> Value:
     shape = (outside, divide_size(inside, size_of(groups)), *window)
     weights = make_weights(call, weight=shape, bias=(outside, *(1,) * count) if bias else None)
 
-    def grown(size: Size, place: int) -> Size:
+    def grown_size(size: Size, place: int) -> Size:
         numbers = (size, window[place], steps[place], spread[place], more[place])
         edges = padding[place]
         if not isinstance(edges, tuple) or not all(isinstance(one, int) for one in numbers):
@@ -93,17 +93,19 @@ def conv_transpose(call: Call) -> Value:
     def apply(again: Call) -> Value:
         x = as_array(again.get(0, "x"))
         known = x.shape is not None and len(x.shape) == count + 1
-        sizes = [grown(size, place) for place, size in enumerate(x.shape[1:])] if known and x.shape else None
-        return computed(again, [x], (outside, *sizes) if sizes is not None else None)
+        sizes = (
+            [grown_size(size, place) for place, size in enumerate(x.shape[1:])] if known and x.shape else None
+        )
+        return computed_array(again, [x], (outside, *sizes) if sizes is not None else None)
 
-    return _layer(call, weights, apply, bias is None)
+    return _make_layer(call, weights, apply, bias is None)
 
 
 _POOLS = " ".join(f"{kind}Pool{number}d" for kind in ("Max", "Avg") for number in (1, 2, 3))
 
 
 @function(f"equinox.nn {_POOLS}")
-def pool(call: Call) -> Value:
+def make_pool(call: Call) -> Value:
     """A layer without weights; the first dimension holds the channels."""
     count = int(call.function_name[-2])
     window, steps, padding = call.get(0, "kernel_size"), call.get(1, "stride", 1), call.get(2, "padding", 0)
@@ -112,9 +114,11 @@ def pool(call: Call) -> Value:
     def apply(again: Call) -> Value:
         x = as_array(again.get(0, "x"))
         known = plain and x.rank == count + 1
-        return computed(again, [x], pooled_shape(x, window, steps, padding, 1, 0) if known else None, x.dtype)
+        return computed_array(
+            again, [x], pooled_shape(x, window, steps, padding, 1, 0) if known else None, x.dtype
+        )
 
-    return _layer(call, {}, apply)
+    return _make_layer(call, {}, apply)
 
 
 _ADAPTIVE = " ".join(f"Adaptive{kind}Pool{number}d" for kind in ("Max", "Avg") for number in (1, 2, 3))
@@ -127,53 +131,53 @@ def adaptive_pool(call: Call) -> Value:
 
     def apply(again: Call) -> Value:
         x = as_array(again.get(0, "x"))
-        return computed(again, [x], (x.shape[0], *numbers_of(given, count)) if x.shape else None)
+        return computed_array(again, [x], (x.shape[0], *numbers_of(given, count)) if x.shape else None)
 
-    return _layer(call, {}, apply)
+    return _make_layer(call, {}, apply)
 
 
 @function("equinox.nn Dropout Identity")
-def same(call: Call) -> Value:
+def make_same_shape(call: Call) -> Value:
     """A layer that keeps the shape."""
 
     def apply(again: Call) -> Value:
         x = as_array(again.get(0, "x"))
-        return x if call.function_name == "Identity" else computed(again, [x], x.shape, x.dtype)
+        return x if call.function_name == "Identity" else computed_array(again, [x], x.shape, x.dtype)
 
-    return _layer(call, {}, apply, call.function_name == "Dropout")
+    return _make_layer(call, {}, apply, call.function_name == "Dropout")
 
 
 @function("equinox.nn GroupNorm BatchNorm")
-def norm(call: Call) -> Value:
+def make_norm(call: Call) -> Value:
     """`weight` and `bias` of the channels; a BatchNorm gives a state too."""
     with_state = call.function_name == "BatchNorm"
     size = size_of(call.get(0 if with_state else 1, "input_size" if with_state else "channels", None))
-    affine = _flag(call.get(3, "channelwise_affine", True))
+    affine = _bool_or_none(call.get(3, "channelwise_affine", True))
     weights = make_weights(call, weight=(size,), bias=(size,)) if affine else {"weight": None, "bias": None}
 
     def apply(again: Call) -> Value:
         x = as_array(again.get(0, "x"))
-        found = computed(again, [x], x.shape)
+        found = computed_array(again, [x], x.shape)
         return (found, again.get(1, "state")) if with_state or again.has(1, "state") else found
 
-    return _layer(call, weights, apply, with_state or affine is None)
+    return _make_layer(call, weights, apply, with_state or affine is None)
 
 
 @function("equinox.nn PReLU")
-def prelu(call: Call) -> Value:
+def make_prelu(call: Call) -> Value:
     """`negative_slope`, a number or one for each entry."""
     given = as_array(call.get(0, "init_alpha", 0.25))
     weights = make_weights(call, negative_slope=given.shape)
 
     def apply(again: Call) -> Value:
         x = as_array(again.get(0, "x"))
-        return computed(again, [x], x.shape)
+        return computed_array(again, [x], x.shape)
 
-    return _layer(call, weights, apply)
+    return _make_layer(call, weights, apply)
 
 
 @function("equinox.nn MultiheadAttention")
-def attention(call: Call) -> Value:
+def make_attention(call: Call) -> Value:
     """Projections of queries, keys and values, and of what comes of them, each a Linear."""
     names = "num_heads query_size key_size value_size output_size qk_size vo_size".split()
     heads, query, *others = (size_of(call.get(place, name, None)) for place, name in enumerate(names))
@@ -191,22 +195,22 @@ def attention(call: Call) -> Value:
     }  # fmt: skip
     plain = replace(call, name="equinox.nn.Linear", keywords={})
     parts = {
-        name: linear(replace(plain, args=(into, to, call.keywords.get(bias, False))))
+        name: make_linear(replace(plain, args=(into, to, call.keywords.get(bias, False))))
         for name, (into, to, bias) in rows.items()
     }
 
     def apply(again: Call) -> Value:
         queries = as_array(again.get(0, "query"))
-        return computed(again, [queries], (queries.shape[0], out) if queries.shape else None)
+        return computed_array(again, [queries], (queries.shape[0], out) if queries.shape else None)
 
-    return _layer(call, parts, apply, True)
+    return _make_layer(call, parts, apply, True)
 
 
 @function("equinox.nn GRUCell LSTMCell")
-def cell(call: Call) -> Value:
+def make_cell(call: Call) -> Value:
     """Weights of the input and of what is carried, for three gates or four."""
     inside, hidden = size_of(call.get(0, "input_size")), size_of(call.get(1, "hidden_size"))
-    gates, bias = 3 if call.function_name == "GRUCell" else 4, _flag(call.get(2, "use_bias", True))
+    gates, bias = 3 if call.function_name == "GRUCell" else 4, _bool_or_none(call.get(2, "use_bias", True))
     rows = gates * hidden if isinstance(hidden, int) else None
     shapes: dict[str, Shape | None] = {
         "weight_ih": (rows, inside), "weight_hh": (rows, hidden), "bias": (rows,) if bias else None,
@@ -215,14 +219,14 @@ def cell(call: Call) -> Value:
         shapes["bias_n"] = (hidden,) if bias else None
 
     def apply(again: Call) -> Value:
-        each = computed(again, [as_array(again.get(0, "input"))], (hidden,))
+        each = computed_array(again, [as_array(again.get(0, "input"))], (hidden,))
         return each if gates == 3 else (each, each)
 
-    return _layer(call, make_weights(call, **shapes), apply, bias is None)
+    return _make_layer(call, make_weights(call, **shapes), apply, bias is None)
 
 
 @function("equinox.nn Sequential")
-def sequential(call: Call) -> Value:
+def make_sequential(call: Call) -> Value:
     """One layer after the other."""
     layers = known_items(call.get(0, "layers"))
     if layers is None:
@@ -236,14 +240,14 @@ def sequential(call: Call) -> Value:
             found = again.interpreter.call(one, (found,), {}, again.place)
         return found
 
-    return _layer(call, {"layers": tuple(layers)}, apply)
+    return _make_layer(call, {"layers": tuple(layers)}, apply)
 
 
 @function("equinox.nn Lambda")
-def wrapped(call: Call) -> Value:
+def wrap_function(call: Call) -> Value:
     """A function as a layer."""
     given = call.get(0, "fn")
-    return _layer(call, {}, lambda again: again.interpreter.call(given, again.args[:1], {}, again.place))
+    return _make_layer(call, {}, lambda again: again.interpreter.call(given, again.args[:1], {}, again.place))
 
 
 @function("equinox.nn make_with_state")
@@ -265,13 +269,13 @@ def unchanged(call: Call) -> Value:
 
 
 @function("equinox tree_serialise_leaves")
-def written(call: Call) -> Value:
+def write_nothing(call: Call) -> Value:
     """Nothing."""
     return None
 
 
 @function("equinox tree_deserialise_leaves")
-def restored(call: Call) -> Value:
+def restore_tree(call: Call) -> Value:
     """A tree like another one, with arrays from a file."""
     like = call.get(1, "like")
     if isinstance(like, Unknown):

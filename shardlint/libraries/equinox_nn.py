@@ -6,47 +6,48 @@ from itertools import pairwise
 
 from shardlint.layouts.layout import Layout, Shape
 from shardlint.layouts.values import AnyTree, Call, Instance, ListValue, Native, Unknown, Value, map_tree
-from shardlint.libraries.jax_numpy import matmul
-from shardlint.libraries.meeting import as_array, broadcast, computed, fresh
+from shardlint.libraries.jax_numpy import multiply_matrices
+from shardlint.libraries.meeting import as_array, broadcast_values, computed_array, fresh_array
 from shardlint.libraries.registry import function
 
 
 def make_weights(call: Call, **shapes: Shape | None) -> dict[str, Value]:
     """New arrays of the shapes given; None where none is."""
     return {
-        name: fresh(call, shape, "float32") if shape is not None else None for name, shape in shapes.items()
+        name: fresh_array(call, shape, "float32") if shape is not None else None
+        for name, shape in shapes.items()
     }
 
 
-def _size(value: Value) -> int | None:
+def _size_or_none(value: Value) -> int | None:
     if value == "scalar":
         return 1
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 @function("equinox.nn.Linear")
-def linear(call: Call) -> Value:
+def make_linear(call: Call) -> Value:
     """`weight` of shape (out, in) and `bias` of shape (out,)."""
-    inside, outside = _size(call.get(0, "in_features")), _size(call.get(1, "out_features"))
+    inside, outside = _size_or_none(call.get(0, "in_features")), _size_or_none(call.get(1, "out_features"))
     bias = call.get(2, "use_bias", True)
     weights = make_weights(call, weight=(outside, inside), bias=(outside,) if bias is True else None)
     made = Instance(None, weights, bias not in (True, False))
 
     def apply(again: Call) -> Value:
         weight, known = made.attributes["weight"], made.attributes["bias"]
-        product = matmul(_calling(again, (weight, again.get(0, "x"))))
-        return broadcast(again, (product, known)) if isinstance(known, Layout) else product
+        product = multiply_matrices(_matmul_call(again, (weight, again.get(0, "x"))))
+        return broadcast_values(again, (product, known)) if isinstance(known, Layout) else product
 
     made.call = Native("equinox.nn.Linear", apply)
     return made
 
 
-def _calling(call: Call, args: tuple[Value, ...]) -> Call:
+def _matmul_call(call: Call, args: tuple[Value, ...]) -> Call:
     return Call(call.interpreter, args, {}, call.place, "jax.numpy.matmul")
 
 
 @function("equinox.nn.LayerNorm", "equinox.nn.RMSNorm")
-def norm(call: Call) -> Value:
+def make_norm(call: Call) -> Value:
     """`weight` and `bias` of the shape given; the result is like the argument."""
     given = call.get(0, "shape")
     shape = (given,) if isinstance(given, int) else given if isinstance(given, tuple) else None
@@ -57,17 +58,17 @@ def norm(call: Call) -> Value:
 
 
 @function("equinox.nn.Embedding")
-def embedding(call: Call) -> Value:
+def make_embedding(call: Call) -> Value:
     """`weight` of shape (count, size)."""
-    sizes = _size(call.get(0, "num_embeddings")), _size(call.get(1, "embedding_size"))
+    sizes = _size_or_none(call.get(0, "num_embeddings")), _size_or_none(call.get(1, "embedding_size"))
     return Instance(None, make_weights(call, weight=sizes))
 
 
 @function("equinox.nn.MLP")
-def mlp(call: Call) -> Value:
+def make_mlp(call: Call) -> Value:
     """Linear layers in `layers`."""
-    inside, outside = _size(call.get(0, "in_size")), _size(call.get(1, "out_size"))
-    width, depth = _size(call.get(2, "width_size")), call.get(3, "depth")
+    inside, outside = _size_or_none(call.get(0, "in_size")), _size_or_none(call.get(1, "out_size"))
+    width, depth = _size_or_none(call.get(2, "width_size")), call.get(3, "depth")
     if not isinstance(depth, int) or not 0 <= depth <= 64:
         return Instance(None, {}, True)
     sizes = [inside, *[width] * depth, outside]
@@ -79,7 +80,7 @@ def mlp(call: Call) -> Value:
     def apply(again: Call) -> Value:
         x = as_array(again.get(0, "x"))
         out = call.get(1, "out_size")
-        return computed(again, [x], () if out == "scalar" else (outside,))
+        return computed_array(again, [x], () if out == "scalar" else (outside,))
 
     made.call = Native("equinox.nn.MLP", apply)
     return made

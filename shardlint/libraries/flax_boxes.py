@@ -23,10 +23,10 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
-    children,
     known_items,
     map_spread,
-    rebuilt,
+    rebuild_tree,
+    tree_children,
 )
 from shardlint.libraries.contexts import Entered, set_context
 from shardlint.libraries.jax_sharding import check_axes
@@ -99,15 +99,15 @@ def map_boxes(
     """A tree with functions applied to its boxes, and to the leaves that are in none."""
     if isinstance(tree, Box):
         return change(tree)
-    parts = children(tree)
+    parts = tree_children(tree)
     if parts is not None:
-        return rebuilt(tree, [map_boxes(change, part, other) for _, part in parts])
+        return rebuild_tree(tree, [map_boxes(change, part, other) for _, part in parts])
     if isinstance(tree, AnyTree | Unknown):
         return AnyTree(Unknown())
     return None if tree is None else other(tree)
 
 
-def _boxed(call: Call, value: Value, logical: bool, first: int) -> Box:
+def _make_box(call: Call, value: Value, logical: bool, first: int) -> Box:
     names, mesh, rules = (
         call.get(first, "names"),
         call.get(first + 1, "mesh", None),
@@ -118,9 +118,9 @@ def _boxed(call: Call, value: Value, logical: bool, first: int) -> Box:
 
 
 @function(*(f"{home} Partitioned LogicallyPartitioned" for home in _HOMES))
-def box(call: Call) -> Value:
+def make_box(call: Call) -> Value:
     """A box as a program makes it."""
-    return _boxed(call, call.get(0, "value"), "Logically" in call.name, 1)
+    return _make_box(call, call.get(0, "value"), "Logically" in call.name, 1)
 
 
 @function(*(f"{home} with_partitioning with_logical_partitioning" for home in _HOMES))
@@ -130,7 +130,7 @@ def with_partitioning(call: Call) -> Value:
 
     def run(again: Call) -> Value:
         made = again.interpreter.call(given, again.args, again.keywords, again.place, again.open)
-        return _boxed(call, made, logical, 1)
+        return _make_box(call, made, logical, 1)
 
     return Native(call.name, run)
 
@@ -168,7 +168,7 @@ def get_logical_axis_rules(call: Call) -> Value:
     return call.interpreter.contexts.get(RULES, () if call.interpreter.rooted else Unknown("rules"))
 
 
-def _rules(call: Call, own: Value) -> list[tuple[Value, Value]] | None:
+def _rules_in_force(call: Call, own: Value) -> list[tuple[Value, Value]] | None:
     """The pairs of the rules that hold; None where they are not known."""
     given = get_logical_axis_rules(call) if own is None else own
     items = known_items(given)
@@ -178,7 +178,7 @@ def _rules(call: Call, own: Value) -> list[tuple[Value, Value]] | None:
     return [(one[0], one[1]) for one in pairs if one is not None]
 
 
-def _translated(names: PartitionSpec, rules: list[tuple[Value, Value]]) -> PartitionSpec | None:
+def _translate_names(names: PartitionSpec, rules: list[tuple[Value, Value]]) -> PartitionSpec | None:
     """A spec of logical names as one of mesh axes; None where flax raises, or it is not known.
 
     A rule takes the first dimension of its name if that is free, and all its mesh axes are.
@@ -190,7 +190,7 @@ def _translated(names: PartitionSpec, rules: list[tuple[Value, Value]]) -> Parti
         return None
     found: list[Value] = [_NO_RULE if isinstance(one, str) else one for one in names.entries]
     for name, target in rules:
-        axes = PartitionSpec((_plain(target),)).axes()[0]
+        axes = PartitionSpec((_plain_target(target),)).axes()[0]
         if name not in texts:
             continue
         place = names.entries.index(name)
@@ -200,14 +200,14 @@ def _translated(names: PartitionSpec, rules: list[tuple[Value, Value]]) -> Parti
             axis
             for one in found
             if one is not _NO_RULE
-            for axis in PartitionSpec((_plain(one),)).axes()[0] or ()
+            for axis in PartitionSpec((_plain_target(one),)).axes()[0] or ()
         }
         if found[place] is _NO_RULE and not taken & set(axes):
-            found[place] = _plain(target)
+            found[place] = _plain_target(target)
     return PartitionSpec(tuple(None if one is _NO_RULE else one for one in found))
 
 
-def _plain(target: Value) -> Value:
+def _plain_target(target: Value) -> Value:
     items = known_items(target) if isinstance(target, ListValue) else None
     return target if items is None else items
 
@@ -215,11 +215,11 @@ def _plain(target: Value) -> Value:
 @function("flax.linen logical_to_mesh_axes")
 def logical_to_mesh_axes(call: Call) -> Value:
     """The spec of mesh axes of logical names."""
-    names, rules = call.get(0, "array_dim_names"), _rules(call, call.get(1, "rules", None))
+    names, rules = call.get(0, "array_dim_names"), _rules_in_force(call, call.get(1, "rules", None))
     if names is None:
         return None
     items = names.entries if isinstance(names, PartitionSpec) else known_items(names)
-    found = _translated(PartitionSpec(items), rules) if items is not None and rules is not None else None
+    found = _translate_names(PartitionSpec(items), rules) if items is not None and rules is not None else None
     return PartitionSpec((), True) if found is None else found
 
 
@@ -227,27 +227,30 @@ def logical_to_mesh_axes(call: Call) -> Value:
 def logical_to_mesh(call: Call) -> Value:
     """The specs of a tree as specs of mesh axes, or as shardings of a mesh."""
     sharded = call.name.endswith("sharding")
-    mesh, rules = call.get(1, "mesh", None), _rules(call, call.get(2 if sharded else 1, "rules", None))
+    mesh, rules = (
+        call.get(1, "mesh", None),
+        _rules_in_force(call, call.get(2 if sharded else 1, "rules", None)),
+    )
 
-    def change(spec: Value) -> Value:
+    def change_spec(spec: Value) -> Value:
         if not isinstance(spec, PartitionSpec):
             return Unknown("a spec")
-        found = (_translated(spec, rules) if rules is not None else None) or PartitionSpec((), True)
-        return _sharding(call, mesh, found) if sharded else found
+        found = (_translate_names(spec, rules) if rules is not None else None) or PartitionSpec((), True)
+        return _make_sharding(call, mesh, found) if sharded else found
 
-    return map_boxes(lambda one: Unknown("a spec"), call.get(0, "tree"), change)
+    return map_boxes(lambda one: Unknown("a spec"), call.get(0, "tree"), change_spec)
 
 
 # specs and shardings of boxes
 
 
-def _sharding(call: Call, mesh: Value, spec: PartitionSpec) -> Value:
+def _make_sharding(call: Call, mesh: Value, spec: PartitionSpec) -> Value:
     if isinstance(mesh, Mesh) and not check_axes(call, mesh, spec):
         return Unknown("what raises")
     return Sharding(mesh if isinstance(mesh, Mesh) else Unknown("a mesh"), spec)
 
 
-def _bare(leaf: Value) -> PartitionSpec:
+def _spec_without_box(leaf: Value) -> PartitionSpec:
     """The spec of what is in no box: replicated, if it is an array."""
     return PartitionSpec(()) if isinstance(leaf, Layout) else PartitionSpec((), True)
 
@@ -255,7 +258,7 @@ def _bare(leaf: Value) -> PartitionSpec:
 @function(*(f"{home} get_partition_spec" for home in _HOMES))
 def get_partition_spec(call: Call) -> Value:
     """The names of boxes as specs; what is in none is replicated."""
-    return map_boxes(lambda one: one.spec, call.get(0, "tree"), _bare)
+    return map_boxes(lambda one: one.spec, call.get(0, "tree"), _spec_without_box)
 
 
 @function(*(f"{home} get_sharding" for home in _HOMES))
@@ -263,9 +266,9 @@ def get_sharding(call: Call) -> Value:
     """The names of boxes as shardings of a mesh."""
     mesh = call.get(1, "mesh")
     return map_boxes(
-        lambda one: _sharding(call, mesh, one.spec),
+        lambda one: _make_sharding(call, mesh, one.spec),
         call.get(0, "tree"),
-        lambda leaf: _sharding(call, mesh, _bare(leaf)),
+        lambda leaf: _make_sharding(call, mesh, _spec_without_box(leaf)),
     )
 
 
@@ -278,23 +281,25 @@ def of_box(call: Call) -> Value:
     if call.name.endswith("get_partition_spec"):
         return held.spec
     if call.name.endswith("get_sharding"):
-        return _sharding(call, call.get(1, "mesh"), held.spec)
-    return unboxed(call, held) if call.get(1, "apply_constraint", True) is True else held.value
+        return _make_sharding(call, call.get(1, "mesh"), held.spec)
+    return unbox_value(call, held) if call.get(1, "apply_constraint", True) is True else held.value
 
 
 # what takes arrays out of boxes, and constraints
 
 
 @function(*(f"{home} unbox" for home in _HOMES))
-def unbox(call: Call) -> Value:
+def unbox_tree(call: Call) -> Value:
     """The arrays of a tree without their boxes."""
-    return map_boxes(lambda one: unboxed(call, one), call.get(0, "tree"))
+    return map_boxes(lambda one: unbox_value(call, one), call.get(0, "tree"))
 
 
-def unboxed(call: Call, held: Box) -> Value:
+def unbox_value(call: Call, held: Box) -> Value:
     """Return the value in a box, constrained to its names if flax finds a mesh."""
     value = (
-        unbox(replace(call, args=(held.value,), keywords={})) if isinstance(held.value, Box) else held.value
+        unbox_tree(replace(call, args=(held.value,), keywords={}))
+        if isinstance(held.value, Box)
+        else held.value
     )
     if not isinstance(value, Layout):
         return value
@@ -303,26 +308,26 @@ def unboxed(call: Call, held: Box) -> Value:
         return _note_whole(call, held, value)
     spec: PartitionSpec | None = held.spec
     if held.logical and spec is not None:
-        rules = _rules(call, held.rules)
+        rules = _rules_in_force(call, held.rules)
         if rules == []:
             return value
-        spec = _translated(spec, rules) if rules is not None else None
-    return _constrain(call, value, mesh, spec, held.place)
+        spec = _translate_names(spec, rules) if rules is not None else None
+    return _constrain_array(call, value, mesh, spec, held.place)
 
 
-def _constrain(
+def _constrain_array(
     call: Call, value: Value, mesh: Value, spec: PartitionSpec | None, where: Place | None = None
 ) -> Value:
     """An array constrained to a spec over a mesh; of one that is not known, what the array has without placement."""
     if not isinstance(mesh, Mesh) or spec is None or spec.open:
-        return _somewhere(value)
+        return _without_placement(value)
     place = call.function_place if where is None else where
     return call.interpreter.call(
         Library("jax.lax.with_sharding_constraint"), (value, Sharding(mesh, spec)), {}, place
     )
 
 
-def _somewhere(value: Value) -> Value:
+def _without_placement(value: Value) -> Value:
     if not isinstance(value, Layout):
         return value
     keeps = value.explicit
@@ -354,22 +359,22 @@ def _note_whole(call: Call, held: Box, value: Layout) -> Value:
 def with_logical_constraint(call: Call) -> Value:
     """Constraints by logical names: nothing without rules, or without a mesh."""
     tree, names = call.get(0, "x"), call.get(1, "logical_axis_resources")
-    rules, mesh = _rules(call, call.get(2, "rules", None)), call.get(3, "mesh", None)
+    rules, mesh = _rules_in_force(call, call.get(2, "rules", None)), call.get(3, "mesh", None)
     mesh = find_mesh_of_flax(call) if mesh is None else mesh
     if rules == [] or names is None or mesh is None:
         return tree
     items = names.entries if isinstance(names, PartitionSpec) else known_items(names)
     if not isinstance(tree, Layout) or items is None or rules is None:
-        return map_spread(lambda path, leaf, said: _somewhere(leaf), None, tree)
-    spec = _translated(PartitionSpec(items), rules)
+        return map_spread(lambda path, leaf, said: _without_placement(leaf), None, tree)
+    spec = _translate_names(PartitionSpec(items), rules)
     fallback = call.keywords.get("fallback")
     ruled = {name for name, _ in rules}
     if fallback is not None and any(isinstance(one, str) and one not in ruled for one in items):
-        return _somewhere(tree)
-    return _constrain(call, tree, mesh, spec, call.place)
+        return _without_placement(tree)
+    return _constrain_array(call, tree, mesh, spec, call.place)
 
 
 @function(*(f"flax.core{home} freeze unfreeze FrozenDict copy" for home in ("", ".frozen_dict")))
-def frozen(call: Call) -> Value:
+def freeze_tree(call: Call) -> Value:
     """The same tree."""
     return call.get(0, "xs", DictValue())

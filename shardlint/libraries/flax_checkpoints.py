@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from shardlint.layouts.layout import Layout
-from shardlint.layouts.values import AnyTree, Call, Unknown, Value, leaves, map_tree
+from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree, tree_leaves
 from shardlint.libraries.device_rows import check_saved
 from shardlint.libraries.jax_numpy import on_host
 from shardlint.libraries.jax_sharding import place_of
@@ -27,15 +27,15 @@ _WRITTEN = {
 }
 
 
-def _save(position: int, name: str, call: Call) -> Value:
+def _check_saved_tree(position: int, name: str, call: Call) -> Value:
     where = place_of(call, position, name)
-    for _, leaf in leaves(call.get(position, name)):
+    for _, leaf in tree_leaves(call.get(position, name)):
         check_saved(call, as_array(leaf), where)
     return Unknown("what was written")
 
 
 for _names, (_position, _name) in _WRITTEN.items():
-    function(_names)(partial(_save, _position, _name))
+    function(_names)(partial(_check_saved_tree, _position, _name))
 
 
 @function("flax.training.checkpoints.restore_checkpoint")
@@ -48,7 +48,7 @@ def restore_checkpoint(call: Call) -> Value:
 @function("flax.serialization.to_state_dict")
 def to_state_dict(call: Call) -> Value:
     """The leaves of a tree, in dicts."""
-    rows = {as_array(leaf).rows for _, leaf in leaves(call.get(0, "target"))}
+    rows = {as_array(leaf).rows for _, leaf in tree_leaves(call.get(0, "target"))}
     return AnyTree(Layout(rows=next(iter(rows)) if len(rows) == 1 else None))
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from shardlint.layouts.layout import Layout, Shape, Size, divide_size
 from shardlint.layouts.values import AnyTree, Call, Library, Native, Unknown, Value, known_items
 from shardlint.libraries.draws import check_drawn_for
-from shardlint.libraries.flax_linen import entered
-from shardlint.libraries.flax_modules import LAYER_NAMES, Apply, Module, bound
-from shardlint.libraries.flax_variables import make_rng, param, variable
-from shardlint.libraries.jax_numpy import dtype_of, size_of, sizes_of, unary
+from shardlint.libraries.flax_linen import run_entered
+from shardlint.libraries.flax_modules import LAYER_NAMES, Apply, Module, bind_module
+from shardlint.libraries.flax_variables import make_param, make_rng, make_variable
+from shardlint.libraries.jax_numpy import apply_unary, dtype_of, size_of, sizes_of
 from shardlint.libraries.jax_slices import one_hot
 from shardlint.libraries.jax_windows import numbers_of, paddings_of, sweep_all, transposed_size
-from shardlint.libraries.meeting import as_array, fresh, meet
+from shardlint.libraries.meeting import as_array, fresh_array, meet_operands
 from shardlint.libraries.registry import function
 
 # layers
@@ -26,7 +26,7 @@ def layer(name: str, fields: str) -> Callable[[Apply], Apply]:
     def enter(apply: Apply) -> Apply:
         def make(call: Call) -> Value:
             given = dict(zip(fields.split(), call.args, strict=False))
-            return bound(call, Module(None, {**given, **call.keywords}, call.open, region=call.interpreter.region,
+            return bind_module(call, Module(None, {**given, **call.keywords}, call.open, region=call.interpreter.region,
                                       apply=apply, class_name=name))  # fmt: skip
 
         LAYER_NAMES.add(f"flax.linen.{name}")
@@ -36,21 +36,25 @@ def layer(name: str, fields: str) -> Callable[[Apply], Apply]:
     return enter
 
 
-def _parameter(call: Call, module: Module, name: str, shape: Shape, default: str, init: str = "") -> Value:
+def _layer_parameter(
+    call: Call, module: Module, name: str, shape: Shape, default: str, init: str = ""
+) -> Value:
     """A parameter of a layer, made by the initializer that its fields give; the one that a layer of NNX has."""
     if not isinstance(module, Module):
         return as_array(call.interpreter.current_copy(module.setting(name, Unknown("a parameter"))))
     maker = module.setting(init or f"{name}_init", Library(default))
     dtype = module.setting("param_dtype", Library("jax.numpy.float32"))
     sizes = tuple(Unknown("a size") if one is None else one for one in shape)
-    return as_array(param(replace(call, args=(module, name, maker, sizes, dtype), keywords={}, open=False)))
+    return as_array(
+        make_param(replace(call, args=(module, name, maker, sizes, dtype), keywords={}, open=False))
+    )
 
 
-def _last(array: Layout) -> Size:
+def _last_size(array: Layout) -> Size:
     return array.shape[-1] if array.shape else None
 
 
-def _when(call: Call, module: Module, name: str, make: Callable[[], Value]) -> Value:
+def _parameter_if_enabled(call: Call, module: Module, name: str, make: Callable[[], Value]) -> Value:
     """A parameter that a field turns off; what it is, or None; unknown where that is not known."""
     wanted = module.setting(name, True)
     if wanted is False:
@@ -62,7 +66,7 @@ def _when(call: Call, module: Module, name: str, make: Callable[[], Value]) -> V
     return Unknown("a parameter that may be there")
 
 
-def _typed(module: Module, array: Value, *parameters: Value) -> Value:
+def _with_layer_dtype(module: Module, array: Value, *parameters: Value) -> Value:
     """The result of a layer: of the type that its `dtype` says."""
     dtype = module.setting("dtype", None)
     if isinstance(array, Layout) and dtype is not None:
@@ -82,14 +86,18 @@ def dense(call: Call, module: Module) -> Value:
         as_array(call.get(0, "inputs")),
         size_of(module.setting("features", None)),
     )
-    kernel = _parameter(call, module, "kernel", (_last(x), features), _KERNEL)
-    bias = _when(call, module, "use_bias", lambda: _parameter(call, module, "bias", (features,), _ZEROS))
+    kernel = _layer_parameter(call, module, "kernel", (_last_size(x), features), _KERNEL)
+    bias = _parameter_if_enabled(
+        call, module, "use_bias", lambda: _layer_parameter(call, module, "bias", (features,), _ZEROS)
+    )
     if module.setting("dot_general", None) is not None or module.setting("dot_general_cls", None) is not None:
         return Layout((*x.shape[:-1], features) if x.shape else None)
     found = run.call(Library("jax.numpy.matmul"), (x, kernel), {}, call.place)
     if isinstance(bias, Layout):
         found = run.call(Library("jax.numpy.add"), (found, bias), {}, call.place)
-    return _typed(module, found if not isinstance(bias, Unknown) else Layout(as_array(found).shape))
+    return _with_layer_dtype(
+        module, found if not isinstance(bias, Unknown) else Layout(as_array(found).shape)
+    )
 
 
 @layer("DenseGeneral", "features axis batch_axis use_bias")
@@ -109,9 +117,11 @@ def dense_general(call: Call, module: Module) -> Value:
         _opaque_parts(call, module)
         return Layout()
     sizes = tuple(size_of(one) for one in out)
-    _parameter(call, module, "kernel", (*inside, *sizes), _KERNEL)
-    _when(call, module, "use_bias", lambda: _parameter(call, module, "bias", sizes, _ZEROS))
-    return _typed(module, Layout((*(x.shape or ())[: (rank or 0) - len(inside)], *sizes)))
+    _layer_parameter(call, module, "kernel", (*inside, *sizes), _KERNEL)
+    _parameter_if_enabled(
+        call, module, "use_bias", lambda: _layer_parameter(call, module, "bias", sizes, _ZEROS)
+    )
+    return _with_layer_dtype(module, Layout((*(x.shape or ())[: (rank or 0) - len(inside)], *sizes)))
 
 
 def _opaque_parts(call: Call, module: Module, collection: str = "params") -> None:
@@ -123,17 +133,17 @@ def _opaque_parts(call: Call, module: Module, collection: str = "params") -> Non
 @layer("Embed", "num_embeddings features dtype param_dtype embedding_init")
 def embed(call: Call, module: Module) -> Value:
     """Rows of `embedding` (count, features)."""
-    x, (table, _, features) = as_array(call.get(0, "inputs")), _embedding(call, module)
-    base = meet(call, [table, x])
+    x, (table, _, features) = as_array(call.get(0, "inputs")), _embedding_table(call, module)
+    base = meet_operands(call, [table, x])
     found = replace(base, mesh=None, spec=None) if base.explicit else base
     shape = (*x.shape, features) if x.shape is not None else None
-    return _typed(module, replace(found, dtype=table.dtype).shaped(shape))
+    return _with_layer_dtype(module, replace(found, dtype=table.dtype).shaped(shape))
 
 
-def _embedding(call: Call, module: Module) -> tuple[Layout, Size, Size]:
+def _embedding_table(call: Call, module: Module) -> tuple[Layout, Size, Size]:
     """The table of an Embed, and its sizes."""
     sizes = size_of(module.setting("num_embeddings", None)), size_of(module.setting("features", None))
-    made = _parameter(call, module, "embedding", sizes, "flax.linen.linear.default_embed_init")
+    made = _layer_parameter(call, module, "embedding", sizes, "flax.linen.linear.default_embed_init")
     return as_array(made), *sizes
 
 
@@ -145,11 +155,11 @@ def attend(call: Call) -> Value:
         return Unknown("a layer outside of `apply`")
 
     def run(again: Call) -> Value:
-        x, (table, count, _) = as_array(again.get(0, "query")), _embedding(again, module)
-        base = replace(meet(again, [table, x]), mesh=None, spec=None)
-        return _typed(module, base.shaped((*x.shape[:-1], count) if x.shape else None))
+        x, (table, count, _) = as_array(again.get(0, "query")), _embedding_table(again, module)
+        base = replace(meet_operands(again, [table, x]), mesh=None, spec=None)
+        return _with_layer_dtype(module, base.shaped((*x.shape[:-1], count) if x.shape else None))
 
-    return entered(replace(call, args=call.args[1:]), module, run)
+    return run_entered(replace(call, args=call.args[1:]), module, run)
 
 
 _NORM = (
@@ -160,22 +170,22 @@ _NORM = (
 @layer("LayerNorm", _NORM)
 def layer_norm(call: Call, module: Module) -> Value:
     """`scale` and `bias` of the last dimension; the result is like the argument."""
-    return normalized(call, module, ("bias", "scale"))
+    return normalize_array(call, module, ("bias", "scale"))
 
 
 @layer("RMSNorm", "epsilon dtype param_dtype use_scale scale_init reduction_axes feature_axes axis_name")
 def rms_norm(call: Call, module: Module) -> Value:
     """`scale` of the last dimension."""
-    return normalized(call, module, ("scale",))
+    return normalize_array(call, module, ("scale",))
 
 
 @layer("GroupNorm", "num_groups group_size epsilon dtype param_dtype use_bias use_scale bias_init scale_init")
 def group_norm(call: Call, module: Module) -> Value:
     """`scale` and `bias` of the last dimension."""
-    return normalized(call, module, ("bias", "scale"))
+    return normalize_array(call, module, ("bias", "scale"))
 
 
-def normalized(call: Call, module: Module, names: tuple[str, ...]) -> Value:
+def normalize_array(call: Call, module: Module, names: tuple[str, ...]) -> Value:
     """An array normalized over its last dimension, with the parameters that are named."""
     x = as_array(call.get(0, "x"))
     if module.setting("feature_axes", module.setting("axis", -1)) != -1:
@@ -184,15 +194,15 @@ def normalized(call: Call, module: Module, names: tuple[str, ...]) -> Value:
     found: Value = x
     for name in names:
         default = "flax.linen.initializers.ones" if name == "scale" else _ZEROS
-        held = _when(
-            call, module, f"use_{name}", lambda name=name, default=default: _parameter(  # type: ignore[misc]
-                call, module, name, (_last(x),), default)
+        held = _parameter_if_enabled(
+            call, module, f"use_{name}", lambda name=name, default=default: _layer_parameter(  # type: ignore[misc]
+                call, module, name, (_last_size(x),), default)
         )  # fmt: skip
         if isinstance(held, Layout):
             found = call.interpreter.call(Library("jax.numpy.multiply"), (found, held), {}, call.place)
         elif isinstance(held, Unknown):
             found = Layout(x.shape)
-    return _typed(module, found)
+    return _with_layer_dtype(module, found)
 
 
 @layer(
@@ -201,7 +211,7 @@ def normalized(call: Call, module: Module, names: tuple[str, ...]) -> Value:
 )
 def batch_norm(call: Call, module: Module) -> Value:
     """`mean` and `var` in `batch_stats`, changed to those of the batch of each device or of an axis."""
-    x, size = as_array(call.get(0, "x")), (_last(as_array(call.get(0, "x"))),)
+    x, size = as_array(call.get(0, "x")), (_last_size(as_array(call.get(0, "x"))),)
     running = call.get(1, "use_running_average", None)
     running = module.setting("use_running_average", None) if running is None else running
     if module.setting("axis", -1) != -1:
@@ -209,8 +219,8 @@ def batch_norm(call: Call, module: Module) -> Value:
         return Layout(x.shape)
     initializing = module.scope is not None and module.scope.app.initializing
     for name in ("mean", "var"):
-        make = Native(name, lambda again: fresh(again, size, "float32"))
-        held = variable(replace(call, args=(module, "batch_stats", name, make), keywords={}, open=False))
+        make = Native(name, lambda again: fresh_array(again, size, "float32"))
+        held = make_variable(replace(call, args=(module, "batch_stats", name, make), keywords={}, open=False))
         if initializing or running is True:
             continue
         before, axis = as_array(held.attributes["value"]), module.setting("axis_name", None)
@@ -221,7 +231,7 @@ def batch_norm(call: Call, module: Module) -> Value:
         varying = None if own is None or before.varying is None else own | before.varying
         differs = (x.differs - {axis}) | before.differs
         held.attributes["value"] = Layout(size, "float32", varying=varying, differs=differs, host=False)
-    return normalized(call, module, ("bias", "scale"))
+    return normalize_array(call, module, ("bias", "scale"))
 
 
 @layer(
@@ -236,8 +246,12 @@ def conv(call: Call, module: Module) -> Value:
     if window is None or not isinstance(groups, int):
         _opaque_parts(call, module)
         return Layout()
-    kernel = _parameter(call, module, "kernel", (*window, divide_size(_last(x), groups), features), _KERNEL)
-    bias = _when(call, module, "use_bias", lambda: _parameter(call, module, "bias", (features,), _ZEROS))
+    kernel = _layer_parameter(
+        call, module, "kernel", (*window, divide_size(_last_size(x), groups), features), _KERNEL
+    )
+    bias = _parameter_if_enabled(
+        call, module, "use_bias", lambda: _layer_parameter(call, module, "bias", (features,), _ZEROS)
+    )
     if x.shape is None or len(x.shape) < len(window) + 1 or isinstance(bias, Unknown):
         return Layout()
     batch, spatial = x.shape[: -len(window) - 1], x.shape[-len(window) - 1 : -1]
@@ -246,14 +260,14 @@ def conv(call: Call, module: Module) -> Value:
         padding = "SAME"
     spread, gaps = (module.setting(name, 1) for name in ("kernel_dilation", "input_dilation"))
     sizes = sweep_all(spatial, window, steps, padding, spread, gaps)
-    return _convolved(call, module, (x, kernel, bias), (*batch, *sizes, features))
+    return _apply_convolution(call, module, (x, kernel, bias), (*batch, *sizes, features))
 
 
-def _convolved(call: Call, module: Module, parts: Sequence[Value], shape: Shape) -> Value:
+def _apply_convolution(call: Call, module: Module, parts: Sequence[Value], shape: Shape) -> Value:
     """The result of a convolution of an array with a kernel and maybe a bias."""
-    found = meet(call, [one for one in parts if isinstance(one, Layout)])
+    found = meet_operands(call, [one for one in parts if isinstance(one, Layout)])
     found = replace(found, mesh=None, spec=None) if found.explicit else found
-    return _typed(module, found.shaped(shape))
+    return _with_layer_dtype(module, found.shaped(shape))
 
 
 @layer(
@@ -268,9 +282,11 @@ def conv_transpose(call: Call, module: Module) -> Value:
     if window is None or not isinstance(turned, bool):
         _opaque_parts(call, module)
         return Layout()
-    ends = (features, _last(x)) if turned else (_last(x), features)
-    kernel = _parameter(call, module, "kernel", (*window, *ends), _KERNEL)
-    bias = _when(call, module, "use_bias", lambda: _parameter(call, module, "bias", (features,), _ZEROS))
+    ends = (features, _last_size(x)) if turned else (_last_size(x), features)
+    kernel = _layer_parameter(call, module, "kernel", (*window, *ends), _KERNEL)
+    bias = _parameter_if_enabled(
+        call, module, "use_bias", lambda: _layer_parameter(call, module, "bias", (features,), _ZEROS)
+    )
     count = len(window)
     if x.shape is None or len(x.shape) < count + 1 or isinstance(bias, Unknown):
         return Layout()
@@ -281,7 +297,7 @@ def conv_transpose(call: Call, module: Module) -> Value:
         numbers_of(module.setting("kernel_dilation", 1), count), strict=True,
     )  # fmt: skip
     sizes = [transposed_size(size, wide, step, pad, far) for size, wide, step, pad, far in rows]
-    return _convolved(call, module, (x, kernel, bias), (*batch, *sizes, features))
+    return _apply_convolution(call, module, (x, kernel, bias), (*batch, *sizes, features))
 
 
 @layer("Dropout", "rate broadcast_dims deterministic rng_collection rng")
@@ -320,7 +336,7 @@ def sequential(call: Call, module: Module) -> Value:
     return found
 
 
-def _opaque(call: Call, module: Module) -> Value:
+def _opaque_layer(call: Call, module: Module) -> Value:
     """A layer of which nothing is followed."""
     _opaque_parts(call, module)
     return Unknown("what a layer gives")
@@ -338,31 +354,33 @@ def attention(call: Call, module: Module) -> Value:
     keys = next(one for one in given if isinstance(one, Layout | AnyTree | Unknown))
     second = call.get(2, "inputs_v", None)
     heads, inner, out = (module.setting(name, None) for name in ("num_heads", "qkv_features", "out_features"))
-    inside, features = (_last(queries) if one is None else size_of(one) for one in (inner, out))
+    inside, features = (_last_size(queries) if one is None else size_of(one) for one in (inner, out))
     size = divide_size(inside, size_of(heads))
     shared = {name: module.attributes[name] for name in _SHARED if name in module.attributes}
 
-    def part(kind: str, array: Value, **fields: Value) -> Value:
+    def call_part(kind: str, array: Value, **fields: Value) -> Value:
         made = run.call(Library(f"flax.linen.{kind}"), (), fields, call.place)
         return run.call(made, (array,), {}, call.place)
 
-    each = (heads, _known(size))
+    each = (heads, _size_or_unknown(size))
     projected = [
-        part("DenseGeneral", one, **shared, features=each, name=name)
+        call_part("DenseGeneral", one, **shared, features=each, name=name)
         for name, one in (("query", queries), ("key", keys), ("value", second if isinstance(second, Layout) else keys))
     ]
     if module.setting("normalize_qk", False) is not False:
         for name, one in zip(("query_ln", "key_ln"), projected, strict=False):
-            part("LayerNorm", one, name=name, use_bias=False)
+            call_part("LayerNorm", one, name=name, use_bias=False)
     if module.setting("decode", False) is not False:
         _opaque_parts(call, module, "cache")
     others = {name: module.setting(f"out_{name}", None) for name in ("kernel_init", "bias_init")}
     last = {**shared, **{name: one for name, one in others.items() if one is not None}}
     mixed = Layout((*queries.shape[:-1], size_of(heads), size) if queries.shape else None)
-    return part("DenseGeneral", mixed, **last, features=_known(features), axis=(-2, -1), name="out")
+    return call_part(
+        "DenseGeneral", mixed, **last, features=_size_or_unknown(features), axis=(-2, -1), name="out"
+    )
 
 
-def _known(size: Size) -> Value:
+def _size_or_unknown(size: Size) -> Value:
     return Unknown("a size") if size is None else size
 
 
@@ -375,12 +393,12 @@ InstanceNorm SpectralNorm WeightNorm PReLU Fp8DotGeneral Fp8DotGeneralOp NANOOFp
 )
 """Layers of which neither the variables nor the results are followed."""
 for _name in OPAQUE:
-    layer(_name, "")(_opaque)
+    layer(_name, "")(_opaque_layer)
 
 _HOMES = ("flax.linen", "flax.nnx")
 function(
     *(f"{home} relu gelu silu swish sigmoid tanh softmax log_softmax softplus elu leaky_relu selu celu hard_tanh "
       "log_sigmoid soft_sign relu6 hard_sigmoid hard_swish standardize" for home in _HOMES)
-)(unary)  # fmt: skip
+)(apply_unary)  # fmt: skip
 
 function(*(f"{home} one_hot" for home in _HOMES))(one_hot)

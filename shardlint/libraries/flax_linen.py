@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from shardlint.layouts.attributes import attribute
+from shardlint.layouts.attributes import attribute_of_value
 from shardlint.layouts.layout import Layout, Size
 from shardlint.layouts.run_state import RunState
 from shardlint.layouts.values import (
@@ -25,7 +25,7 @@ from shardlint.layouts.values import (
     Value,
     item_of,
     known_items,
-    leaves,
+    tree_leaves,
 )
 from shardlint.libraries.flax_modules import (
     APPLICATION,
@@ -35,36 +35,36 @@ from shardlint.libraries.flax_modules import (
     Lifted,
     Module,
     Scope,
-    application,
     is_module_class,
+    running_application,
 )
 from shardlint.libraries.registry import function
 
 
 @function("flax.linen.Module.__method__")
-def method(call: Call) -> Value:
+def call_method(call: Call) -> Value:
     """A method of a Module."""
     body, module, *args = call.args
     if not isinstance(module, Module) or module.scope is None or getattr(body, "name", "") == "setup":
         return call.interpreter.call(body, (module, *args), call.keywords, call.place, call.open)
-    return entered(replace(call, args=tuple(args)), module, lambda again: again.interpreter.call(
+    return run_entered(replace(call, args=tuple(args)), module, lambda again: again.interpreter.call(
         body, (module, *again.args), again.keywords, again.place, again.open))  # fmt: skip
 
 
 @function("flax.linen.Module.__call__")
-def called(call: Call) -> Value:
+def call_layer(call: Call) -> Value:
     """A layer of linen that is called."""
     module = call.args[0]
     apply = module.apply if isinstance(module, Module) else None
     if apply is None or module.scope is None:
         return Unknown("a Module outside of `apply`")
-    return entered(replace(call, args=call.args[1:]), module, lambda again: apply(again, module))
+    return run_entered(replace(call, args=call.args[1:]), module, lambda again: apply(again, module))
 
 
-def entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Value:
+def run_entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Value:
     """Run a method as the innermost one: parts that it makes belong to the Module."""
     run, scope = call.interpreter, module.scope
-    app = application(run)
+    app = running_application(run)
     if app is None or scope is None or scope.app is not app:
         return body(call)
     if module.lifts and not any(one is module for one, _ in app.running):
@@ -82,7 +82,7 @@ def entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Value:
         app.running.pop()
         if not again:
             if run.doubts - scope.doubts - scope.inside:
-                _open(app, scope)
+                _mark_open(app, scope)
             scope.doubts, scope.inside, doubts = before
             if app.running:
                 outer = app.running[-1][0].scope
@@ -90,7 +90,7 @@ def entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Value:
                     outer.inside += run.doubts - doubts
 
 
-def _open(app: Application, scope: Scope) -> None:
+def _mark_open(app: Application, scope: Scope) -> None:
     """Say that a Module may have other variables than those known."""
     for collection in app.made.entries:
         at: Scope | None = scope
@@ -106,14 +106,14 @@ def _open(app: Application, scope: Scope) -> None:
 def _set_up(call: Call, module: Module) -> None:
     """Name the parts that are fields, and run `setup`."""
     run, scope = call.interpreter, module.scope
-    app = application(run)
+    app = running_application(run)
     if module.is_set_up or scope is None or app is None:
         return
     module.is_set_up = True
     names = module.attributes
     for name, value in list(names.items()):
         if name not in ("name", "parent"):
-            names[name] = _adopt(run, scope, name, value)
+            names[name] = _adopt_submodules(run, scope, name, value)
     setup = module.of.find("setup") if module.of is not None else MISSING
     if isinstance(setup, FunctionValue):
         before = dict(names)
@@ -124,14 +124,14 @@ def _set_up(call: Call, module: Module) -> None:
         finally:
             app.running.pop()
         if run.doubts - scope.doubts:
-            _open(app, scope)
+            _mark_open(app, scope)
         scope.doubts, scope.inside = held[0] + run.doubts - scope.doubts, held[1]
         for name, value in list(names.items()):
             if before.get(name, MISSING) is not value:
-                names[name] = _adopt(run, scope, name, value)
+                names[name] = _adopt_submodules(run, scope, name, value)
 
 
-def _adopt(run: RunState, scope: Scope, name: str, value: Value) -> Value:
+def _adopt_submodules(run: RunState, scope: Scope, name: str, value: Value) -> Value:
     """Return the value of an attribute, with the Modules in it as submodules."""
     if isinstance(value, Module):
         if value.scope is not None and value.scope.app is scope.app:
@@ -144,12 +144,16 @@ def _adopt(run: RunState, scope: Scope, name: str, value: Value) -> Value:
             known = scope.app.adopted[id(value)] = value, part
         return known[1]
     if isinstance(value, tuple) and any(isinstance(one, Module) for one in value):
-        return tuple(_adopt(run, scope, f"{name}_{place}", one) for place, one in enumerate(value))
+        return tuple(_adopt_submodules(run, scope, f"{name}_{place}", one) for place, one in enumerate(value))
     if isinstance(value, ListValue) and any(isinstance(one, Module) for one in value.items):
-        items = [_adopt(run, scope, f"{name}_{place}", one) for place, one in enumerate(value.items)]
+        items = [
+            _adopt_submodules(run, scope, f"{name}_{place}", one) for place, one in enumerate(value.items)
+        ]
         return ListValue(items, value.open, region=value.region)
     if isinstance(value, DictValue) and any(isinstance(one, Module) for one in value.entries.values()):
-        entries = {key: _adopt(run, scope, f"{name}_{key}", one) for key, one in value.entries.items()}
+        entries = {
+            key: _adopt_submodules(run, scope, f"{name}_{key}", one) for key, one in value.entries.items()
+        }
         return DictValue(entries, value.open, region=value.region)
     return value
 
@@ -157,7 +161,7 @@ def _adopt(run: RunState, scope: Scope, name: str, value: Value) -> Value:
 # init and apply
 
 
-def _applied(call: Call, app: Application, args: tuple[Value, ...]) -> Value:
+def _apply_module(call: Call, app: Application, args: tuple[Value, ...]) -> Value:
     """Run a method of a Module with variables; what it gives."""
     run, module = call.interpreter, call.args[0]
     chosen = call.keywords.get("method")
@@ -168,12 +172,14 @@ def _applied(call: Call, app: Application, args: tuple[Value, ...]) -> Value:
     clone = module.with_parts(dict(module.attributes))
     assert isinstance(clone, Module)
     clone.region, clone.scope = run.region, Scope(app, doubts=run.doubts)
-    app.uncommitted = all(leaf.committed is False for _, leaf in leaves(args) if isinstance(leaf, Layout))
+    app.uncommitted = all(
+        leaf.committed is False for _, leaf in tree_leaves(args) if isinstance(leaf, Layout)
+    )
     before = run.contexts
     run.contexts = {**before, APPLICATION: app}
     try:
         if chosen is None or isinstance(chosen, str):
-            bound_method = attribute(run, clone, chosen or "__call__", call.place)
+            bound_method = attribute_of_value(run, clone, chosen or "__call__", call.place)
             return run.call(bound_method, args, keywords, call.place, call.open)
         body = getattr(chosen, "function", chosen)
         if isinstance(body, FunctionValue):
@@ -187,13 +193,13 @@ def _applied(call: Call, app: Application, args: tuple[Value, ...]) -> Value:
 
 
 @function("flax.linen.Module init init_with_output lazy_init")
-def init(call: Call) -> Value:
+def init_module(call: Call) -> Value:
     """The variables that a Module makes, in their boxes."""
     module, rngs = call.args[0], call.get(1, "rngs")
     if not isinstance(module, Module):
         return Unknown("variables")
     app = Application(call.interpreter.region, True, DictValue(), rngs)
-    found = _applied(call, app, call.args[2:])
+    found = _apply_module(call, app, call.args[2:])
     app.made.entries.pop("intermediates", None)
     _store_changed(app)
     variables = app.made if app.made.entries or not isinstance(found, Unknown) else AnyTree(Unknown())
@@ -201,20 +207,20 @@ def init(call: Call) -> Value:
 
 
 @function("flax.linen.Module apply")
-def apply(call: Call) -> Value:
+def apply_module(call: Call) -> Value:
     """Return the result of a method with the variables given, and the changed collections if some are mutable."""
     module, given = call.args[0], call.get(1, "variables")
     mutable = call.keywords.get("mutable", False)
     if not isinstance(module, Module):
         return Unknown("what a Module gives")
     app = Application(call.interpreter.region, False, given, call.keywords.get("rngs"))
-    found = _applied(call, app, call.args[2:])
+    found = _apply_module(call, app, call.args[2:])
     if mutable is False or mutable is None:
         return found
     names = (mutable,) if isinstance(mutable, str) else known_items(mutable)
     if isinstance(mutable, Unknown) or call.open:
         return Unknown("what a Module gives")
-    entries = {one: _copy(item_of(given, one)) for one in names or () if isinstance(one, str)}
+    entries = {one: _copy_tree(item_of(given, one)) for one in names or () if isinstance(one, str)}
     app.made = DictValue(entries, open=names is None)
     _store_changed(app)
     return (found, app.made)
@@ -227,14 +233,14 @@ def apply_function(call: Call) -> Value:
 
     def run(again: Call) -> Value:
         keywords = {**again.keywords, "method": body, "mutable": mutable}
-        return apply(replace(again, args=(module, *again.args), keywords=keywords))
+        return apply_module(replace(again, args=(module, *again.args), keywords=keywords))
 
     return Native(call.name, run)
 
 
-def _copy(tree: Value) -> Value:
+def _copy_tree(tree: Value) -> Value:
     if isinstance(tree, DictValue):
-        return DictValue({key: _copy(one) for key, one in tree.entries.items()}, tree.open)
+        return DictValue({key: _copy_tree(one) for key, one in tree.entries.items()}, tree.open)
     return tree if not isinstance(tree, Unknown) else AnyTree(Unknown())
 
 
@@ -248,12 +254,12 @@ def _store_changed(app: Application) -> None:
 
 
 @function("flax.linen scan vmap scan_with_axes")
-def lifted(call: Call) -> Value:
+def make_lifted(call: Call) -> Value:
     """A Module or function that runs for each row, with variables of its own or shared ones."""
     call = replace(call, name=call.name.removesuffix("_with_axes"))
     given = call.get(0, "target", None)
     if given is None:
-        return Native(call.name, lambda again: lifted(replace(call, args=again.args)))
+        return Native(call.name, lambda again: make_lifted(replace(call, args=again.args)))
     axes = call.keywords.get("variable_axes")
     known = axes.entries if isinstance(axes, DictValue) and not axes.open else {}
     lift = Lift(call, {key: one for key, one in known.items() if isinstance(key, str)})
@@ -280,7 +286,7 @@ def _through_lifts(
     held = module.lifts
     module.lifts = tuple(rest)
     try:
-        return _run_lifted(call, module, first, lambda args, keywords: entered(
+        return _run_lifted(call, module, first, lambda args, keywords: run_entered(
             replace(call, args=args, keywords=keywords), module, body))  # fmt: skip
     finally:
         module.lifts = held
@@ -301,12 +307,14 @@ def _run_lifted(
     length = lift.call.keywords.get("length" if is_scan else "axis_size")
     size: Size = length if isinstance(length, int) else None
     for place in split:
-        sizes = [leaf.shape[0] for _, leaf in leaves(rows[place]) if isinstance(leaf, Layout) and leaf.shape]
+        sizes = [
+            leaf.shape[0] for _, leaf in tree_leaves(rows[place]) if isinstance(leaf, Layout) and leaf.shape
+        ]
         size = sizes[0] if size is None and sizes else size
     known = all(axis in (0, None) or isinstance(axis, Library) for axis in whole) and not call.open
     module.scope = replace(scope, sized=(*scope.sized, (lift, size)))
 
-    def inner(again: Call) -> Value:
+    def run_inner(again: Call) -> Value:
         given = list(rows)
         found = again.args[carried] if is_scan and len(again.args) > carried else again.args[carried:]
         for place, one in zip(split, found if isinstance(found, tuple) else (), strict=False):
@@ -316,7 +324,7 @@ def _run_lifted(
         return body((*again.args[:carried], *given), call.keywords)
 
     try:
-        native, chosen = Native("flax.linen.lifted", inner), tuple(rows[place] for place in split)
+        native, chosen = Native("flax.linen.lifted", run_inner), tuple(rows[place] for place in split)
         if is_scan:
             given = (native, call.args[0] if call.args else Unknown("a carry"), chosen)
             found = run.call(Library("jax.lax.scan"), given, {"length": length}, call.place)

@@ -145,7 +145,7 @@ class Application:
     uncommitted: bool = False
 
 
-def application(run: RunState) -> Application | None:
+def running_application(run: RunState) -> Application | None:
     """The one that runs; None outside of `init` and `apply`."""
     found = run.contexts.get(APPLICATION)
     return found if isinstance(found, Application) else None
@@ -155,18 +155,18 @@ def application(run: RunState) -> Application | None:
 
 
 @function("flax.linen.Module.__post_init__")
-def constructed(call: Call) -> Value:
+def construct_module(call: Call) -> Value:
     """An object of a class of the project."""
     made: Instance = call.args[0]
     known = made.of is not None and not made.of.decorators
     name = made.of.node.name if made.of is not None and known else None
-    return bound(call, Module(made.of, made.attributes, made.open, region=made.region, class_name=name))
+    return bind_module(call, Module(made.of, made.attributes, made.open, region=made.region, class_name=name))
 
 
-def bound(call: Call, module: Module) -> Module:
+def bind_module(call: Call, module: Module) -> Module:
     """A Module that was just made: a part of the one whose method runs, if there is one."""
     run = call.interpreter
-    app, lift = application(run), run.contexts.get(_PREFIX)
+    app, lift = running_application(run), run.contexts.get(_PREFIX)
     if isinstance(lift, Lifted):
         module.class_name = f"{lift.word}{module.class_name}" if module.class_name is not None else None
         module.lifts = (*lift.lifts, *module.lifts)
@@ -190,7 +190,7 @@ class Lifted(Native):
     """A class of Modules that a transform changed."""
 
     def __init__(self, word: str, lifts: tuple[Lift, ...], inner: Value) -> None:
-        super().__init__("flax.linen.lifted", self._make)
+        super().__init__("flax.linen.lifted", self._make_lifted)
         for name, value in (("word", word), ("lifts", lifts), ("inner", inner)):
             object.__setattr__(self, name, value)
 
@@ -198,7 +198,7 @@ class Lifted(Native):
     lifts: tuple[Lift, ...]
     inner: Value
 
-    def _make(self, call: Call) -> Value:
+    def _make_lifted(self, call: Call) -> Value:
         run = call.interpreter
         before = run.contexts
         outer = before.get(_PREFIX)
@@ -224,11 +224,11 @@ LAYER_NAMES: set[str] = set()
 
 
 @function("flax.linen remat checkpoint jit")
-def rewrapped(call: Call) -> Value:
+def rewrap_module(call: Call) -> Value:
     """A Module or function that is compiled or computed again: it does the same."""
     given = call.get(0, "target", None)
     if given is None:
-        return Native(call.name, lambda again: rewrapped(replace(again, name=call.name)))
+        return Native(call.name, lambda again: rewrap_module(replace(again, name=call.name)))
     if is_module_class(given):
         return Lifted(WORDS[call.function_name], (), given)
     return given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlint.layouts.iteration import element, open_iterable
+from shardlint.layouts.iteration import joined_element, open_iterable
 from shardlint.layouts.layout import Figure, Layout, Rows
 from shardlint.layouts.values import (
     AnyTree,
@@ -19,17 +19,17 @@ from shardlint.layouts.values import (
 from shardlint.libraries.device_rows import check_again, check_first, check_taken
 from shardlint.libraries.jax_numpy import size_of
 from shardlint.libraries.jax_sharding import place_of
-from shardlint.libraries.jax_transforms import without
-from shardlint.libraries.meeting import as_array, computed, host_array
+from shardlint.libraries.jax_transforms import without_dimension
+from shardlint.libraries.meeting import as_array, computed_array, host_array
 from shardlint.libraries.registry import function
 
 
 @function("flax.jax_utils.replicate", "jax.device_put_replicated")
-def replicate(call: Call) -> Value:
+def replicate_tree(call: Call) -> Value:
     """Each leaf once for each device, along a new first dimension."""
     tree, rows, where = call.get(0, "tree"), Rows("equal", call.place), place_of(call, 0, "tree")
 
-    def each(leaf: Value) -> Value:
+    def replicate_leaf(leaf: Value) -> Value:
         if not isinstance(leaf, Layout | int | float):
             return leaf if is_function(leaf) else AnyTree(Layout(rows=rows))
         array = as_array(leaf)
@@ -39,52 +39,58 @@ def replicate(call: Call) -> Value:
         copies = Figure("repeated", frozenset(), call.place if tree is leaf and array.is_key else None)
         return Layout(shape, array.dtype, committed=True, host=False, memory="device", figure=copies, rows=rows)
 
-    return map_tree(each, AnyTree(Layout()) if isinstance(tree, Unknown) else tree)
+    return map_tree(replicate_leaf, AnyTree(Layout()) if isinstance(tree, Unknown) else tree)
 
 
 @function("flax.jax_utils.unreplicate")
-def unreplicate(call: Call) -> Value:
+def unreplicate_tree(call: Call) -> Value:
     """The first entry of each leaf."""
     tree, where = call.get(0, "tree"), place_of(call, 0, "tree")
 
-    def first(leaf: Value) -> Value:
+    def first_entry(leaf: Value) -> Value:
         array = as_array(leaf)
         check_first(call, array)
         check_taken(call, array, "rows.taken", where)
-        return replace(without(array, 0) if array.shape else Layout(), rows=Rows("taken", call.place))
+        return replace(
+            without_dimension(array, 0) if array.shape else Layout(), rows=Rows("taken", call.place)
+        )
 
-    return map_tree(first, AnyTree(Layout()) if isinstance(tree, Unknown) else tree)
+    return map_tree(first_entry, AnyTree(Layout()) if isinstance(tree, Unknown) else tree)
 
 
 @function("flax.training.common_utils.shard")
-def shard(call: Call) -> Value:
+def shard_tree(call: Call) -> Value:
     """Each leaf divided along a new first dimension."""
 
-    def divided(leaf: Value) -> Value:
+    def divide_leaf(leaf: Value) -> Value:
         known = isinstance(leaf, Layout) and leaf.shape
         return Layout((None, None, *leaf.shape[1:]), leaf.dtype, host=leaf.host) if known else Layout()
 
     tree = call.get(0, "xs")
-    return map_tree(divided, tree) if not isinstance(tree, Unknown) else Unknown()
+    return map_tree(divide_leaf, tree) if not isinstance(tree, Unknown) else Unknown()
 
 
 @function("flax.jax_utils.prefetch_to_device")
-def prefetch(call: Call) -> Value:
+def prefetch_trees(call: Call) -> Value:
     """The same trees, one after the other, each array with its first dimension spread over the devices."""
 
-    def spread(leaf: Value) -> Value:
+    def spread_leaf(leaf: Value) -> Value:
         array = as_array(leaf)
         return Layout(array.shape, array.dtype, committed=True, host=False, memory="device")
 
-    each = element(call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place))
-    return ListValue([AnyTree(Layout()) if isinstance(each, Unknown) else map_tree(spread, each)], True)
+    each = joined_element(
+        call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place)
+    )
+    return ListValue([AnyTree(Layout()) if isinstance(each, Unknown) else map_tree(spread_leaf, each)], True)
 
 
 @function("flax.training.common_utils.onehot")
-def onehot(call: Call) -> Value:
+def one_hot_rows(call: Call) -> Value:
     """A row of numbers for each label."""
     labels, count = as_array(call.get(0, "labels")), size_of(call.get(1, "num_classes"))
-    return computed(call, [labels], (*labels.shape, count) if labels.shape is not None else None, "float32")
+    return computed_array(
+        call, [labels], (*labels.shape, count) if labels.shape is not None else None, "float32"
+    )
 
 
 @function("flax.training.common_utils.shard_prng_key")
@@ -98,16 +104,16 @@ def shard_key(call: Call) -> Value:
 def stack_forest(call: Call) -> Value:
     """The leaves of trees, each stacked along a new first dimension, as arrays of numpy."""
     forest = call.get(0, "forest")
-    tree = element(call.interpreter, forest)
+    tree = joined_element(call.interpreter, forest)
     if isinstance(tree, Unknown | AnyTree):
         return AnyTree(Layout(host=True))
     items = known_items(forest)
     count = len(items) if items is not None else None
 
-    def stacked(leaf: Value) -> Value:
+    def stack_leaves(leaf: Value) -> Value:
         array = as_array(leaf)
         if call.function_name == "get_metrics":  # of the copies on the devices, the first one
-            array = without(array, 0) if array.shape else Layout(None, array.dtype)
+            array = without_dimension(array, 0) if array.shape else Layout(None, array.dtype)
         return host_array((count, *array.shape) if array.shape is not None else None, array.dtype)
 
-    return map_tree(stacked, tree)
+    return map_tree(stack_leaves, tree)

@@ -21,15 +21,15 @@ from shardlint.layouts.values import (
     item_of,
     known_items,
 )
-from shardlint.libraries.flax_boxes import Box, map_boxes, unbox
-from shardlint.libraries.flax_modules import Lift, Module, Scope, application
-from shardlint.libraries.jax_transforms import without
+from shardlint.libraries.flax_boxes import Box, map_boxes, unbox_tree
+from shardlint.libraries.flax_modules import Lift, Module, Scope, running_application
+from shardlint.libraries.jax_transforms import without_dimension
 from shardlint.libraries.meeting import as_array
 from shardlint.libraries.registry import function
 
 
 @function("flax.linen.Module.param")
-def param(call: Call) -> Value:
+def make_param(call: Call) -> Value:
     """A parameter: made by its initializer, or the one that is given; without its box."""
     module, name, initializer, *args = (*call.args, *(Unknown(),) * 3)[: max(len(call.args), 3)]
     wanted = call.keywords.get("unbox", True)
@@ -38,15 +38,15 @@ def param(call: Call) -> Value:
     if scope is None or not isinstance(name, str):
         return Layout()
 
-    def make() -> Value:
+    def make_value() -> Value:
         key = make_rng(replace(call, args=(module, "params"), keywords={}, open=False))
         return call.interpreter.call(initializer, (key, *args), keywords, call.place)
 
-    found = _variable(call, scope, "params", name, make)
-    return unbox(replace(call, args=(found,), keywords={})) if wanted is True else found
+    found = _make_variable(call, scope, "params", name, make_value)
+    return unbox_tree(replace(call, args=(found,), keywords={})) if wanted is True else found
 
 
-def _variable(call: Call, scope: Scope, collection: str, name: str, make: Callable[[], Value]) -> Value:
+def _make_variable(call: Call, scope: Scope, collection: str, name: str, make: Callable[[], Value]) -> Value:
     """A variable in its box, made or given."""
     run = call.interpreter
     run.marks += 1
@@ -80,7 +80,7 @@ def _with_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: Size, c
         shared = lift.call.keywords.get("variable_broadcast")
         return value if shared == collection or collection in (known_items(shared) or ()) else Layout()
 
-    def insert(leaf: Value) -> Value:
+    def insert_axis(leaf: Value) -> Value:
         if not isinstance(leaf, Layout) or leaf.shape is None or not isinstance(axis, int):
             return Layout()
         if not 0 <= axis <= len(leaf.shape):
@@ -96,19 +96,19 @@ def _with_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: Size, c
             varying=leaf.varying,
         )
 
-    def rename(one: Box) -> Value:
-        items = _renamed(call, one, lift)
+    def rename_axes(one: Box) -> Value:
+        items = _names_after_transform(call, one, lift)
         if items is not None and isinstance(axis, int):
             items = (*items, *((None,) * (axis - len(items))))
             items = (*items[:axis], lift.name(), *items[axis:])
         return one.with_parts(
-            {"value": insert(one.value), "names": items if items is not None else Unknown("names")}
+            {"value": insert_axis(one.value), "names": items if items is not None else Unknown("names")}
         )
 
-    return map_boxes(rename, value, insert)
+    return map_boxes(rename_axes, value, insert_axis)
 
 
-def _renamed(call: Call, one: Box, lift: Lift) -> tuple[Value, ...] | None:
+def _names_after_transform(call: Call, one: Box, lift: Lift) -> tuple[Value, ...] | None:
     """The names of a box that a transform changes; records that it has no name for the axis."""
     if lift.name() is MISSING:
         names = ", ".join(str(each) for each in known_items(one.names) or ())
@@ -128,38 +128,38 @@ def _without_axis(call: Call, value: Value, lift: Lift, collection: str) -> Valu
         known = (
             isinstance(leaf, Layout) and leaf.shape and isinstance(axis, int) and 0 <= axis < len(leaf.shape)
         )
-        return replace(without(leaf, axis), committed=None, unplaced=None) if known else Layout()
+        return replace(without_dimension(leaf, axis), committed=None, unplaced=None) if known else Layout()
 
-    def rename(one: Box) -> Value:
-        items = _renamed(call, one, lift)
+    def rename_axes(one: Box) -> Value:
+        items = _names_after_transform(call, one, lift)
         known = items is not None and isinstance(axis, int) and axis < len(items)
         names = (*items[:axis], *items[axis + 1 :]) if known and items is not None else Unknown("names")
         return one.with_parts({"value": slice_one(one.value), "names": names})
 
-    return map_boxes(rename, value, slice_one)
+    return map_boxes(rename_axes, value, slice_one)
 
 
 @function("flax.linen.Module.variable")
-def variable(call: Call) -> Value:
+def make_variable(call: Call) -> Value:
     """A variable of any collection, whose `value` can be set."""
     module, collection, name, make, *args = (*call.args, *(Unknown(),) * 4)[: max(len(call.args), 4)]
     scope = module.scope if isinstance(module, Module) else None
     if scope is None or not isinstance(name, str) or not isinstance(collection, str):
         return Instance(None, {"value": Layout()})
-    found = _variable(
+    found = _make_variable(
         call, scope, collection, name, lambda: call.interpreter.call(make, tuple(args), {}, call.place)
     )
     held = Instance(
-        None, {"value": unbox(replace(call, args=(found,), keywords={}))}, region=call.interpreter.region
+        None, {"value": unbox_tree(replace(call, args=(found,), keywords={}))}, region=call.interpreter.region
     )
     if scope.is_sure(call.interpreter) and not isinstance(found, Box) and not scope.sized:
         scope.app.changed.append((scope, collection, name, held))
     return held
 
 
-def _running(call: Call) -> Value:
+def _running_module(call: Call) -> Value:
     """The Module whose method runs, or the one that is given."""
-    app, given = application(call.interpreter), call.keywords.get("module")
+    app, given = running_application(call.interpreter), call.keywords.get("module")
     if given is not None or app is None or not app.running:
         return given
     return app.running[-1][0]
@@ -168,12 +168,12 @@ def _running(call: Call) -> Value:
 @function("flax.linen param_with_axes variable_with_axes")
 def with_axes(call: Call) -> Value:
     """A parameter or variable of the Module that runs, whose axes are named in a collection of their own."""
-    module = _running(call)
+    module = _running_module(call)
     if not isinstance(module, Module) or module.scope is None:
         return Layout() if call.function_name == "param_with_axes" else Instance(None, {"value": Layout()})
     module.scope.app.made.open = True
     inner = replace(call, args=(module, *call.args), keywords={})
-    found = param(inner) if call.function_name == "param_with_axes" else variable(inner)
+    found = make_param(inner) if call.function_name == "param_with_axes" else make_variable(inner)
     return replace(found, mesh=None, spec=None, committed=None) if isinstance(found, Layout) else found
 
 
@@ -216,7 +216,7 @@ def has_variable(call: Call) -> Value:
 
 
 @function("flax.linen.Module.sow")
-def sow(call: Call) -> Value:
+def sow_value(call: Call) -> Value:
     """Stores a value in a collection, of which no more is known."""
     module, collection = call.args[0], call.get(1, "col")
     if isinstance(module, Module) and module.scope is not None and collection != "intermediates":

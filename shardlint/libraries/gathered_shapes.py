@@ -68,12 +68,20 @@ def check_stacks(call: Call, arrays: Sequence[Layout], letters: Sequence[str]) -
         if array.shape is None:
             return
         if len(array.shape) != len(names):
-            _report(call, stack.stacked, f"`{names}` names {len(names)} dimensions, and the stack has {stack.rank}")
+            _report_gather(
+                call,
+                stack.stacked,
+                f"`{names}` names {len(names)} dimensions, and the stack has {stack.rank}",
+            )
             return
         for name, size in zip(names, array.shape, strict=True):
             known = sizes.setdefault(name, size) if isinstance(size, int) else None
             if known is not None and known != size and 1 not in (known, size):
-                _report(call, stack.stacked, f"sizes {known} and {size} meet, and the stack is {_shape_text(stack)}")
+                _report_gather(
+                    call,
+                    stack.stacked,
+                    f"sizes {known} and {size} meet, and the stack is {_shape_text(stack)}",
+                )
                 return
 
 
@@ -95,7 +103,7 @@ def _shape_text(stack: Layout) -> str:
     return f"[{', '.join('?' if size is None else str(size) for size in stack.shape or ())}]"
 
 
-def _report(call: Call, gathered: Place, reason: str) -> None:
+def _report_gather(call: Call, gathered: Place, reason: str) -> None:
     """Record it where the mapped function gathers, and at the product if a helper in another file gathers."""
     body = call.interpreter.body
     place = gathered if body is None or gathered.file is body.file else call.place

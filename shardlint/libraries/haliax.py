@@ -24,10 +24,10 @@ from shardlint.libraries.haliax_axes import (
     make_named,
     map_named,
     places_in,
-    selected,
+    record_violation,
+    selected_axes,
     sizes_of_axes,
-    violate,
-    widen,
+    widen_axes,
 )
 from shardlint.libraries.haliax_mappings import auto_sharded
 from shardlint.libraries.jax_numpy import BINARY, NN, REDUCTIONS, UNARY, dtype_of
@@ -48,10 +48,13 @@ _DTYPE_OF = {"bernoulli": "bool", "randint": "int32", "poisson": "int32"}
 
 
 @function("haliax NamedArray named")
-def named(call: Call) -> Value:
+def name_axes(call: Call) -> Value:
     """An array with axes; a name alone takes the size of its dimension."""
-    given, chosen = call.get(0, "array" if "array" in call.keywords else "a"), selected(call.get(1, "axes"))
-    chosen = selected(call.keywords["axis"]) if "axis" in call.keywords else chosen
+    given, chosen = (
+        call.get(0, "array" if "array" in call.keywords else "a"),
+        selected_axes(call.get(1, "axes")),
+    )
+    chosen = selected_axes(call.keywords["axis"]) if "axis" in call.keywords else chosen
     array = given
     if call.function_name == "named":
         array = call_jax(call, "jax.numpy.asarray", given)
@@ -62,14 +65,14 @@ def named(call: Call) -> Value:
     sizes = [size for _, size in chosen]
     if len(sizes) != len(array.shape) or any(map(surely_differ, sizes, array.shape)):
         shown = ", ".join(str(Axis(*one)) for one in chosen)
-        violate(call, "named.shape", array=str(array), axes=shown)
+        record_violation(call, "named.shape", array=str(array), axes=shown)
         return Unknown("what raises")
     pairs = zip(chosen, array.shape, strict=True)
     axes = [Axis(name, own if size is None else size) for (name, size), own in pairs]
     return make_named(call, array, axes) if check_unique(call, axes) else Unknown("what raises")
 
 
-def _made(call: Call, axes: Sequence[Axis] | None, array: Layout) -> Value:
+def _make_named_array(call: Call, axes: Sequence[Axis] | None, array: Layout) -> Value:
     """A new array of some axes, which must have names of their own."""
     if axes is not None and not check_unique(call, axes):
         return Unknown("what raises")
@@ -77,17 +80,19 @@ def _made(call: Call, axes: Sequence[Axis] | None, array: Layout) -> Value:
 
 
 @function("haliax zeros ones full")
-def constructed(call: Call) -> Value:
+def construct_array(call: Call) -> Value:
     """An array of one number."""
     axes, last = axes_of(call.get(0, "shape")), call.function_name
     more = (call.get(1, "fill_value"),) if last == "full" else ()
     dtype = call.get(2 if last == "full" else 1, "dtype", None)
     keywords = {} if dtype is None and last == "full" else {"dtype": dtype or Library("jax.numpy.float32")}
-    return _made(call, axes, call_jax(call, f"jax.numpy.{last}", sizes_of_axes(axes), *more, **keywords))
+    return _make_named_array(
+        call, axes, call_jax(call, f"jax.numpy.{last}", sizes_of_axes(axes), *more, **keywords)
+    )
 
 
 @function("haliax zeros_like ones_like full_like")
-def like(call: Call) -> Value:
+def array_like(call: Call) -> Value:
     """An array of one number with the axes of another one."""
     array = call.get(0, "a")
     if not isinstance(array, NamedArray):
@@ -100,7 +105,7 @@ def like(call: Call) -> Value:
 
 
 @function("haliax arange linspace logspace geomspace")
-def ranged(call: Call) -> Value:
+def range_along_axis(call: Call) -> Value:
     """Counted numbers along an axis."""
     given, last = call.get(0, "axis"), call.function_name
     axes = (Axis(given, 50),) if isinstance(given, str) and last != "arange" else axes_of(given)
@@ -109,11 +114,11 @@ def ranged(call: Call) -> Value:
     made = call_jax(call, "jax.numpy.zeros", sizes_of_axes(axes))
     kind = "float32" if last != "arange" else kind
     found = replace(made, dtype=kind if dtype is None else dtype_of(dtype), figure=None)
-    return _made(call, axes, replace(found, built=None))
+    return _make_named_array(call, axes, replace(found, built=None))
 
 
 @function(f"haliax.random {_DRAWS}")
-def drawn(call: Call) -> Value:
+def draw_array(call: Call) -> Value:
     """Random numbers, placed by the mapping in context."""
     axes, last = axes_of(call.get(1, "shape")), call.function_name
     dtype = call.get(_DTYPE_AT.get(last, -1), "dtype", None)
@@ -121,18 +126,18 @@ def drawn(call: Call) -> Value:
     keywords = {"shape": sizes_of_axes(axes)}
     array = call_jax(call, f"jax.random.{last}", call.get(0, "key"), **keywords)
     array = replace(array, dtype=default if dtype is None else dtype_of(dtype))
-    return auto_sharded(call, _made(call, axes, array))
+    return auto_sharded(call, _make_named_array(call, axes, array))
 
 
 # elementwise
 
 
 @function(f"haliax {UNARY} rsqrt", f"haliax.nn {NN} quick_gelu relu_squared", f"{NAMED_ARRAY} astype conj copy round")
-def unary(call: Call) -> Value:
+def apply_unary(call: Call) -> Value:
     """An operation on each entry."""
     given, last = call.get(0, "a"), call.function_name
     if not isinstance(given, NamedArray):
-        return _plain(call, last, given)
+        return _call_plain_operation(call, last, given)
     if last == "astype":
         dtype = dtype_of(call.get(1, "dtype"))
         if dtype is not None and dtype == given.array.dtype and given.array.weak is False:
@@ -144,27 +149,27 @@ def unary(call: Call) -> Value:
     return given.with_parts({"array": call_jax(call, f"{home}.{last}", given.array)})
 
 
-def _plain(call: Call, name: str, *args: Value) -> Value:
+def _call_plain_operation(call: Call, name: str, *args: Value) -> Value:
     """An operation on what is no array with axes, or may be none."""
     known = all(isinstance(one, Layout | int | float) for one in args)
     return call_jax(call, f"jax.numpy.{name}", *args) if known else Unknown("an array")
 
 
 @function(f"haliax {BINARY.replace('where clip', '')}")
-def binary(call: Call) -> Value:
+def apply_binary(call: Call) -> Value:
     """An operation on the entries of two arrays, of which one has all axes of the other one."""
     if len(call.args) != 2:
         return Unknown("an array")
     left, right = call.args
     arrays = [one for one in call.args if isinstance(one, NamedArray)]
     if not arrays or not all(isinstance(one, NamedArray | Layout | int | float | bool) for one in call.args):
-        return _plain(call, call.function_name, left, right)
+        return _call_plain_operation(call, call.function_name, left, right)
     if len(arrays) < 2:
         return _beside_plain(call, arrays[0], left, right)
     axes = _common_axes(call, arrays)
     if axes is None:
         return Unknown("what raises") if None not in [one.axes for one in arrays] else make_named(call, Layout(), None)
-    one, two = (widen(call, each, axes).array for each in arrays)
+    one, two = (widen_axes(call, each, axes).array for each in arrays)
     return make_named(call, call_jax(call, f"jax.numpy.{call.function_name}", one, two), axes)
 
 
@@ -175,7 +180,7 @@ def _beside_plain(call: Call, array: NamedArray, left: Value, right: Value) -> V
     if array.axes == () and other.rank != 0:
         return call_jax(call, f"jax.numpy.{call.function_name}", *args) if other.rank else Unknown("an array")
     if array.axes and other.rank:
-        violate(call, "named.plain", array=str(array), other=str(other))
+        record_violation(call, "named.plain", array=str(array), other=str(other))
         return Unknown("what raises")
     return make_named(call, call_jax(call, f"jax.numpy.{call.function_name}", *args), array.axes)
 
@@ -194,7 +199,7 @@ def _common_axes(call: Call, arrays: Sequence[NamedArray]) -> tuple[Axis, ...] |
         if found is None or (names <= set(array.names) and len(axes) > len(found)):
             found = axes
         elif not set(array.names) <= names:
-            violate(call, "named.subset", left=str(arrays[0]), right=str(arrays[-1]))
+            record_violation(call, "named.subset", left=str(arrays[0]), right=str(arrays[-1]))
             return None
     return found
 
@@ -210,7 +215,7 @@ def chosen_by(call: Call) -> Value:
     axes = _common_axes(call, arrays)
     if axes is None:
         return Unknown("what raises")
-    args = [widen(call, one, axes).array if isinstance(one, NamedArray) else one for one in call.args]
+    args = [widen_axes(call, one, axes).array if isinstance(one, NamedArray) else one for one in call.args]
     return make_named(call, call_jax(call, f"jax.numpy.{call.function_name}", *args), axes)
 
 
@@ -218,21 +223,21 @@ def chosen_by(call: Call) -> Value:
 
 
 @function(f"haliax {REDUCTIONS}", "haliax.nn logsumexp", *(f"{NAMED_ARRAY} {one}" for one in _METHODS.split()))
-def reduce(call: Call) -> Value:
+def reduce_axes(call: Call) -> Value:
     """A reduction over axes, or over all; of a tree that of each array."""
     given, axis = call.get(0, "array" if "array" in call.keywords else "a"), call.get(1, "axis", None)
     last = call.function_name
     if last in _ALONG.split():
-        return along(call)
+        return apply_along_axis(call)
     if not isinstance(given, NamedArray):
         if isinstance(given, Unknown | AnyTree | Layout | int | float):
             return Unknown("a number")
-        return map_named(lambda leaf: reduce(replace(call, args=(leaf, *call.args[1:]))), given)
+        return map_named(lambda leaf: reduce_axes(replace(call, args=(leaf, *call.args[1:]))), given)
     if given.axes is None:
         return make_named(call, Layout(), () if axis is None else None)
-    found = list(range(len(given.axes))) if axis is None else _places(call, given, axis)
+    found = list(range(len(given.axes))) if axis is None else _places_of_axes(call, given, axis)
     if found is None:
-        return _unplaced(call, axis)
+        return _result_without_axes(call, axis)
     places: Value = None if axis is None else found[0] if len(found) == 1 else tuple(found)
     kept = [one for one in range(len(given.axes)) if one not in found]
     home = "jax.nn" if call.name.startswith("haliax.nn") else "jax.numpy"
@@ -242,29 +247,29 @@ def reduce(call: Call) -> Value:
     return make_named(call, made, [given.axes[one] for one in kept])
 
 
-def _places(call: Call, array: NamedArray, axis: Value) -> list[int] | None:
-    chosen = selected(axis)
+def _places_of_axes(call: Call, array: NamedArray, axis: Value) -> list[int] | None:
+    chosen = selected_axes(axis)
     return None if chosen is None else places_in(call, array, chosen)
 
 
-def _unplaced(call: Call, axis: Value) -> Value:
+def _result_without_axes(call: Call, axis: Value) -> Value:
     """Return the result of a call whose axes are not known, or that raises."""
-    return make_named(call, Layout(), None) if selected(axis) is None else Unknown("what raises")
+    return make_named(call, Layout(), None) if selected_axes(axis) is None else Unknown("what raises")
 
 
 @function(f"haliax {_ALONG} roll", "haliax.nn softmax log_softmax", f"{NAMED_ARRAY} roll")
-def along(call: Call) -> Value:
+def apply_along_axis(call: Call) -> Value:
     """An operation along an axis, which keeps the axes. But for `roll` the name of the axis counts alone."""
     given, last = call.get(0, "a" if "a" in call.keywords else "array"), call.function_name
     axis = call.get(2 if last == "roll" else 1, "axis", None)
     if not isinstance(given, NamedArray) or axis is None:
         return Unknown("an array")
-    chosen = selected(axis)
+    chosen = selected_axes(axis)
     if chosen is not None and last != "roll":
         chosen = tuple((name, None) for name, _ in chosen)
     places = places_in(call, given, chosen) if given.axes is not None and chosen is not None else None
     if places is None:
-        return make_named(call, Layout(), given.axes) if chosen is None else _unplaced(call, axis)
+        return make_named(call, Layout(), given.axes) if chosen is None else _result_without_axes(call, axis)
     place = places[0] if len(places) == 1 else tuple(places)
     more = (call.get(1, "shift"),) if last == "roll" else ()
     home = "jax.nn" if call.name.startswith("haliax.nn") else "jax.numpy"
@@ -276,7 +281,7 @@ def along(call: Call) -> Value:
 
 
 @function("haliax dot", f"{NAMED_ARRAY} dot")
-def dot(call: Call) -> Value:
+def contract_dot(call: Call) -> Value:
     """A contraction over axes, or over all; what is left stands in the order in which it is met."""
     args, axis = list(call.args), call.keywords.get("axis", call.keywords)
     if axis is call.keywords:
@@ -284,7 +289,7 @@ def dot(call: Call) -> Value:
         axis = args.pop(place) if len(args) > place else Unknown()
     arrays = [one for one in args if isinstance(one, NamedArray)]
     known = len(arrays) == len(args) and not call.open and None not in [one.axes for one in arrays]
-    chosen = () if axis is None else selected(axis)
+    chosen = () if axis is None else selected_axes(axis)
     if not known or chosen is None or not arrays:
         return make_named(call, Layout(), None)
     if not check_sizes(call, arrays):
@@ -295,20 +300,20 @@ def dot(call: Call) -> Value:
             kind = "named.sizes" if name in every else "named.missing"
             shown = " and ".join(map(str, arrays))
             both = {"left": shown, "right": str(Axis(name, size))} if name in every else {"array": shown}
-            violate(call, kind, axis=name, **both)
+            record_violation(call, kind, axis=name, **both)
             return Unknown("what raises")
     gone = {name for name, _ in chosen} if axis is not None else set(every)
     left = [one for name, one in every.items() if name not in gone]
     wanted = call.keywords.get("out_axes")
     if wanted is not None:
-        order = ordered(call, left, wanted)
+        order = order_axes(call, left, wanted)
         if order is None:
             return make_named(call, Layout(), None)
         left = order
-    return _contracted(call, arrays, left)
+    return _contract_axes(call, arrays, left)
 
 
-def _contracted(call: Call, arrays: Sequence[NamedArray], axes: Sequence[Axis]) -> Value:
+def _contract_axes(call: Call, arrays: Sequence[NamedArray], axes: Sequence[Axis]) -> Value:
     """The contraction of all axes but some, placed by the mapping in context."""
     names = list(dict.fromkeys(name for one in arrays for name in one.names))
     if len(names) > len(_LETTERS):
@@ -320,17 +325,17 @@ def _contracted(call: Call, arrays: Sequence[NamedArray], axes: Sequence[Axis]) 
     return auto_sharded(call, make_named(call, array, axes))
 
 
-def ordered(call: Call, axes: Sequence[Axis], wanted: Value) -> list[Axis] | None:
+def order_axes(call: Call, axes: Sequence[Axis], wanted: Value) -> list[Axis] | None:
     """Axes in an order that may have one `...` for those it does not name; None where not known, or haliax raises."""
     items = known_items(wanted) if not isinstance(wanted, Axis | str) else (wanted,)
-    chosen = [selected(one) for one in items or () if one is not ...]
+    chosen = [selected_axes(one) for one in items or () if one is not ...]
     names = [one[0][0] if one else None for one in chosen]
     if items is None or None in names or items.count(...) > 1:
         return None
     here = {one.name: one for one in axes}
     missing = [name for name in names if name not in here] or ([] if ... in items else [*here.keys() - set(names)])
     if missing:
-        violate(call, "named.missing", axis=str(missing[0]), array=f"[{', '.join(map(str, axes))}]")
+        record_violation(call, "named.missing", axis=str(missing[0]), array=f"[{', '.join(map(str, axes))}]")
         return None
     rest = [one.name for one in axes if one.name not in names]
     at = items.index(...) if ... in items else len(items)
@@ -338,7 +343,7 @@ def ordered(call: Call, axes: Sequence[Axis], wanted: Value) -> list[Axis] | Non
 
 
 @function("haliax einsum")
-def einsum(call: Call) -> Value:
+def contract_einsum(call: Call) -> Value:
     """A contraction as text, in the forms without ellipsis, parentheses and aliases."""
     text, args = call.get(0, "equation"), call.args[1:]
     arrays = [one for one in args if isinstance(one, NamedArray) and one.axes is not None]
@@ -359,14 +364,16 @@ def einsum(call: Call) -> Value:
     elif not left.strip():
         names, missing = out, [name for name in out if name not in every]
     else:
-        return _positional(call, arrays, [one.split() for one in left.split(",")], out)
+        return _contract_by_position(call, arrays, [one.split() for one in left.split(",")], out)
     if missing:
-        violate(call, "named.missing", axis=missing[0], array=" and ".join(map(str, arrays)))
+        record_violation(call, "named.missing", axis=missing[0], array=" and ".join(map(str, arrays)))
         return Unknown("what raises")
-    return _contracted(call, arrays, [every[name] for name in names])
+    return _contract_axes(call, arrays, [every[name] for name in names])
 
 
-def _positional(call: Call, arrays: Sequence[NamedArray], given: list[list[str]], out: list[str]) -> Value:
+def _contract_by_position(
+    call: Call, arrays: Sequence[NamedArray], given: list[list[str]], out: list[str]
+) -> Value:
     """A contraction whose letters stand for axes by their places."""
     bound: dict[str, Axis] = {}
     known = len(given) == len(arrays) and all(
@@ -378,7 +385,7 @@ def _positional(call: Call, arrays: Sequence[NamedArray], given: list[list[str]]
                 known = False
     if not known or not set(out) <= set(bound):
         return Unknown("what raises, or is not followed")
-    return _contracted(call, arrays, [bound[letter] for letter in out])
+    return _contract_axes(call, arrays, [bound[letter] for letter in out])
 
 
 @function("haliax.nn one_hot")
@@ -390,7 +397,9 @@ def one_hot(call: Call) -> Value:
     size: Size = axes[0].size
     array = call_jax(call, "jax.nn.one_hot", given.array, Unknown() if size is None else size)
     dtype = call.get(2, "dtype", None)
-    return _made(call, (*given.axes, *axes), array if dtype is None else replace(array, dtype=dtype_of(dtype)))
+    return _make_named_array(
+        call, (*given.axes, *axes), array if dtype is None else replace(array, dtype=dtype_of(dtype))
+    )
 
 
 @function("haliax.nn cross_entropy_loss")

@@ -122,7 +122,7 @@ def make_axes(call: Call) -> Value:
     return tuple(Axis(name, size_of(size)) for name, size in call.keywords.items())
 
 
-def selected(value: Value) -> Selected | None:
+def selected_axes(value: Value) -> Selected | None:
     """The axes that an argument selects: an axis or its name, several of them, or a dict; None where not known."""
     match value:
         case Axis(name=name, size=size):
@@ -132,7 +132,7 @@ def selected(value: Value) -> Selected | None:
         case DictValue(entries=entries, open=False):
             return tuple((str(name), size_of(size)) for name, size in entries.items())
     items = known_items(value)
-    parts = [selected(one) if isinstance(one, Axis | str) else None for one in items or ()]
+    parts = [selected_axes(one) if isinstance(one, Axis | str) else None for one in items or ()]
     if items is None or None in parts:
         return None
     return tuple(one for part in parts for one in part or ())
@@ -140,14 +140,14 @@ def selected(value: Value) -> Selected | None:
 
 def axes_of(value: Value) -> tuple[Axis, ...] | None:
     """The axes that an argument gives with their sizes; None where not known."""
-    found = selected(value)
+    found = selected_axes(value)
     return None if found is None else tuple(Axis(*one) for one in found)
 
 
 @function("haliax axis_name")
 def axis_name(call: Call) -> Value:
     """The name of an axis, or the names of several."""
-    given, found = call.get(0, "ax"), selected(call.get(0, "ax"))
+    given, found = call.get(0, "ax"), selected_axes(call.get(0, "ax"))
     if found is None:
         return Unknown("a name")
     return found[0][0] if isinstance(given, Axis | str) else tuple(name for name, _ in found)
@@ -219,7 +219,7 @@ def is_named_array(call: Call) -> Value:
 
 
 @function(f"{NAMED_ARRAY} scalar item")
-def scalar(call: Call) -> Value:
+def scalar_array(call: Call) -> Value:
     """The array of a NamedArray without axes."""
     named = call.args[0]
     if not isinstance(named, NamedArray):
@@ -237,10 +237,10 @@ def has_axis(call: Call) -> Value:
 
 
 @function(f"{NAMED_ARRAY} resolve_axis axis_size axis_indices")
-def resolve(call: Call) -> Value:
+def resolve_axes(call: Call) -> Value:
     """The axes, sizes or places of a selection."""
     named, given, last = call.args[0], call.get(1, "axes" if "axes" in call.keywords else "axis"), call.function_name
-    chosen = selected(given)
+    chosen = selected_axes(given)
     if not isinstance(named, NamedArray) or named.axes is None or chosen is None or isinstance(given, DictValue):
         return Unknown("axes")
     if last == "axis_indices":
@@ -262,7 +262,7 @@ def sizes_of_axes(axes: Sequence[Axis] | None) -> Value:
     return tuple(Unknown("a size") if one.size is None else one.size for one in axes)
 
 
-def permute(call: Call, array: NamedArray, names: Sequence[str]) -> NamedArray:
+def permute_axes(call: Call, array: NamedArray, names: Sequence[str]) -> NamedArray:
     """An array with its axes in another order."""
     if array.names == list(names):
         return array
@@ -271,7 +271,7 @@ def permute(call: Call, array: NamedArray, names: Sequence[str]) -> NamedArray:
     return make_named(call, call_jax(call, "jax.numpy.transpose", array.array, places), axes)
 
 
-def widen(call: Call, array: NamedArray, axes: Sequence[Axis], ordered: bool = True) -> NamedArray:
+def widen_axes(call: Call, array: NamedArray, axes: Sequence[Axis], ordered: bool = True) -> NamedArray:
     """An array with all of some axes: new ones in front, and if `ordered` those given in their order."""
     own = array.axes or ()
     added = [one for one in axes if one.name not in array.names]
@@ -281,7 +281,7 @@ def widen(call: Call, array: NamedArray, axes: Sequence[Axis], ordered: bool = T
         made = make_named(call, call_jax(call, "jax.numpy.broadcast_to", array.array, sizes_of_axes(every)), every)
     names = [one.name for one in axes]
     if ordered and [one.name for one in every if one.name in names] != names:
-        return permute(call, made, [*names, *(one.name for one in own if one.name not in names)])
+        return permute_axes(call, made, [*names, *(one.name for one in own if one.name not in names)])
     return made
 
 
@@ -295,11 +295,11 @@ def places_in(call: Call, named: NamedArray, chosen: Iterable[tuple[str, Size]])
     found = []
     for name, size in chosen:
         if name not in named.names:
-            violate(call, "named.missing", axis=name, array=str(named))
+            record_violation(call, "named.missing", axis=name, array=str(named))
             return None
         place = named.names.index(name)
         if surely_differ(named.axes[place].size, size):
-            violate(call, "named.sizes", axis=name, left=str(named), right=str(Axis(name, size)))
+            record_violation(call, "named.sizes", axis=name, left=str(named), right=str(Axis(name, size)))
             return None
         found.append(place)
     return found
@@ -310,7 +310,7 @@ def check_unique(call: Call, axes: Sequence[Axis]) -> bool:
     names = [one.name for one in axes]
     again = next((one for one in names if names.count(one) > 1), None)
     if again is not None:
-        violate(call, "named.twice", axis=again, axes=", ".join(map(str, axes)))
+        record_violation(call, "named.twice", axis=again, axes=", ".join(map(str, axes)))
     return again is None
 
 
@@ -321,11 +321,11 @@ def check_sizes(call: Call, arrays: Sequence[NamedArray]) -> bool:
         for one in array.axes or ():
             first, other = met.setdefault(one.name, (one, array))
             if surely_differ(first.size, one.size):
-                violate(call, "named.sizes", axis=one.name, left=str(other), right=str(array))
+                record_violation(call, "named.sizes", axis=one.name, left=str(other), right=str(array))
                 return False
     return True
 
 
-def violate(call: Call, kind: str, **said: str) -> None:
+def record_violation(call: Call, kind: str, **said: str) -> None:
     """Record a broken contract of the called function."""
     call.interpreter.violate(kind, call.place, operation=call.function_name, **said)

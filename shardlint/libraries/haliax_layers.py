@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from itertools import pairwise
 
-from shardlint.layouts.attributes import attribute
+from shardlint.layouts.attributes import attribute_of_value
 from shardlint.layouts.layout import Layout, Size, surely_differ
 from shardlint.layouts.values import (
     MISSING,
@@ -32,10 +32,10 @@ from shardlint.libraries.haliax_axes import (
     make_named,
     map_named,
     named_leaves,
-    permute,
+    permute_axes,
     places_in,
-    selected,
-    violate,
+    record_violation,
+    selected_axes,
 )
 from shardlint.libraries.haliax_mappings import auto_sharded
 from shardlint.libraries.registry import function
@@ -57,7 +57,7 @@ def _gives_rows(leaf: Value, axis: tuple[str, Size]) -> bool:
     return isinstance(leaf, Layout) and leaf.rank != 0
 
 
-def _rows(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size]) -> list[Value]:
+def _rows_of_trees(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size]) -> list[Value]:
     """The arrays of trees that give a row each, those with the axis with it in front."""
     found: list[Value] = []
 
@@ -66,7 +66,7 @@ def _rows(call: Call, trees: tuple[Value, ...], axis: tuple[str, Size]) -> list[
             return leaf
         if isinstance(leaf, NamedArray):
             names = [axis[0], *(one for one in leaf.names if one != axis[0])]
-            found.append(permute(call, leaf, names).array)
+            found.append(permute_axes(call, leaf, names).array)
         else:
             found.append(leaf)
         return leaf
@@ -102,30 +102,30 @@ def _with_axis(call: Call, tree: Value, axis: Axis) -> Value:
     return map_named(one, tree) if not isinstance(tree, Unknown) else tree
 
 
-def _sized(axis: tuple[str, Size], rows: list[Value]) -> Axis:
+def _axis_with_size(axis: tuple[str, Size], rows: list[Value]) -> Axis:
     """The axis of a scan, whose size its arrays tell where it is given by name."""
     sizes = [one.shape[0] for one in rows if isinstance(one, Layout) and one.shape]
     return Axis(axis[0], sizes[0] if axis[1] is None and sizes else axis[1])
 
 
 @function("haliax scan fold map")
-def scan(call: Call) -> Value:
+def run_scan(call: Call) -> Value:
     """A function that runs a body for each entry along an axis."""
-    body, chosen = call.get(0, "f" if "f" in call.keywords else "fn"), selected(call.get(1, "axis"))
+    body, chosen = call.get(0, "f" if "f" in call.keywords else "fn"), selected_axes(call.get(1, "axis"))
     if chosen is None or len(chosen) != 1 or call.open:
         return Unknown("a scan over an axis that is not known")
-    return Native(call.name, lambda again: _scanned(call.function_name, body, chosen[0], again))
+    return Native(call.name, lambda again: _run_scan(call.function_name, body, chosen[0], again))
 
 
-def _scanned(kind: str, body: Value, axis: tuple[str, Size], call: Call) -> Value:
+def _run_scan(kind: str, body: Value, axis: tuple[str, Size], call: Call) -> Value:
     """Return the result of a scan, fold or map. The first argument is the carry, except for a map."""
     run = call.interpreter
     init, args = (None, call.args) if kind == "map" else (call.args[0] if call.args else Unknown(), call.args[1:])
     given = (*args, *call.keywords.values())
     if call.open or any(isinstance(one, AnyTree) for one in given):
         return (_ANY, _ANY) if kind == "scan" else _ANY
-    rows = _rows(call, given, axis)
-    along = _sized(axis, rows)
+    rows = _rows_of_trees(call, given, axis)
+    along = _axis_with_size(axis, rows)
 
     def inner(again: Call) -> Value:
         carry, own = again.args
@@ -146,16 +146,16 @@ def _scanned(kind: str, body: Value, axis: tuple[str, Size], call: Call) -> Valu
 
 
 @function("haliax vmap")
-def vmap(call: Call) -> Value:
+def run_vmap(call: Call) -> Value:
     """A function that runs for each entry along an axis at once."""
-    body, chosen = call.get(0, "fn"), selected(call.get(1, "axis"))
+    body, chosen = call.get(0, "fn"), selected_axes(call.get(1, "axis"))
     plain = set(call.keywords) <= {"fn", "axis"} and not call.open
     if chosen is None or len(chosen) != 1 or not plain:
         return Unknown("a vmap over axes that are not followed")
-    return Native(call.name, lambda again: _mapped(body, chosen[0], again))
+    return Native(call.name, lambda again: _run_vmap(body, chosen[0], again))
 
 
-def _mapped(body: Value, axis: tuple[str, Size], call: Call) -> Value:
+def _run_vmap(body: Value, axis: tuple[str, Size], call: Call) -> Value:
     run = call.interpreter
     given = (*call.args, *call.keywords.values())
     if call.open or any(isinstance(one, AnyTree) for one in given):
@@ -163,8 +163,8 @@ def _mapped(body: Value, axis: tuple[str, Size], call: Call) -> Value:
     for one in named_leaves(given):
         if axis[0] in one.names and places_in(call, one, (axis,)) is None:
             return Unknown("what raises")
-    rows = _rows(call, given, axis)
-    along = _sized(axis, rows)
+    rows = _rows_of_trees(call, given, axis)
+    along = _axis_with_size(axis, rows)
     count = len(call.args)
 
     def inner(again: Call) -> Value:
@@ -204,26 +204,26 @@ class Layer(Instance):
         return self.fields.get(name, MISSING)
 
 
-def _layer(call: Call, kind: str, parts: dict[str, Value], **fields: Value) -> Value:
+def _make_layer(call: Call, kind: str, parts: dict[str, Value], **fields: Value) -> Value:
     return Layer(None, parts, region=call.interpreter.region, kind=kind, fields=fields)
 
 
-def _weight(call: Call, axes: Value) -> Value:
+def _make_weight(call: Call, axes: Value) -> Value:
     """A weight that is drawn, and scaled."""
     drawn = call_haliax(call, "random.truncated_normal", call.get(-1, "key"), axes, -3, 3)
     return call_haliax(call, "multiply", drawn, 1.0)
 
 
 @function("haliax.nn.Linear.init")
-def linear(call: Call) -> Value:
+def make_linear(call: Call) -> Value:
     """`weight` has the axes of the output and the input, `bias` those of the output."""
     inside, outside = call.get(0, "In"), call.get(1, "Out")
     one, two = axes_of(inside), axes_of(outside)
     known = one is not None and two is not None
     joint = ((*two, *one) if call.get(-1, "out_first", True) is True else (*one, *two)) if known else Unknown()  # type: ignore[misc]
-    weight, use = _weight(call, joint), call.get(-1, "use_bias", True)
+    weight, use = _make_weight(call, joint), call.get(-1, "use_bias", True)
     bias = call_haliax(call, "zeros", outside) if use is True else None if use is False else Unknown("a bias")
-    return _layer(call, "Linear", {"weight": weight, "bias": bias}, In=inside, Out=outside)
+    return _make_layer(call, "Linear", {"weight": weight, "bias": bias}, In=inside, Out=outside)
 
 
 @function("haliax.nn.Linear.__call__")
@@ -231,11 +231,11 @@ def apply_linear(call: Call) -> Value:
     """A contraction with the weight over the input, and the bias added."""
     layer, given = call.args[0], call.get(1, "inputs")
     weight, bias = layer.attributes["weight"], layer.attributes["bias"]
-    inside = selected(layer.fields["In"])
+    inside = selected_axes(layer.fields["In"])
     if isinstance(given, NamedArray) and given.axes is not None and inside:
         missing = next((name for name, _ in inside if name not in given.names), None)
         if missing is not None:  # the weight is summed over it
-            violate(call, "named.input", axis=missing, array=str(given))
+            record_violation(call, "named.input", axis=missing, array=str(given))
     scaled = call_haliax(call, "multiply", weight, 1.0)
     found = call_haliax(call, "dot", given, scaled, axis=layer.fields["In"])
     if bias is None or isinstance(found, Unknown):
@@ -244,12 +244,14 @@ def apply_linear(call: Call) -> Value:
 
 
 @function("haliax.nn.Embedding.init")
-def embedding(call: Call) -> Value:
+def make_embedding(call: Call) -> Value:
     """`weight` has the axes of the vocabulary and of the vectors."""
     vocabulary, vectors = call.get(0, "Vocab"), call.get(1, "Embed")
     one, two = axes_of(vocabulary), axes_of(vectors)
     joint = (*one, *two) if one is not None and two is not None else Unknown()
-    return _layer(call, "Embedding", {"weight": _weight(call, joint)}, Vocab=vocabulary, Embed=vectors)
+    return _make_layer(
+        call, "Embedding", {"weight": _make_weight(call, joint)}, Vocab=vocabulary, Embed=vectors
+    )
 
 
 @function("haliax.nn.Embedding __call__ embed unembed")
@@ -265,14 +267,14 @@ def apply_embedding(call: Call) -> Value:
 
 
 @function("haliax.nn LayerNorm.init RmsNorm.init")
-def norm(call: Call) -> Value:
+def make_norm(call: Call) -> Value:
     """`weight` and `bias` have the axes given."""
     axes, parts = call.get(0, "axis"), {}
     for name, option in (("weight", "use_weight"), ("bias", "use_bias")):
         use = call.get(-1, option, True)
         made = call_haliax(call, "ones" if name == "weight" else "zeros", axes) if use is True else None
         parts[name] = made if isinstance(use, bool) else Unknown("a weight")
-    return _layer(call, call.name.split(".")[-2], parts, axis=axes)
+    return _make_layer(call, call.name.split(".")[-2], parts, axis=axes)
 
 
 @function("haliax.nn LayerNorm.__call__ RmsNorm.__call__")
@@ -289,7 +291,7 @@ def apply_norm(call: Call) -> Value:
 
 
 @function("haliax.nn MLP.init")
-def mlp(call: Call) -> Value:
+def make_mlp(call: Call) -> Value:
     """Linear layers, between which the names `mlp` and `mlp2` alternate."""
     given, depth = call.get(2, "width"), call.get(3, "depth")
     width = Axis("mlp", given) if isinstance(given, int) else given
@@ -301,9 +303,9 @@ def mlp(call: Call) -> Value:
     layers = []
     for place, (one, two) in enumerate(pairwise(axes)):
         bias = {"use_bias": call.get(-1, "use_final_bias", True)} if place == depth else {}
-        layers.append(linear(replace(call, args=(one, two), keywords={**options, **bias})))
+        layers.append(make_linear(replace(call, args=(one, two), keywords={**options, **bias})))
     activation = call.get(4, "activation", Library("haliax.nn.relu"))
-    return _layer(call, "MLP", {"layers": tuple(layers)}, activation=activation)
+    return _make_layer(call, "MLP", {"layers": tuple(layers)}, activation=activation)
 
 
 @function("haliax.nn MLP.__call__")
@@ -318,9 +320,9 @@ def apply_mlp(call: Call) -> Value:
 
 
 @function("haliax.nn Dropout")
-def dropout(call: Call) -> Value:
+def make_dropout(call: Call) -> Value:
     """A layer without arrays."""
-    return _layer(call, "Dropout", {})
+    return _make_layer(call, "Dropout", {})
 
 
 @function("haliax.nn Dropout.__call__ dropout")
@@ -336,16 +338,16 @@ def apply_dropout(call: Call) -> Value:
 
 
 @function("haliax.nn Stacked.init BlockSeq.init", "haliax.nn.scan Stacked.init BlockSeq.init")
-def stacked(call: Call) -> Value:
+def make_stacked(call: Call) -> Value:
     """Return a function that makes a stack of modules. Each module takes its slice of the arguments with the axis."""
     block, module = call.get(0, "Block"), call.get(1, "module")
-    maker = attribute(call.interpreter, module, "init", call.place)
+    maker = attribute_of_value(call.interpreter, module, "init", call.place)
     if not isinstance(block, Axis) or "Stacked" not in call.name:
         return Unknown("a stack")
 
     def run(again: Call) -> Value:
-        made = _mapped(maker, (block.name, block.size), again)
-        return _layer(again, "Stacked", {"stacked": made}, Block=block)
+        made = _run_vmap(maker, (block.name, block.size), again)
+        return _make_layer(again, "Stacked", {"stacked": made}, Block=block)
 
     return Native(call.name, run)
 
@@ -365,10 +367,10 @@ def apply_stacked(call: Call) -> Value:
 
     native, axis = Native("haliax.nn.Stacked", body), (block.name, block.size)
     if kind == "vmap":
-        return _mapped(native, axis, replace(call, args=(layer.attributes["stacked"], *call.args[1:])))
+        return _run_vmap(native, axis, replace(call, args=(layer.attributes["stacked"], *call.args[1:])))
     args = (call.get(1, "init"), layer.attributes["stacked"], *call.args[2:])
     keywords.pop("init", None)
-    return _scanned(kind, native, axis, replace(call, args=args, keywords=keywords))
+    return _run_scan(kind, native, axis, replace(call, args=args, keywords=keywords))
 
 
 @function("haliax.nn.Stacked unstacked get_layer")

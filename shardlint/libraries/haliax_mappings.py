@@ -27,9 +27,9 @@ from shardlint.layouts.values import (
     map_tree,
 )
 from shardlint.libraries.contexts import Entered
-from shardlint.libraries.haliax_axes import Axis, NamedArray, axes_of, map_named, selected
-from shardlint.libraries.jax_sharding import check_fits, constraint, place_of, placed
-from shardlint.libraries.jax_transforms import decorator
+from shardlint.libraries.haliax_axes import Axis, NamedArray, axes_of, map_named, selected_axes
+from shardlint.libraries.jax_sharding import check_fits, constrain_array, place_array, place_of
+from shardlint.libraries.jax_transforms import transform_decorator
 from shardlint.libraries.meeting import as_computed
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
@@ -51,7 +51,7 @@ def _mapping_in_context(call: Call) -> Value:
     return None if known else _UNKNOWN
 
 
-def _mesh(call: Call, given: Value = None) -> Mesh | Unknown | None:
+def _mesh_in_context(call: Call, given: Value = None) -> Mesh | Unknown | None:
     """The mesh that haliax finds; None where there surely is none."""
     run = call.interpreter
     if given is not None:
@@ -119,16 +119,16 @@ def _violate_at_key(call: Call, kind: str, mapping: Value, name: Value, **said: 
     call.interpreter.violate(kind, _place_of_key(call, mapping, name), *call.interpreter.calls, call.place, **said)
 
 
-def _entry(mapping: Value, name: str) -> Value:
+def _mapping_entry(mapping: Value, name: str) -> Value:
     """Return the entry of a mapping for an axis; None if it has none."""
     if isinstance(mapping, DictValue) and (name in mapping.entries or not mapping.open):
         return mapping.entries.get(name)
     return Unknown("a mesh axis")
 
 
-def _spec(mapping: Value, names: list[str]) -> PartitionSpec:
+def _spec_of_names(mapping: Value, names: list[str]) -> PartitionSpec:
     """The spec of an array with axes of some names."""
-    entries = [_entry(mapping, name) for name in names]
+    entries = [_mapping_entry(mapping, name) for name in names]
     return PartitionSpec(tuple(one if isinstance(one, str | None) else known_items(one) or one for one in entries))
 
 
@@ -150,7 +150,9 @@ def _check_mapping(call: Call, mapping: Value, mesh: Value) -> None:
             _violate_at_key(call, "mapping.axis", mapping, name, **said)
 
 
-def _fits(call: Call, named: NamedArray, mapping: Value, mesh: Value, spec: PartitionSpec, raises: bool) -> bool:
+def _mapping_fits(
+    call: Call, named: NamedArray, mapping: Value, mesh: Value, spec: PartitionSpec, raises: bool
+) -> bool:
     """Record what keeps the axes of an array from being placed by a mapping; whether nothing does."""
     if not isinstance(mesh, Mesh):
         return True
@@ -173,14 +175,14 @@ def _fits(call: Call, named: NamedArray, mapping: Value, mesh: Value, spec: Part
 
 
 @function("haliax shard auto_sharded")
-def shard(call: Call) -> Value:
+def shard_arrays(call: Call) -> Value:
     """The NamedArrays of a tree, placed by a mapping; nothing without one, or without a mesh."""
     automatic = call.function_name == "auto_sharded"
     given = None if automatic else call.get(1, "mapping", None)
     if not _check_kind(call, given, 1, "mapping"):
         return Unknown("what raises")
     mapping = _mapping_in_context(call) if given is None else given
-    mesh = _mesh(call, call.get(1 if automatic else 2, "mesh", None))
+    mesh = _mesh_in_context(call, call.get(1 if automatic else 2, "mesh", None))
     tree = call.get(0, "x")
     if mapping is None or mesh is None:
         if not call.open:
@@ -189,19 +191,19 @@ def shard(call: Call) -> Value:
             call.interpreter.violate(kind, call.function_place, **said)
         return tree
     _check_mapping(call, mapping, mesh)
-    return _sharded(call, tree, mapping, mesh)
+    return _shard_tree(call, tree, mapping, mesh)
 
 
 def auto_sharded(call: Call, named: Value) -> Value:
     """Return the result of a function of haliax that places it by the mapping in context."""
-    mapping, mesh = _mapping_in_context(call), _mesh(call)
+    mapping, mesh = _mapping_in_context(call), _mesh_in_context(call)
     if mapping is None or mesh is None:
         return named
     _check_mapping(call, mapping, mesh)
-    return _sharded(call, named, mapping, mesh)
+    return _shard_tree(call, named, mapping, mesh)
 
 
-def _sharded(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) -> Value:
+def _shard_tree(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) -> Value:
     if isinstance(tree, Unknown | AnyTree):
         return AnyTree(Unknown())
     traced = bool(call.interpreter.traced)
@@ -213,20 +215,20 @@ def _sharded(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) -> V
             return leaf
         if leaf.axes is None or isinstance(mapping, Unknown):  # which may be None
             return leaf.with_parts({"array": Layout(leaf.array.shape, leaf.array.dtype)})
-        spec = _spec(mapping, leaf.names)
-        if not _fits(call, leaf, mapping, mesh, spec, raises=not traced):
+        spec = _spec_of_names(mapping, leaf.names)
+        if not _mapping_fits(call, leaf, mapping, mesh, spec, raises=not traced):
             return leaf if traced else Unknown("what raises")
         target = Sharding(mesh, spec)
         if not traced:
-            return leaf.with_parts({"array": placed(call, leaf.array, target, call.place)})
+            return leaf.with_parts({"array": place_array(call, leaf.array, target, call.place)})
         again = replace(call, name="jax.lax.with_sharding_constraint", args=(leaf.array, target), keywords={})
         # What leaves the jit need not lie so: under `with mesh:` haliax constrains nothing on new releases of jax.
-        return leaf.with_parts({"array": as_computed(constraint(again))})
+        return leaf.with_parts({"array": as_computed(constrain_array(again))})
 
     return map_named(place, tree)
 
 
-def _shardings(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) -> Value:
+def _shardings_of_tree(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) -> Value:
     """The shardings that `infer_resource_partitions` gives for a tree: of arrays without axes whole ones."""
 
     def one(leaf: Value) -> Value:
@@ -235,8 +237,8 @@ def _shardings(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) ->
         if isinstance(leaf, NamedArray):
             if leaf.axes is None:
                 return leaf.with_parts({"array": Unknown("a sharding")})
-            spec = _spec(mapping, leaf.names)
-            fits = _fits(call, leaf, mapping, mesh, spec, raises=True)
+            spec = _spec_of_names(mapping, leaf.names)
+            fits = _mapping_fits(call, leaf, mapping, mesh, spec, raises=True)
             return leaf.with_parts({"array": Sharding(mesh, spec) if fits else Unknown("what raises")})
         if isinstance(leaf, Layout | int | float):
             return Sharding(mesh, PartitionSpec(()))
@@ -246,13 +248,15 @@ def _shardings(call: Call, tree: Value, mapping: Value, mesh: Mesh | Unknown) ->
 
 
 @function("haliax.partitioning infer_resource_partitions pspec_for")
-def partitions(call: Call) -> Value:
+def mapped_partitions(call: Call) -> Value:
     """Shardings, or specs, by a mapping; of arrays that have a sharding, that one, where it is not told otherwise."""
     tree, given = call.get(0, "tree"), call.get(1, "resource_mapping", None)
     mapping = _mapping_in_context(call) if given is None else given
     if call.get(2, "preserve_existing_shardings", True) is not False or mapping is None:
         return Unknown("shardings")
-    found = _shardings(call, tree, mapping, _mesh(call, call.get(3, "mesh", None)) or Unknown("a mesh"))
+    found = _shardings_of_tree(
+        call, tree, mapping, _mesh_in_context(call, call.get(3, "mesh", None)) or Unknown("a mesh")
+    )
     if call.function_name == "pspec_for":
         return map_tree(lambda leaf: leaf.spec if isinstance(leaf, Sharding) else leaf, found)
     return found
@@ -261,20 +265,28 @@ def partitions(call: Call) -> Value:
 @function("haliax.partitioning pspec_for_axis sharding_for_axis")
 def spec_for_axis(call: Call) -> Value:
     """The spec of some axes, or a sharding of it."""
-    chosen, given = selected(call.get(0, "axis")), call.get(1, "mapping", None)
+    chosen, given = selected_axes(call.get(0, "axis")), call.get(1, "mapping", None)
     mapping = _mapping_in_context(call) if given is None else given
     if chosen is None or call.open:
         return Unknown("a spec")
-    spec = _spec(DictValue() if mapping is None else mapping, [name for name, _ in chosen])
-    return spec if call.function_name == "pspec_for_axis" else Sharding(_mesh(call, call.get(2, "mesh", None)), spec)
+    spec = _spec_of_names(DictValue() if mapping is None else mapping, [name for name, _ in chosen])
+    return (
+        spec
+        if call.function_name == "pspec_for_axis"
+        else Sharding(_mesh_in_context(call, call.get(2, "mesh", None)), spec)
+    )
 
 
 @function("haliax.partitioning physical_axis_name physical_axis_size round_axis_for_partitioning")
-def physical(call: Call) -> Value:
+def physical_axes(call: Call) -> Value:
     """The mesh axes of an axis, their size, or the axis with a size that they divide."""
-    chosen, given, mesh = selected(call.get(0, "axis")), call.get(1, "mapping", None), _mesh(call)
+    chosen, given, mesh = (
+        selected_axes(call.get(0, "axis")),
+        call.get(1, "mapping", None),
+        _mesh_in_context(call),
+    )
     mapping = _mapping_in_context(call) if given is None else given
-    found = None if mapping is None or not chosen else _entry(mapping, chosen[0][0])
+    found = None if mapping is None or not chosen else _mapping_entry(mapping, chosen[0][0])
     axes = _mesh_axes(found)
     if call.function_name == "physical_axis_name" or chosen is None or axes is None:
         return found
@@ -306,7 +318,7 @@ def _named_jit(call: Call, given: Value) -> Value:
         around = _mapping_in_context(again)
         mapping = around if resources is None else resources
         results = mapping if outs is None else outs
-        mesh = _mesh(again)
+        mesh = _mesh_in_context(again)
         flags = known_items(call.keywords.get("donate_args"))
         donated = tuple(place for place, one in enumerate(flags or ()) if one is True)
         keywords: dict[str, Value] = {"donate_argnums": donated}
@@ -314,10 +326,11 @@ def _named_jit(call: Call, given: Value) -> Value:
         for one in {id(one): one for one in (mapping, ins, results)}.values():
             _check_mapping(call, one, mesh)
         if ins is not None:
-            keywords["in_shardings"] = _shardings(again, again.args, ins, mesh or Unknown())
+            keywords["in_shardings"] = _shardings_of_tree(again, again.args, ins, mesh or Unknown())
         if results is not None:
             keywords["out_shardings"] = Native(
-                "shardings", lambda found: _shardings(again, found.args[0], results, mesh or Unknown())
+                "shardings",
+                lambda found: _shardings_of_tree(again, found.args[0], results, mesh or Unknown()),
             )
         before = interpreter.contexts
         interpreter.contexts = {**before, MAPPING: mapping} if mapping is not None else before
@@ -334,11 +347,11 @@ def _named_jit(call: Call, given: Value) -> Value:
     return Transformed("haliax.named_jit", run, given, call.place)
 
 
-function("haliax named_jit named_pjit")(decorator(_named_jit))
+function("haliax named_jit named_pjit")(transform_decorator(_named_jit))
 
 
 @function("haliax fsdp")
-def fsdp(call: Call) -> Value:
+def named_jit_fsdp(call: Call) -> Value:
     """`named_jit` with one mapping for arguments and results, and another one for what is computed."""
     first = call.args[0] if call.args else None
     given = call.keywords.get("fn", first if len(call.args) > 1 and not isinstance(first, DictValue | Mesh) else None)
@@ -349,4 +362,4 @@ def fsdp(call: Call) -> Value:
     )
     named = dict(zip(_RESOURCES, (computed, parameters, parameters), strict=True))
     made = replace(call, name="haliax.named_jit", args=() if given is None else (given,), keywords=named)
-    return decorator(_named_jit)(made)
+    return transform_decorator(_named_jit)(made)

@@ -8,28 +8,28 @@ from shardlint.layouts.layout import Layout, Shape, Size
 from shardlint.layouts.values import Call, ListValue, Native, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import (
     add_sizes,
+    apply_elementwise,
     check_whole_along,
-    concatenate,
+    concatenate_arrays,
     dtype_of,
-    elementwise,
     make_array,
     of_module,
-    ravel,
+    ravel_array,
     size_of,
     sizes_of,
-    swap,
+    swap_dimensions,
 )
 from shardlint.libraries.jax_slices import compute_resized, dimension_of
 from shardlint.libraries.meeting import (
     NEWEST_CHANGE,
     NO_AXES,
     as_array,
-    broadcast,
     broadcast_shapes,
+    broadcast_values,
     check_whole,
-    computed,
+    computed_array,
     is_recent,
-    meet,
+    meet_operands,
     refuses_outside,
     searches_whole,
 )
@@ -44,19 +44,19 @@ def _with_size(array: Layout, place: int, size: Size) -> Shape:
 
 
 @function(*(f"{module} astype" for module in _BOTH))
-def astype(call: Call) -> Value:
+def cast_array(call: Call) -> Value:
     """An array of another type."""
     array = as_array(call.get(0, "x"))
-    base = replace(meet(call, [array]), summed=array.summed, rows=array.rows)
+    base = replace(meet_operands(call, [array]), summed=array.summed, rows=array.rows)
     found = replace(base, shape=array.shape, spec=array.typed_spec, rows=array.rows, literal=False)
     return replace(of_module(call, found), dtype=dtype_of(call.get(1, "dtype", None)))
 
 
 @function("jax.lax bitcast_convert_type")
-def bitcast(call: Call) -> Value:
+def bitcast_array(call: Call) -> Value:
     """The same bits as another type: of another width the last dimension goes, or there is one more."""
     array, dtype = as_array(call.get(0, "operand")), dtype_of(call.get(1, "new_dtype", None))
-    one, two = _bits(array.dtype), _bits(dtype)
+    one, two = _bits_of_dtype(array.dtype), _bits_of_dtype(dtype)
     same = one is not None and one == two
     shape, spec = array.shape, array.typed_spec
     if one is None or two is None or shape is None:
@@ -65,30 +65,30 @@ def bitcast(call: Call) -> Value:
         shape, spec = (*shape, one // two), (*spec, NO_AXES) if spec is not None else None
     elif two > one:
         shape, spec = shape[:-1], None
-    base = meet(call, [array])
+    base = meet_operands(call, [array])
     base = replace(base, mesh=None) if base.explicit and not same else base
     return replace(base.shaped(shape, spec if same else None), dtype=dtype)
 
 
-def _bits(dtype: str | None) -> int | None:
+def _bits_of_dtype(dtype: str | None) -> int | None:
     digits = (dtype or "").lstrip("abcdefghijklmnopqrstuvwxyz").partition("_")[0]
     return int(digits) if digits.isdigit() else None
 
 
 @function(*(f"{module} append" for module in _BOTH))
-def append(call: Call) -> Value:
+def append_arrays(call: Call) -> Value:
     """Two arrays one after the other: flat ones without an axis."""
     parts, axis = (call.get(0, "arr"), call.get(1, "values")), call.get(2, "axis", None)
     home = call.name.rpartition(".")[0]
     if axis is None:
         flat = replace(call, name=f"{home}.ravel", keywords={})
-        parts = (ravel(replace(flat, args=parts[:1])), ravel(replace(flat, args=parts[1:])))
+        parts = (ravel_array(replace(flat, args=parts[:1])), ravel_array(replace(flat, args=parts[1:])))
     joined = replace(call, name=f"{home}.concatenate", args=(parts, 0 if axis is None else axis), keywords={})
-    return concatenate(joined)
+    return concatenate_arrays(joined)
 
 
 @function(*(f"{module} dstack column_stack" for module in _BOTH))
-def columns(call: Call) -> Value:
+def stack_columns(call: Call) -> Value:
     """Arrays side by side, flat ones as columns."""
     given = known_items(call.get(0, "tup"))
     if not given:
@@ -98,10 +98,10 @@ def columns(call: Call) -> Value:
     shapes = [_as_column(one.shape, place) for one in arrays]
     first = shapes[0]
     if first is None or any(one is None or len(one) != len(first) for one in shapes):
-        return of_module(call, computed(call, arrays, None))
+        return of_module(call, computed_array(call, arrays, None))
     total = add_sizes([one[place] for one in shapes if one is not None])
     dtype = arrays[0].dtype if len({one.dtype for one in arrays}) == 1 else None
-    return of_module(call, computed(call, arrays, (*first[:place], total, *first[place + 1 :]), dtype))
+    return of_module(call, computed_array(call, arrays, (*first[:place], total, *first[place + 1 :]), dtype))
 
 
 def _as_column(shape: Shape | None, place: int) -> Shape | None:
@@ -119,7 +119,7 @@ def changed_size(call: Call) -> Value:
     array, chosen, inserts = as_array(call.get(0, "arr")), call.get(1, "obj"), call.function_name == "insert"
     axis = call.get(3 if inserts else 2, "axis", None)
     if axis is None or array.shape is None or not isinstance(axis, int) or not array.shape:
-        return of_module(call, computed(call, [array], (None,) if axis is None else None, array.dtype))
+        return of_module(call, computed_array(call, [array], (None,) if axis is None else None, array.dtype))
     place = axis % len(array.shape)
     size = array.shape[place]
     one = isinstance(chosen, int) and (not inserts or as_array(call.get(2, "values")).rank == 0)
@@ -128,39 +128,41 @@ def changed_size(call: Call) -> Value:
     if not inserts and isinstance(chosen, int):
         return of_module(call, compute_resized(call, array, shape, array.dtype))
     whole = inserts and refuses_outside(call)
-    return of_module(call, computed(call, [array], shape, array.dtype, whole))
+    return of_module(call, computed_array(call, [array], shape, array.dtype, whole))
 
 
 @function(*(f"{module} resize" for module in _BOTH))
-def resize(call: Call) -> Value:
+def resize_array(call: Call) -> Value:
     """An array of another size, of which entries repeat."""
     array = as_array(call.get(0, "a"))
     if array.rank == 1:  # it is repeated, or cut
         check_whole(call, array)
-    ravel(replace(call, args=(array,), keywords={}))
-    return of_module(call, computed(call, [array], sizes_of(call.get(1, "new_shape")), array.dtype))
+    ravel_array(replace(call, args=(array,), keywords={}))
+    return of_module(call, computed_array(call, [array], sizes_of(call.get(1, "new_shape")), array.dtype))
 
 
 @function(*(f"{module} select piecewise choose" for module in _BOTH))
-def select(call: Call) -> Value:
+def select_entries(call: Call) -> Value:
     """Entries of several arrays by conditions."""
     if call.function_name == "piecewise":
         array = as_array(call.get(0, "x"))
-        return of_module(call, computed(call, [array], array.shape, array.dtype))
+        return of_module(call, computed_array(call, [array], array.shape, array.dtype))
     conditions, choices = known_items(call.get(0, "condlist")), known_items(call.get(1, "choicelist"))
     if call.function_name == "choose":
         conditions = (call.get(0, "a"),)
     arrays = [as_array(one) for one in (*(conditions or ()), *(choices or ()))]
     if not conditions or not choices:
-        return of_module(call, computed(call, arrays or [Layout()], None))
-    return of_module(call, replace(broadcast(call, arrays), dtype=None))
+        return of_module(call, computed_array(call, arrays or [Layout()], None))
+    return of_module(call, replace(broadcast_values(call, arrays), dtype=None))
 
 
 @function(*(f"{module} divmod" for module in _BOTH))
-def divided(call: Call) -> Value:
+def divide_entries(call: Call) -> Value:
     """A quotient and a rest, entry by entry."""
     home = call.name.rpartition(".")[0]
-    return tuple(elementwise(replace(call, name=f"{home}.{name}")) for name in ("floor_divide", "remainder"))
+    return tuple(
+        apply_elementwise(replace(call, name=f"{home}.{name}")) for name in ("floor_divide", "remainder")
+    )
 
 
 @function(*(f"{module} frexp modf" for module in _BOTH))
@@ -172,7 +174,7 @@ def two_parts(call: Call) -> Value:
 
 
 @function(*(f"{module} tri" for module in _BOTH))
-def tri(call: Call) -> Value:
+def triangle_of_ones(call: Call) -> Value:
     """A triangle of ones."""
     rows = size_of(call.get(0, "N"))
     columns_ = call.get(1, "M", None)
@@ -181,19 +183,19 @@ def tri(call: Call) -> Value:
 
 
 @function(*(f"{module} hanning hamming blackman bartlett kaiser" for module in _BOTH))
-def window(call: Call) -> Value:
+def window_weights(call: Call) -> Value:
     """The weights of a window."""
     return make_array(call, (size_of(call.get(0, "M")),), None)
 
 
 @function(*(f"{module} logspace geomspace" for module in _BOTH))
-def spaced(call: Call) -> Value:
+def spaced_numbers(call: Call) -> Value:
     """Numbers between two others."""
     return make_array(call, (size_of(call.get(2, "num", 50)),), None)
 
 
 @function(*(f"{module} indices" for module in _BOTH))
-def indices(call: Call) -> Value:
+def index_grid(call: Call) -> Value:
     """The places of all entries of a shape, along a new first dimension."""
     sizes = sizes_of(call.get(0, "dimensions"))
     known = sizes is not None and call.get(2, "sparse", False) is False
@@ -201,31 +203,31 @@ def indices(call: Call) -> Value:
 
 
 @function(*(f"{module} diff" for module in _BOTH))
-def diff(call: Call) -> Value:
+def differences_along(call: Call) -> Value:
     """Differences of neighbors along a dimension: each time one entry fewer."""
     array, count = as_array(call.get(0, "a")), call.get(1, "n", 1)
     place = dimension_of(call, array, 2, -1)
     more = any(call.has(position, name) for position, name in ((3, "prepend"), (4, "append")))
     if array.shape is None or place is None or more or not isinstance(count, int):
-        return of_module(call, computed(call, [array], None))
+        return of_module(call, computed_array(call, [array], None))
     size = array.shape[place]
     shape = _with_size(array, place, max(size - count, 0) if isinstance(size, int) else None)
     return of_module(call, compute_resized(call, array, shape, array.dtype if "float" in (array.dtype or "") else None))
 
 
 @function(*(f"{module} convolve correlate" for module in _BOTH), "jax.scipy.signal convolve correlate")
-def convolve(call: Call) -> Value:
+def convolve_arrays(call: Call) -> Value:
     """A sum of products with each shift of another array."""
     left, right = as_array(call.get(0, "a")), as_array(call.get(1, "v"))
     mode = call.get(2, "mode", "valid" if call.function_name == "correlate" and "numpy" in call.name else "full")
     if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
-        return of_module(call, computed(call, [left, right], None))
-    sizes = [_convolved(one, two, mode) for one, two in zip(left.shape, right.shape, strict=True)]
+        return of_module(call, computed_array(call, [left, right], None))
+    sizes = [_convolved_size(one, two, mode) for one, two in zip(left.shape, right.shape, strict=True)]
     both = len(sizes) == 1 and all(any(one.typed_spec or ()) for one in (left, right))
-    return of_module(call, computed(call, [left, right], tuple(sizes), None, both))
+    return of_module(call, computed_array(call, [left, right], tuple(sizes), None, both))
 
 
-def _convolved(one: Size, two: Size, mode: Value) -> Size:
+def _convolved_size(one: Size, two: Size, mode: Value) -> Size:
     if not isinstance(one, int) or not isinstance(two, int):
         return None
     longer, shorter = max(one, two), min(one, two)
@@ -234,7 +236,7 @@ def _convolved(one: Size, two: Size, mode: Value) -> Size:
 
 
 @function(*(f"{module} cumulative_sum cumulative_prod nancumsum nancumprod" for module in _BOTH))
-def cumulative(call: Call) -> Value:
+def cumulative_sums(call: Call) -> Value:
     """Sums of the entries so far along a dimension."""
     array, axis = as_array(call.get(0, "x")), call.get(1, "axis", call.keywords.get("axis"))
     flat = axis is None and (call.function_name.startswith("nan") or array.rank == 1)
@@ -252,29 +254,31 @@ def cumulative(call: Call) -> Value:
 
 
 @function(*(f"{module} partition argpartition" for module in _BOTH))
-def partition(call: Call) -> Value:
+def partition_array(call: Call) -> Value:
     """An array whose smaller entries come first, or where they are."""
     array, counts = as_array(call.get(0, "a")), call.function_name.startswith("arg")
     axis = call.get(2, "axis", -1)
     if array.rank and isinstance(axis, int) and is_recent(call):
         check_whole_along(call, array, axis % array.rank)
     whole = counts and searches_whole(call)
-    return of_module(call, computed(call, [array], array.shape, None if counts else array.dtype, whole))
+    return of_module(call, computed_array(call, [array], array.shape, None if counts else array.dtype, whole))
 
 
 @function(*(f"{module} lexsort" for module in _BOTH))
-def lexsort(call: Call) -> Value:
+def lexical_order(call: Call) -> Value:
     """Where the entries are in order."""
     keys = known_items(call.get(0, "keys"))
     array = as_array(keys[-1]) if keys else Layout()
     if array.rank and call.interpreter.mesh is None and call.interpreter.mesh_known and is_recent(call, NEWEST_CHANGE):
         check_whole_along(call, array, array.rank - 1)
     # The numbers that are sorted too are whole in a mesh in context.
-    return of_module(call, computed(call, [array], array.shape, None, call.interpreter.mesh is not None))
+    return of_module(
+        call, computed_array(call, [array], array.shape, None, call.interpreter.mesh is not None)
+    )
 
 
 @function(*(f"{module} rot90 fliplr flipud" for module in _BOTH))
-def turned(call: Call) -> Value:
+def turn_array(call: Call) -> Value:
     """An array that is turned or mirrored."""
     array, home = as_array(call.get(0, "m")), call.name.rpartition(".")[0]
     shape = array.shape
@@ -284,7 +288,7 @@ def turned(call: Call) -> Value:
         if shape is None or not known or len(shape) < 2:
             shape = None
         elif isinstance(odd, int) and odd % 2:
-            return swap(replace(call, name=f"{home}.swapaxes", args=(array, 0, 1), keywords={}))
+            return swap_dimensions(replace(call, name=f"{home}.swapaxes", args=(array, 0, 1), keywords={}))
     return of_module(call, compute_resized(call, array, shape, array.dtype))
 
 
@@ -295,30 +299,30 @@ def broadcast_arrays(call: Call) -> Value:
         return ListValue([Layout()], True)
     arrays = [as_array(one) for one in call.args]
     shape = broadcast_shapes([one.shape for one in arrays])
-    made: list[Value] = [of_module(call, computed(call, [one], shape, one.dtype)) for one in arrays]
+    made: list[Value] = [of_module(call, computed_array(call, [one], shape, one.dtype)) for one in arrays]
     if any(one.explicit for one in arrays):  # each takes the sharding of all
         made = [replace(one, mesh=None, spec=None, committed=None) for one in made]
     return tuple(made) if call.name.startswith("numpy.") else ListValue(made, region=call.interpreter.region)
 
 
 @function(*(f"{module} put_along_axis" for module in _BOTH), "jax.numpy put place fill_diagonal")
-def put(call: Call) -> Value:
+def put_entries(call: Call) -> Value:
     """An array with some entries replaced: of jax a new one, numpy writes to its own."""
     if call.name.startswith("numpy."):
         return None
     array = as_array(call.get(0, "arr"))
-    return computed(call, [array], array.shape, array.dtype)
+    return computed_array(call, [array], array.shape, array.dtype)
 
 
 @function("numpy copyto put place fill_diagonal save savez savez_compressed savetxt", "numpy.random shuffle",
           "numpy.random.Generator shuffle", "jax.numpy save savez")  # fmt: skip
-def written(call: Call) -> Value:
+def write_entries(call: Call) -> Value:
     """Return None, the result of writing to an array of numpy or to a file."""
     return None
 
 
 @function(*(f"{module} frombuffer fromiter fromstring" for module in _BOTH))
-def read(call: Call) -> Value:
+def read_buffer(call: Call) -> Value:
     """Numbers of a buffer or an iterator, in a row."""
     dtype = dtype_of(call.get(1, "dtype")) if call.has(1, "dtype") else "float32"
     count = call.get(2, "count", -1)
@@ -326,7 +330,7 @@ def read(call: Call) -> Value:
 
 
 @function(*(f"{module} vectorize" for module in _BOTH))
-def vectorize(call: Call) -> Value:
+def vectorize_function(call: Call) -> Value:
     """A function of numbers as one of arrays, which are broadcast."""
     inner, plain = call.get(0, "pyfunc"), not call.has(-1, "signature") and not call.has(-1, "excluded")
 
@@ -338,7 +342,7 @@ def vectorize(call: Call) -> Value:
         found = again.interpreter.call(inner, scalars, {}, again.place)
         shape = broadcast_shapes([one.shape for one in arrays])
         each = replace(call, interpreter=again.interpreter, place=again.place)
-        one = of_module(each, computed(each, arrays, shape))
+        one = of_module(each, computed_array(each, arrays, shape))
         return tuple(one for _ in found) if isinstance(found, tuple) else one
 
     return Native(call.name, run) if inner is not None else Unknown("a decorator")

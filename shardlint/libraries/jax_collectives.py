@@ -18,7 +18,7 @@ SOME_MESH = "a mesh"
 """What binds the axes where only shard_map does, over a mesh that is not known."""
 
 
-def _bound(call: Call, axes: tuple[str, ...]) -> bool:
+def _check_axes_bound(call: Call, axes: tuple[str, ...]) -> bool:
     """Record an axis that nothing binds, where it is known what does; whether the axes are bound, else taken to be."""
     run = call.interpreter
     for axis in axes:
@@ -44,12 +44,12 @@ def all_reduce(call: Call) -> Value:
     axes = axis_names(call.get(1, "axis_name"))
     if axes is None:
         return map_tree(_lose_track, call.get(0, "x"))
-    known = _bound(call, axes)
+    known = _check_axes_bound(call, axes)
     # Along all axes that there are it is equal, whatever it was.
     everywhere = known and set(axes) >= call.interpreter.axes.keys()
     counts = call.function_name in ("psum", "pmean")  # of booleans the number, of integers a fraction
 
-    def reduced(leaf: Value) -> Value:
+    def reduce_leaf(leaf: Value) -> Value:
         array = as_array(leaf)
         if isinstance(leaf, int) and not isinstance(leaf, bool):
             return _sum_number(call, leaf, axes)
@@ -71,7 +71,7 @@ def all_reduce(call: Call) -> Value:
     tree = call.get(0, "x")
     if isinstance(tree, Unknown):
         return AnyTree(Layout(varying=frozenset(), reduced=frozenset(axes))) if everywhere else Unknown()
-    return map_tree(reduced, tree)
+    return map_tree(reduce_leaf, tree)
 
 
 def _sum_number(call: Call, number: int, axes: Iterable[str]) -> Value:
@@ -100,14 +100,14 @@ def _figure_of_sum(call: Call, array: Layout, axes: frozenset[str]) -> Figure | 
 
 
 @function("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle pvary pcast")
-def moved(call: Call) -> Value:
+def move_values(call: Call) -> Value:
     """Values that vary along the axis as before; shapes change but for `ppermute` and `pvary`."""
     axes = axis_names(call.get(1, "axis_name"))
     last = call.function_name
     if axes is not None and last not in ("pvary", "pcast"):
-        _bound(call, axes)
+        _check_axes_bound(call, axes)
 
-    def change(leaf: Value) -> Value:
+    def change_leaf(leaf: Value) -> Value:
         array = as_array(leaf) if axes is not None else _lose_track(leaf)
         if last == "pcast" and axes:
             _check_cast(call, array, axes)
@@ -138,7 +138,7 @@ def moved(call: Call) -> Value:
         return replace(array, shape=shape, stacked=stacked)
 
     tree = call.get(0, "x")
-    return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()
+    return map_tree(change_leaf, tree) if not isinstance(tree, Unknown) else Unknown()
 
 
 def _check_cast(call: Call, array: Layout, axes: tuple[str, ...]) -> None:
@@ -154,7 +154,7 @@ def exchange_rows(call: Call) -> Value:
     events, output = call.interpreter.events, as_array(call.get(1, "output"))
     axes = axis_names(call.get(6, "axis_name", call.keywords.get("axis_name")))
     if axes is not None:
-        _bound(call, axes)
+        _check_axes_bound(call, axes)
     if events is not None:
         events.is_open = True
     return replace(_lose_track(output), spec=None)
@@ -166,7 +166,7 @@ def axis_index(call: Call) -> Value:
     axes = axis_names(call.get(0, "axis_name"))
     if axes is None:
         return Layout((), "int32")
-    known = _bound(call, axes)
+    known = _check_axes_bound(call, axes)
     return Layout(
         (), "int32", committed=False, memory="device", host=False, varying=frozenset(axes) if known else None,
         differs=frozenset(axes),
@@ -177,7 +177,7 @@ def axis_index(call: Call) -> Value:
 def axis_size(call: Call) -> Value:
     """The size of an axis."""
     axes = axis_names(call.get(0, "axis_name"))
-    if axes is None or not _bound(call, axes):
+    if axes is None or not _check_axes_bound(call, axes):
         return Unknown("the size of an axis")
     size = call.interpreter.axes.get(axes[0])
     return size if size is not None else Symbol(f"size of {axes[0]}")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from shardlint.layouts.values import Call, Library, Native, Value
 from shardlint.libraries.jax_numpy import dtype_of, place_new, sizes_of
-from shardlint.libraries.meeting import as_array, fresh
+from shardlint.libraries.meeting import as_array, fresh_array
 from shardlint.libraries.registry import function
 
 _INITIALIZERS = ("jax.nn.initializers", "flax.linen.initializers", "flax.nnx.initializers")
@@ -24,10 +24,10 @@ _DTYPE |= {"orthogonal": 2, "delta_orthogonal": 2}
     "flax.linen.linear default_kernel_init default_embed_init",
     "flax.linen default_kernel_init",
 )
-def initialized(call: Call) -> Value:
+def initialize_array(call: Call) -> Value:
     """An array of the shape given, of numbers drawn with the key or of one number."""
     key, shape, dtype = as_array(call.get(0, "key")), call.get(1, "shape"), call.get(2, "dtype", None)
-    made = fresh(call, sizes_of(shape), "float32" if dtype is None else dtype_of(dtype))
+    made = fresh_array(call, sizes_of(shape), "float32" if dtype is None else dtype_of(dtype))
     if call.has(3, "out_sharding"):
         return place_new(call, made, call.get(3, "out_sharding"))
     if call.function_name.startswith(("zeros", "ones", "constant")):
@@ -38,13 +38,13 @@ def initialized(call: Call) -> Value:
 
 
 @function(*(f"{home} {_MAKERS}" for home in _INITIALIZERS))
-def initializer(call: Call) -> Value:
+def make_initializer(call: Call) -> Value:
     """A function that makes arrays."""
     dtype = call.get(_DTYPE.get(call.function_name, 3), "dtype", Library("jax.numpy.float32"))
 
     def run(again: Call) -> Value:
         keywords = {"dtype": again.get(2, "dtype", dtype), "out_sharding": again.get(3, "out_sharding", None)}
         args = (again.get(0, "key"), again.get(1, "shape"))
-        return initialized(replace(again, name=call.name, args=args, keywords=keywords, open=False))
+        return initialize_array(replace(again, name=call.name, args=args, keywords=keywords, open=False))
 
     return Native(call.name, run)

@@ -6,29 +6,43 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Layout, Shape, Size, count_entries
 from shardlint.layouts.values import AnyTree, Call, ListValue, Unknown, Value, known_items, map_tree
-from shardlint.libraries.jax_numpy import check_whole_along, dtype_of, make_array, reshape, size_of, sizes_of
+from shardlint.libraries.jax_numpy import (
+    check_whole_along,
+    dtype_of,
+    make_array,
+    reshape_array,
+    size_of,
+    sizes_of,
+)
 from shardlint.libraries.jax_slices import compute_resized
-from shardlint.libraries.meeting import as_array, common, computed, is_recent, refuses_outside, typed_like
+from shardlint.libraries.meeting import (
+    as_array,
+    common_properties,
+    computed_array,
+    is_recent,
+    refuses_outside,
+    typed_like,
+)
 from shardlint.libraries.registry import function
 
 
-def _arrays(call: Call, *names: str) -> list[Layout]:
+def _array_arguments(call: Call, *names: str) -> list[Layout]:
     """The arrays among the first arguments."""
     return [as_array(call.get(place, name)) for place, name in enumerate(names)]
 
 
-def _numbers(value: Value) -> tuple[int, ...] | None:
+def _integers_or_none(value: Value) -> tuple[int, ...] | None:
     items = (value,) if isinstance(value, int) else known_items(value)
     return items if items is not None and all(isinstance(one, int) for one in items) else None
 
 
 @function("jax.lax slice")
-def sliced(call: Call) -> Value:
+def slice_block(call: Call) -> Value:
     """A block with a first and last entry and a step for each dimension."""
     array = as_array(call.get(0, "operand"))
-    parts = _numbers(call.get(1, "start_indices")), _numbers(call.get(2, "limit_indices"))
+    parts = _integers_or_none(call.get(1, "start_indices")), _integers_or_none(call.get(2, "limit_indices"))
     given = call.get(3, "strides", None)
-    steps = (1,) * len(parts[0] or ()) if given is None else _numbers(given)
+    steps = (1,) * len(parts[0] or ()) if given is None else _integers_or_none(given)
     shape: Shape | None = None
     if parts[0] is not None and parts[1] is not None and steps is not None and 0 not in steps:
         shape = tuple(len(range(*one)) for one in zip(parts[0], parts[1], steps, strict=False))
@@ -36,10 +50,10 @@ def sliced(call: Call) -> Value:
 
 
 @function("jax.lax pad")
-def pad(call: Call) -> Value:
+def pad_entries(call: Call) -> Value:
     """More entries, or fewer, at the ends of each dimension and between its entries."""
     array, edges = as_array(call.get(0, "operand")), known_items(call.get(2, "padding_config"))
-    rows = [_numbers(one) for one in edges or ()]
+    rows = [_integers_or_none(one) for one in edges or ()]
     sizes: list[Size] = []
     for size, row in zip(array.shape or (), rows, strict=False):
         if isinstance(size, int) and row is not None and len(row) == 3:
@@ -50,46 +64,46 @@ def pad(call: Call) -> Value:
 
 
 @function("jax.lax collapse")
-def collapse(call: Call) -> Value:
+def collapse_dimensions(call: Call) -> Value:
     """Neighboring dimensions as one."""
     array, rank = as_array(call.get(0, "operand")), as_array(call.get(0, "operand")).rank
     start, stop = call.get(1, "start_dimension"), call.get(2, "stop_dimension", None)
     if array.shape is None or rank is None or not isinstance(start, int) or not isinstance(stop, int | None):
-        return computed(call, [array], None, array.dtype)
+        return computed_array(call, [array], None, array.dtype)
     first, last = slice(start, stop).indices(rank)[:2]
     shape = (*array.shape[:first], count_entries(array.shape[first:last]), *array.shape[last:])
     wanted = tuple(Unknown("a size") if one is None else one for one in shape)
-    return reshape(replace(call, name="jax.lax.reshape", args=(array, wanted), keywords={}))
+    return reshape_array(replace(call, name="jax.lax.reshape", args=(array, wanted), keywords={}))
 
 
 @function("jax.lax reduce reduce_max reduce_min reduce_sum reduce_prod reduce_and reduce_or reduce_xor")
-def reduced(call: Call) -> Value:
+def reduce_dimensions(call: Call) -> Value:
     """Arrays without the dimensions over which they are reduced."""
     general = call.function_name == "reduce"
-    places = _numbers(call.get(3 if general else 1, "dimensions" if general else "axes"))
+    places = _integers_or_none(call.get(3 if general else 1, "dimensions" if general else "axes"))
 
     def reduce_one(leaf: Value) -> Value:
         array = as_array(leaf)
         if array.shape is None or places is None:
-            return computed(call, [array], None, array.dtype)
+            return computed_array(call, [array], None, array.dtype)
         rest = tuple(size for place, size in enumerate(array.shape) if place not in places)
         spec = array.typed_spec
         kept = tuple(axes for place, axes in enumerate(spec) if place not in places) if spec is not None else None
-        return typed_like(computed(call, [array], rest, array.dtype), array, kept)
+        return typed_like(computed_array(call, [array], rest, array.dtype), array, kept)
 
     tree = call.get(0, "operands" if general else "operand")
     return map_tree(reduce_one, tree) if not isinstance(tree, Unknown) else AnyTree(Unknown())
 
 
 @function("jax.lax argmax argmin")
-def greatest(call: Call) -> Value:
+def index_of_greatest(call: Call) -> Value:
     """Where the greatest or smallest entry of a dimension is."""
     array, axis = as_array(call.get(0, "operand")), call.get(1, "axis")
     shape: Shape | None = None
     if array.shape and isinstance(axis, int):
         place = axis % len(array.shape)
         shape = (*array.shape[:place], *array.shape[place + 1 :])
-    return computed(call, [array], shape, dtype_of(call.get(2, "index_dtype", None)))
+    return computed_array(call, [array], shape, dtype_of(call.get(2, "index_dtype", None)))
 
 
 @function("jax.lax rev")
@@ -100,11 +114,11 @@ def reversed_(call: Call) -> Value:
 
 
 @function("jax.lax split")
-def split(call: Call) -> Value:
+def split_dimension(call: Call) -> Value:
     """Parts of the sizes given along a dimension."""
     array, sizes, axis = as_array(call.get(0, "operand")), known_items(call.get(1, "sizes")), call.get(2, "axis", 0)
     if array.shape is None or sizes is None or not isinstance(axis, int) or not array.shape:
-        return ListValue([computed(call, [array], None, array.dtype)], True)
+        return ListValue([computed_array(call, [array], None, array.dtype)], True)
     place = axis % len(array.shape)
     shapes = [(*array.shape[:place], size_of(one), *array.shape[place + 1 :]) for one in sizes]
     return tuple(compute_resized(call, array, shape, array.dtype) for shape in shapes)
@@ -116,14 +130,14 @@ def sort_both(call: Call) -> Value:
     keys, values, axis = as_array(call.get(0, "keys")), as_array(call.get(1, "values")), call.get(2, "dimension", -1)
     if keys.rank and isinstance(axis, int) and is_recent(call):
         check_whole_along(call, keys, axis % keys.rank)
-    return tuple(computed(call, [keys, values], one.shape, one.dtype) for one in (keys, values))
+    return tuple(computed_array(call, [keys, values], one.shape, one.dtype) for one in (keys, values))
 
 
 @function("jax.lax scatter scatter_add scatter_mul scatter_min scatter_max scatter_apply")
-def scattered(call: Call) -> Value:
+def scatter_entries(call: Call) -> Value:
     """An array with entries replaced or changed."""
-    arrays = _arrays(call, "operand", "scatter_indices", "updates")
-    return computed(call, arrays, arrays[0].shape, arrays[0].dtype)
+    arrays = _array_arguments(call, "operand", "scatter_indices", "updates")
+    return computed_array(call, arrays, arrays[0].shape, arrays[0].dtype)
 
 
 @function("jax.lax associative_scan")
@@ -145,13 +159,13 @@ def associative_scan(call: Call) -> Value:
 @function("jax.lax ragged_dot")
 def ragged_dot(call: Call) -> Value:
     """A product of groups of rows, each with a matrix of its own."""
-    rows, matrices, groups = _arrays(call, "lhs", "rhs", "group_sizes")
+    rows, matrices, groups = _array_arguments(call, "lhs", "rhs", "group_sizes")
     wanted = call.get(4, "preferred_element_type", None)
-    dtype = common([rows, matrices]).dtype if wanted is None else dtype_of(wanted)
+    dtype = common_properties([rows, matrices]).dtype if wanted is None else dtype_of(wanted)
     shape: Shape | None = None
     if rows.shape is not None and matrices.shape is not None and len(rows.shape) == 2 and len(matrices.shape) == 3:
         shape = (rows.shape[0], matrices.shape[2])
-    return computed(call, [rows, matrices, groups], shape, dtype)
+    return computed_array(call, [rows, matrices, groups], shape, dtype)
 
 
 @function("jax.lax batch_matmul")
@@ -160,21 +174,21 @@ def batch_matmul(call: Call) -> Value:
     left, right = as_array(call.get(0, "lhs")), as_array(call.get(1, "rhs"))
     known = left.shape is not None and right.shape is not None and len(left.shape) > 1 and len(right.shape) > 1
     shape = (*left.shape[:-1], right.shape[-1]) if known and left.shape and right.shape else None
-    return computed(call, [left, right], shape, common([left, right]).dtype)
+    return computed_array(call, [left, right], shape, common_properties([left, right]).dtype)
 
 
 @function("jax.lax rng_uniform")
-def uniform(call: Call) -> Value:
+def draw_uniform(call: Call) -> Value:
     """Random numbers of the shape given."""
     return make_array(call, sizes_of(call.get(2, "shape")), None)
 
 
 @function("jax.ops segment_sum segment_max segment_min segment_prod")
-def segmented(call: Call) -> Value:
+def reduce_segments(call: Call) -> Value:
     """The rows of each segment, reduced to one."""
     data, numbers = as_array(call.get(0, "data")), as_array(call.get(1, "segment_ids"))
     count = size_of(call.get(2, "num_segments", None))
     shape: Shape | None = None
     if data.shape is not None and numbers.rank is not None:
         shape = (count, *data.shape[numbers.rank :])
-    return computed(call, [data, numbers], shape, data.dtype, refuses_outside(call))
+    return computed_array(call, [data, numbers], shape, data.dtype, refuses_outside(call))

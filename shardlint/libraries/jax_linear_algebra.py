@@ -8,8 +8,8 @@ from shardlint.layouts.layout import Layout, Shape, Size, multiply_size
 from shardlint.layouts.values import Call, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import add_sizes, of_module, size_of
 from shardlint.libraries.jax_products import check_matrix
-from shardlint.libraries.jax_slices import compute_resized, gather
-from shardlint.libraries.meeting import NEWEST_CHANGE, as_array, computed, is_recent, spec_entry
+from shardlint.libraries.jax_slices import compute_resized, record_gather
+from shardlint.libraries.meeting import NEWEST_CHANGE, as_array, computed_array, is_recent, spec_entry
 from shardlint.libraries.registry import function
 
 _HOMES = ("jax.numpy.linalg", "numpy.linalg", "jax.scipy.linalg", "jax.lax.linalg")
@@ -20,109 +20,129 @@ def _of_float(array: Layout) -> str | None:
     return array.dtype if array.dtype is not None and "float" in array.dtype else None
 
 
-def _made(call: Call, arrays: list[Layout], shape: Shape | None, dtype: str | None = None) -> Layout:
+def _make_matrix_result(
+    call: Call, arrays: list[Layout], shape: Shape | None, dtype: str | None = None
+) -> Layout:
     """One result of a function of matrices."""
     check_matrix(call, arrays[-1])
-    found = computed(call, arrays, shape, _of_float(arrays[0]) if dtype is None else dtype)
+    found = computed_array(call, arrays, shape, _of_float(arrays[0]) if dtype is None else dtype)
     return of_module(call, found)
 
 
-def _matrix(array: Layout) -> tuple[Shape, Size, Size] | None:
+def _split_matrix_shape(array: Layout) -> tuple[Shape, Size, Size] | None:
     """The dimensions of a batch of matrices, and their rows and columns; None of anything else."""
     if array.shape is None or len(array.shape) < 2:
         return None
     return array.shape[:-2], array.shape[-2], array.shape[-1]
 
 
-def _smaller(one: Size, two: Size) -> Size:
+def _smaller_size(one: Size, two: Size) -> Size:
     return min(one, two) if isinstance(one, int) and isinstance(two, int) else one if one == two else None
 
 
 @function(*(f"{home} qr" for home in _HOMES))
-def qr(call: Call) -> Value:
+def qr_factors(call: Call) -> Value:
     """An orthogonal and a triangular matrix."""
     array = as_array(call.get(0, "a"))
-    parts, mode = _matrix(array), call.keywords.get("mode", "reduced")
+    parts, mode = _split_matrix_shape(array), call.keywords.get("mode", "reduced")
     numpy = ".numpy." in f".{call.name}"
     if not numpy or mode not in ("reduced", "complete", "r") or len(call.args) > 1:
-        return (_made(call, [array], None), _made(call, [array], None)) if mode != "r" else _made(call, [array], None)
+        return (
+            (_make_matrix_result(call, [array], None), _make_matrix_result(call, [array], None))
+            if mode != "r"
+            else _make_matrix_result(call, [array], None)
+        )
     if parts is None:
-        return (_made(call, [array], None),) * 2 if mode != "r" else _made(call, [array], None)
+        return (
+            (_make_matrix_result(call, [array], None),) * 2
+            if mode != "r"
+            else _make_matrix_result(call, [array], None)
+        )
     batch, rows, columns = parts
-    inner = rows if mode == "complete" else _smaller(rows, columns)
-    triangular = _made(call, [array], (*batch, inner, columns))
-    return triangular if mode == "r" else (_made(call, [array], (*batch, rows, inner)), triangular)
+    inner = rows if mode == "complete" else _smaller_size(rows, columns)
+    triangular = _make_matrix_result(call, [array], (*batch, inner, columns))
+    return (
+        triangular if mode == "r" else (_make_matrix_result(call, [array], (*batch, rows, inner)), triangular)
+    )
 
 
 @function(*(f"{home} svd" for home in _HOMES[:3]))
-def svd(call: Call) -> Value:
+def singular_values(call: Call) -> Value:
     """Two orthogonal matrices, and the singular values between them."""
     array = as_array(call.get(0, "a"))
-    parts, full, vectors = _matrix(array), call.get(1, "full_matrices", True), call.get(2, "compute_uv", True)
+    parts, full, vectors = (
+        _split_matrix_shape(array),
+        call.get(1, "full_matrices", True),
+        call.get(2, "compute_uv", True),
+    )
     if parts is None or not isinstance(full, bool) or not isinstance(vectors, bool):
-        return (_made(call, [array], None),) * 3 if vectors is True else Unknown("singular values")
+        return (
+            (_make_matrix_result(call, [array], None),) * 3 if vectors is True else Unknown("singular values")
+        )
     batch, rows, columns = parts
-    inner = _smaller(rows, columns)
-    values = _made(call, [array], (*batch, inner))
+    inner = _smaller_size(rows, columns)
+    values = _make_matrix_result(call, [array], (*batch, inner))
     if not vectors:
         return values
-    left = _made(call, [array], (*batch, rows, rows if full else inner))
-    return (left, values, _made(call, [array], (*batch, columns if full else inner, columns)))
+    left = _make_matrix_result(call, [array], (*batch, rows, rows if full else inner))
+    return (left, values, _make_matrix_result(call, [array], (*batch, columns if full else inner, columns)))
 
 
 @function(*(f"{home} eigh eigvalsh" for home in _HOMES[:2]))
-def eigh(call: Call) -> Value:
+def eigen_decomposition(call: Call) -> Value:
     """The eigenvalues of symmetric matrices, and their eigenvectors."""
     array = as_array(call.get(0, "a"))
-    values = _made(call, [array], array.shape[:-1] if array.shape else None)
-    return values if "vals" in call.function_name else (values, _made(call, [array], array.shape))
+    values = _make_matrix_result(call, [array], array.shape[:-1] if array.shape else None)
+    return (
+        values if "vals" in call.function_name else (values, _make_matrix_result(call, [array], array.shape))
+    )
 
 
 @function(*(f"{home} cholesky matrix_power" for home in _HOMES[:3]), "jax.scipy.linalg expm")
-def squared(call: Call) -> Value:
+def square_matrix(call: Call) -> Value:
     """A matrix of the same size."""
     array = as_array(call.get(0, "a"))
-    return _made(call, [array], array.shape)
+    return _make_matrix_result(call, [array], array.shape)
 
 
 @function(*(f"{home} pinv" for home in _HOMES[:2]))
-def pinv(call: Call) -> Value:
+def pseudo_inverse(call: Call) -> Value:
     """A matrix with rows and columns in place of each other."""
     array = as_array(call.get(0, "a"))
-    parts = _matrix(array)
-    return _made(call, [array], None if parts is None else (*parts[0], parts[2], parts[1]))
+    parts = _split_matrix_shape(array)
+    return _make_matrix_result(call, [array], None if parts is None else (*parts[0], parts[2], parts[1]))
 
 
 @function(*(f"{home} det slogdet matrix_rank cond" for home in _HOMES[:2]))
-def determinant(call: Call) -> Value:
+def matrix_determinant(call: Call) -> Value:
     """A number for each matrix; two of `slogdet`."""
     array = as_array(call.get(0, "a"))
     shape = array.shape[:-2] if array.shape is not None and len(array.shape) > 1 else None
     check_matrix(call, array)
-    found = of_module(call, computed(call, [array], shape))
+    found = of_module(call, computed_array(call, [array], shape))
     return (found, found) if call.function_name == "slogdet" else found
 
 
 @function("jax.scipy.linalg solve_triangular cho_solve", "jax.lax.linalg triangular_solve")
-def solved(call: Call) -> Value:
+def solve_system(call: Call) -> Value:
     """Solutions of the size of the right-hand sides."""
     matrix, sides = call.get(0, "a"), as_array(call.get(1, "b"))
     if isinstance(matrix, tuple) and matrix:
         matrix = matrix[0]
-    return of_module(call, computed(call, [sides, as_array(matrix)], sides.shape, _of_float(sides)))
+    return of_module(call, computed_array(call, [sides, as_array(matrix)], sides.shape, _of_float(sides)))
 
 
 @function(*(f"{home} trace" for home in _OF_NUMPY))
-def trace(call: Call) -> Value:
+def matrix_trace(call: Call) -> Value:
     """The sum of a diagonal: two dimensions go."""
     array = as_array(call.get(0, "a"))
     plain = call.get(2, "axis1", 0) == 0 and call.get(3, "axis2", 1) == 1
     shape = array.shape[2:] if array.shape is not None and plain and len(array.shape) > 1 else None
-    return of_module(call, computed(call, [array], shape, array.dtype if _of_float(array) else None))
+    return of_module(call, computed_array(call, [array], shape, array.dtype if _of_float(array) else None))
 
 
 @function(*(f"{home} diagonal" for home in _OF_NUMPY))
-def diagonal(call: Call) -> Value:
+def take_diagonal(call: Call) -> Value:
     """The entries of a diagonal, along a new last dimension in place of two."""
     array, rank = as_array(call.get(0, "a")), as_array(call.get(0, "a")).rank
     one, two = call.get(2, "axis1", 0), call.get(3, "axis2", 1)
@@ -131,31 +151,35 @@ def diagonal(call: Call) -> Value:
         gone = (one % rank, two % rank)
         split = next((spec_entry(array, place) for place in gone if array.explicit and spec_entry(array, place)), None)
         if split:
-            gather(call, array, split)
-        size = _smaller(array.shape[gone[0]], array.shape[gone[1]]) if call.get(1, "offset", 0) == 0 else None
+            record_gather(call, array, split)
+        size = (
+            _smaller_size(array.shape[gone[0]], array.shape[gone[1]])
+            if call.get(1, "offset", 0) == 0
+            else None
+        )
         shape = (*(each for place, each in enumerate(array.shape) if place not in gone), size)
-    return of_module(call, computed(call, [array], shape, array.dtype))
+    return of_module(call, computed_array(call, [array], shape, array.dtype))
 
 
 @function("jax.scipy.linalg block_diag")
 def block_diagonal(call: Call) -> Value:
     """Matrices along a diagonal."""
     arrays = [as_array(one) for one in call.args] or [Layout()]
-    parts = [_matrix(one) for one in arrays]
+    parts = [_split_matrix_shape(one) for one in arrays]
     sizes = [one[1:] for one in parts if one is not None and not one[0]]
     if len(sizes) < len(arrays) or call.open:
-        return computed(call, arrays, (None, None))
-    return computed(call, arrays, tuple(add_sizes(list(each)) for each in zip(*sizes, strict=True)))
+        return computed_array(call, arrays, (None, None))
+    return computed_array(call, arrays, tuple(add_sizes(list(each)) for each in zip(*sizes, strict=True)))
 
 
 @function(*(f"{home} cov corrcoef" for home in _OF_NUMPY))
-def covariance(call: Call) -> Value:
+def covariance_matrix(call: Call) -> Value:
     """A matrix of all pairs of variables, which are the rows."""
     array = as_array(call.get(0, "m"))
     plain = len(call.args) == 1 and not call.keywords and array.rank == 2 and array.shape is not None
     rows = array.shape[0] if plain and array.shape else None
     shape: Shape | None = (rows, rows) if isinstance(rows, int) and rows > 1 else None
-    return of_module(call, computed(call, [array], shape, None, plain))
+    return of_module(call, computed_array(call, [array], shape, None, plain))
 
 
 # spectra
@@ -165,7 +189,7 @@ _COMPLEX = {"float32": "complex64", "complex64": "complex64", "float64": "comple
 _REAL = {"complex64": "float32", "float32": "float32"}
 
 
-def _spectrum(call: Call) -> Value:
+def _fourier_transform(call: Call) -> Value:
     array, name = as_array(call.get(0, "a")), call.function_name
     several = name[-1] in "2n"
     kind = name.rstrip("2n").replace("ihfft", "rfft")
@@ -182,7 +206,7 @@ def _spectrum(call: Call) -> Value:
     dtype = _REAL.get(array.dtype or "") if kind in ("irfft", "hfft") else _COMPLEX.get(array.dtype or "")
     dtype = None if call.name.startswith("numpy.") else dtype
     if array.shape is None or not known or not places or (sizes and len(sizes) != len(places)):
-        return of_module(call, computed(call, [array], None, dtype))
+        return of_module(call, computed_array(call, [array], None, dtype))
     shape = list(array.shape)
     for place, wanted in zip(places, sizes, strict=False):
         shape[place] = size_of(wanted)
@@ -197,21 +221,23 @@ def _spectrum(call: Call) -> Value:
 
 
 for _home in _FOURIER:
-    function(f"{_home} fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn")(_spectrum)
+    function(f"{_home} fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn")(
+        _fourier_transform
+    )
 
 
 @function(*(f"{home} fftshift ifftshift" for home in _FOURIER))
-def shifted(call: Call) -> Value:
+def shift_halves(call: Call) -> Value:
     """An array with its halves in the other order."""
     array = as_array(call.get(0, "x"))
     whole = is_recent(call, NEWEST_CHANGE) and not call.has(1, "axes")
-    return of_module(call, computed(call, [array], array.shape, array.dtype, whole))
+    return of_module(call, computed_array(call, [array], array.shape, array.dtype, whole))
 
 
 @function(*(f"{home} fftfreq rfftfreq" for home in _FOURIER))
-def frequencies(call: Call) -> Value:
+def sample_frequencies(call: Call) -> Value:
     """The frequencies of a spectrum."""
     count = size_of(call.get(0, "n"))
     if call.function_name == "rfftfreq":
         count = count // 2 + 1 if isinstance(count, int) else None
-    return replace(of_module(call, computed(call, [as_array(0)], (count,))), dtype=None)
+    return replace(of_module(call, computed_array(call, [as_array(0)], (count,))), dtype=None)

@@ -27,18 +27,18 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
-    children,
     function_of,
     is_function,
     known_items,
-    leaves,
     map_spread,
     map_tree,
+    tree_children,
+    tree_leaves,
 )
 from shardlint.libraries.device_rows import check_taken, has_copies, rows_of
 from shardlint.libraries.jax_collectives import SOME_MESH
-from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
-from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
+from shardlint.libraries.jax_sharding import argument_place, check_fits, pad_spec, place_of
+from shardlint.libraries.jax_transforms import make_tracer, run_traced, transform_decorator, without_dimension
 from shardlint.libraries.mapped_arguments import (
     check_arguments,
     check_axes,
@@ -101,9 +101,14 @@ def _shard_map(call: Call, given: Value) -> Value:
         declared = checking is True
         checked = declared and interpreter.releases.get("jax", (99,)) >= _VARYING
         if is_whole:
-            check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on, "shard_map")
+            check_devices(
+                again,
+                [leaf for _, leaf in tree_leaves(again.args) if isinstance(leaf, Layout)],
+                on,
+                "shard_map",
+            )
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
-        parts = _enter(again, on, specs)
+        parts = _split_arguments(again, on, specs)
         declare_keys(parts, again, in_specs, written)
         before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
         interpreter.manual = place_of(call, 2, "in_specs")
@@ -115,7 +120,7 @@ def _shard_map(call: Call, given: Value) -> Value:
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
         interpreter.checks_varying = checked
         try:
-            found = traced(again, given, parts, {})
+            found = run_traced(again, given, parts, {})
             check = ("on" if checking else "off") if isinstance(checking, bool) else "not known to be on"
             where = place_of(call, 3, "out_specs")
             check_results(again, given, out_specs, found, check, where)
@@ -127,7 +132,7 @@ def _shard_map(call: Call, given: Value) -> Value:
                 around.add_inner(events)
             interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
             interpreter.mapped_at, interpreter.body = entered
-        left = _leave(call, again, on, out_specs, found, declared)
+        left = _join_results(call, again, on, out_specs, found, declared)
         return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
     return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
@@ -146,7 +151,7 @@ def _bound_mesh(mesh: Value, names: Value, specs: Value) -> tuple[Mesh, bool]:
     if isinstance(mesh, Mesh) and names is None:
         return mesh, True
     manual = known_items(names) or ()
-    said = [one for _, spec in leaves(specs) if isinstance(spec, PartitionSpec) for one in spec.axes()]
+    said = [one for _, spec in tree_leaves(specs) if isinstance(spec, PartitionSpec) for one in spec.axes()]
     given = [one for one in manual if isinstance(one, str)]
     bound = tuple(dict.fromkeys([*given, *(axis for axes in said for axis in axes or ())]))
     sizes = tuple(mesh.size((axis,)) if isinstance(mesh, Mesh) else None for axis in bound)
@@ -158,47 +163,53 @@ def _unknown_map(call: Call, given: Value) -> Value:
     before = run.axes, run.checks_varying, run.rooted, run.binder
     run.rooted, run.checks_varying, run.binder = False, False, ""
     try:
-        traced(call, given, tuple(Unknown() for _ in call.args), {}, call.open)
+        run_traced(call, given, tuple(Unknown() for _ in call.args), {}, call.open)
     finally:
         run.axes, run.checks_varying, run.rooted, run.binder = before
     return Unknown("what shard_map returns")
 
 
-def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
+def _split_arguments(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     """The parts of the arguments that one device gets."""
 
-    def part(path: str, leaf: Value, spec: Value) -> Value:
+    def part_of_leaf(path: str, leaf: Value, spec: Value) -> Value:
         where, path = argument_place(call, path)
         if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
-            return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec), pieces=_pieces(spec, None)))
+            return AnyTree(
+                Layout(
+                    varying=_axes_of(spec), differs=_split_axes(spec), pieces=_axes_by_dimension(spec, None)
+                )
+            )
         if not isinstance(leaf, Layout | int | float):
             return leaf if isinstance(leaf, Unknown) or is_function(leaf) else Layout()
-        array = tracer(leaf)
+        array = make_tracer(leaf)
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
             return replace(
                 array, shape=unknown, mesh=None, spec=None, varying=None, differs=_split_axes(spec),
-                pieces=_pieces(spec, array.rank),
+                pieces=_axes_by_dimension(spec, array.rank),
             )  # fmt: skip
         # In jax 0.8 it reshards.
         if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
             _check_same(call, array, spec, mesh, where, path)
         shape: Shape | None = None
         if array.shape is not None:
-            own = (axes or () for axes in padded(array, spec))
-            shape = tuple(_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False))
+            own = (axes or () for axes in pad_spec(array, spec))
+            shape = tuple(
+                _size_of_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False)
+            )
         # The memory of an argument is no part of its type in the body.
         along, split = _axes_of(spec), _split_axes(spec)
         return replace(
             array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None,
-            pieces=_pieces(spec, array.rank),
+            pieces=_axes_by_dimension(spec, array.rank),
         )  # fmt: skip
 
     given = call.args
     said = known_items(specs) or ()
     if len(said) == len(given):  # what is not known has the structure of its specs
         given = tuple(with_structure(one, spec) for one, spec in zip(given, said, strict=True))
-    found: tuple[Value, ...] = map_spread(part, specs, given)
+    found: tuple[Value, ...] = map_spread(part_of_leaf, specs, given)
     return found
 
 
@@ -206,7 +217,7 @@ def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
     return None if None in spec.axes() else _split_axes(spec)
 
 
-def _pieces(spec: Value, rank: int | None) -> Pieces:
+def _axes_by_dimension(spec: Value, rank: int | None) -> Pieces:
     """The axes that a spec surely gives each dimension."""
     return trim_pieces([one or () for one in spec.axes()[:rank]]) if isinstance(spec, PartitionSpec) else NO_PIECES
 
@@ -219,14 +230,14 @@ def _split_axes(spec: Value) -> frozenset[str]:
 
 def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, where: Place, path: str) -> None:
     """Record `in_specs` that differ from the type of an array over Explicit axes: shard_map does not reshard."""
-    wanted, own = padded(array, spec), explicit_spec(array)
+    wanted, own = pad_spec(array, spec), explicit_spec(array)
     if array.shape is not None and own is not None and None not in own and wanted != own:
         have, asked = (str(array.shaped(array.shape, one)) for one in (own, wanted))
         said = {"line": str(array.made), "operation": "shard_map", "types": "default" if mesh.by_default else "written"}
         call.interpreter.violate("argument.sharding", where, array=path, have=have, wanted=asked, **said)
 
 
-def _part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
+def _size_of_part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
     if not axes:
         return size
     parts = mesh.size(axes)
@@ -237,11 +248,13 @@ def _part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
     return None
 
 
-def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, checked: bool) -> Value:
+def _join_results(
+    call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, checked: bool
+) -> Value:
     """The whole arrays of the parts that the devices return."""
     where = place_of(call, 3, "out_specs")
 
-    def whole(path: str, leaf: Value, spec: Value) -> Value:
+    def whole_of_leaf(path: str, leaf: Value, spec: Value) -> Value:
         array = as_array(leaf)
         if not isinstance(leaf, Layout | int | float):
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
@@ -273,7 +286,7 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
             return known
         axes += [NO_AXES] * (len(array.shape) - len(axes))
         sizes = zip(array.shape, axes, strict=False)
-        shape = tuple(_whole(size, mesh.size(one) if one else 1) for size, one in sizes)
+        shape = tuple(_size_of_whole(size, mesh.size(one) if one else 1) for size, one in sizes)
         placed = replace(known, shape=shape, spec=tuple(axes))
         if mesh.is_mixed and again.interpreter.traced:
             on, spec = typed_sharding(placed)
@@ -283,11 +296,11 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
     return (
         Unknown("what shard_map returns")
         if isinstance(found, Unknown)
-        else map_spread(whole, out_specs, found)
+        else map_spread(whole_of_leaf, out_specs, found)
     )
 
 
-def _whole(size: Size, parts: Size) -> Size:
+def _size_of_whole(size: Size, parts: Size) -> Size:
     if parts == 1:
         return size
     if size == 1:
@@ -295,10 +308,10 @@ def _whole(size: Size, parts: Size) -> Size:
     return size * parts if isinstance(size, int) and isinstance(parts, int) else None
 
 
-function("jax.shard_map", "flax.nnx.shard_map")(decorator(_shard_map))
+function("jax.shard_map", "flax.nnx.shard_map")(transform_decorator(_shard_map))
 
 
-def _pmap(call: Call, given: Value) -> Value:
+def _run_pmap(call: Call, given: Value) -> Value:
     name = call.get(1, "axis_name", None)
     default = Unknown("arrays alone") if call.name == "equinox.filter_pmap" else 0
     in_axes, out_axes = call.get(2, "in_axes", default), call.get(3, "out_axes", 0)
@@ -316,18 +329,18 @@ def _pmap(call: Call, given: Value) -> Value:
         check_axes(again, given, in_axes, len(numbers), place_of(call, 2, "in_axes"))
         size: Size = None
 
-        def local(place: int, keyword: str, path: str, leaf: Value, at: Value) -> Value:
+        def local_leaf(place: int, keyword: str, path: str, leaf: Value, at: Value) -> Value:
             nonlocal size
             array = as_array(leaf)
             if not isinstance(leaf, Layout | int | float):
                 return leaf if is_function(leaf) else Layout()
             if at is None:
-                return replace(tracer(leaf), varying=frozenset())
+                return replace(make_tracer(leaf), varying=frozenset())
             if isinstance(at, int):
                 check_taken(again, array, "rows.missing", place_of(again, place, keyword), path)
             repeats = has_copies(array) or (array.figure is not None and array.figure.kind == "repeated")
             if not isinstance(at, int) or (array.shape is None and not repeats):
-                return _unknown_part(at, name, "" if array.is_key else _parameter(given, place))
+                return _unknown_part(at, name, "" if array.is_key else _parameter_name(given, place))
             if array.shape is not None and len(array.shape) - (array.dtype == RAW_KEY) <= at:
                 kind = "key" if array.is_key else "number" if array.literal else "array"
                 interpreter.violate("pmap.unmapped", place_of(again, place, keyword), array=path, of=kind)
@@ -342,8 +355,8 @@ def _pmap(call: Call, given: Value) -> Value:
                 return Layout()
             size = own if size is None else size
             along = frozenset((_axis_of(name),))
-            differs = not repeats and (array.is_key or not _COPIED.search(_parameter(given, place)))
-            row = without(tracer(array), at) if array.shape is not None else tracer(array)
+            differs = not repeats and (array.is_key or not _COPIED.search(_parameter_name(given, place)))
+            row = without_dimension(make_tracer(array), at) if array.shape is not None else make_tracer(array)
             return replace(
                 row, mesh=None, spec=None, varying=along, reduced=frozenset(), rows=None,
                 figure=array.figure if repeats and array.is_key else None,
@@ -351,19 +364,25 @@ def _pmap(call: Call, given: Value) -> Value:
                 pieces=(tuple(along),) if differs and (array.rank or 0) > 1 else NO_PIECES,
             )  # fmt: skip
 
-        def split(place: int, keyword: str, one: Value, axis: Value) -> Value:
+        def split_argument(place: int, keyword: str, one: Value, axis: Value) -> Value:
             """The part of an argument that a device gets."""
             if not isinstance(one, Unknown):
-                return map_spread(partial(local, place, keyword), axis, one)
-            return AnyTree(_unknown_part(axis, name, _parameter(given, place))) if isinstance(axis, int | None) else one
+                return map_spread(partial(local_leaf, place, keyword), axis, one)
+            return (
+                AnyTree(_unknown_part(axis, name, _parameter_name(given, place)))
+                if isinstance(axis, int | None)
+                else one
+            )
 
         parts: list[Value] = []
         for place, one in enumerate(again.args):
             axis = in_axes
             if isinstance(in_axes, tuple):
                 axis = in_axes[place] if place < len(in_axes) else Unknown()
-            parts.append(one if place in numbers else split(place, "", one, axis))
-        keywords = {key: split(_number_of(given, key), key, one, 0) for key, one in again.keywords.items()}
+            parts.append(one if place in numbers else split_argument(place, "", one, axis))
+        keywords = {
+            key: split_argument(_number_of(given, key), key, one, 0) for key, one in again.keywords.items()
+        }
         before = interpreter.axes, interpreter.checks_varying, interpreter.binder
         entered = _enter_body(interpreter, given)
         named = isinstance(name, str | None) and before[2] != SOME_MESH and (before[2] or not before[0])
@@ -371,15 +390,13 @@ def _pmap(call: Call, given: Value) -> Value:
         interpreter.axes = {**interpreter.axes, _axis_of(name): size}
         interpreter.checks_varying = False
         try:
-            result = traced(
-                again, given, tuple(parts), keywords, again.open
-            )
+            result = run_traced(again, given, tuple(parts), keywords, again.open)
             check_results(again, given, out_axes, result, "", place_of(call, 3, "out_axes"))
         finally:
             interpreter.axes, interpreter.checks_varying, interpreter.binder = before
             interpreter.mapped_at, interpreter.body = entered
 
-        def out(_: str, leaf: Value, at: Value) -> Value:
+        def out_of_leaf(_: str, leaf: Value, at: Value) -> Value:
             array = leaf if isinstance(leaf, Layout) else Layout()
             axis = None if name is None else _axis_of(name)
             rows = rows_of(array, axis, again.place) if at == 0 and size != 1 else None
@@ -391,14 +408,14 @@ def _pmap(call: Call, given: Value) -> Value:
         result = map_tree(lambda part: AnyTree(Layout()) if _is_unknown(part) else part, result, stop=_is_unknown)
         if isinstance(result, AnyTree) and isinstance(out_axes, tuple):
             result = (result,) * len(out_axes)
-        return map_spread(out, out_axes, result)
+        return map_spread(out_of_leaf, out_axes, result)
 
     return call.interpreter.note_transformed(Transformed("pmap", run, given, call.place))
 
 
 def _is_unknown(tree: Value) -> bool:
     """Return whether neither the parts nor the arrays of a tree's part are known."""
-    return isinstance(tree, Unknown) or (getattr(tree, "open", False) and not children(tree))
+    return isinstance(tree, Unknown) or (getattr(tree, "open", False) and not tree_children(tree))
 
 
 def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
@@ -411,7 +428,7 @@ def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
     return Layout(varying=along or None, differs=along, pieces=(tuple(along),) if along else NO_PIECES)
 
 
-def _parameter(function: Value, place: int) -> str:
+def _parameter_name(function: Value, place: int) -> str:
     """The name of a positional parameter of the function that something runs."""
     inner = function_of(function)
     names = inner.positional if inner is not None else []
@@ -431,4 +448,4 @@ def _axis_of(name: Value) -> str:
     return name if isinstance(name, str) else ""
 
 
-function("jax.pmap", "flax.nnx.pmap", "equinox.filter_pmap")(decorator(_pmap))
+function("jax.pmap", "flax.nnx.pmap", "equinox.filter_pmap")(transform_decorator(_run_pmap))

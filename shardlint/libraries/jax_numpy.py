@@ -41,16 +41,16 @@ from shardlint.libraries.meeting import (
     LATE_CHANGE,
     NO_AXES,
     as_array,
-    broadcast,
     broadcast_shapes,
+    broadcast_values,
     check_memory,
     check_whole,
     explicit_spec,
-    fresh,
+    fresh_array,
     host_array,
     is_recent,
     is_whole,
-    meet,
+    meet_operands,
     report_split,
     spec_entry,
 )
@@ -126,10 +126,10 @@ def dtype_of(value: Value) -> str | None:
     "jax.numpy where",
     "jax.scipy.special erf expit logit",
 )
-def elementwise(call: Call) -> Value:
+def apply_elementwise(call: Call) -> Value:
     """An operation on each entry of arrays that are broadcast."""
     args = call.args if not call.open else (Layout(),)
-    found = broadcast(call, args)
+    found = broadcast_values(call, args)
     found = replace(found, rows=kept_rows([as_array(one) for one in args]))
     if call.name.endswith(("convert_element_type",)):
         return replace(as_array(call.args[0]), dtype=dtype_of(call.get(1, "new_dtype")))
@@ -150,19 +150,25 @@ def elementwise(call: Call) -> Value:
 @function(
     *(f"{module} {UNARY}" for module in _BOTH), f"jax.nn {NN}", "jax.nn softmax log_softmax standardize"
 )
-def unary(call: Call) -> Value:
+def apply_unary(call: Call) -> Value:
     """An operation on each entry of one array."""
     array = as_array(call.get(0, "x"))
     if isinstance(call.get(0, "x"), Unknown | Symbol):
         return Layout()
     if array.dtype is not None and "float" not in array.dtype and call.function_name not in _ANY_TYPE:
         array = replace(array, dtype=None)
-    base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec, rows=array.rows)
+    base = replace(meet_operands(call, [array]), shape=array.shape, spec=array.typed_spec, rows=array.rows)
     if call.function_name == "imag" and not call.interpreter.traced:
         base = Layout(array.shape, base.dtype)  # zeros, which are made anew
     elif call.function_name == "imag" and "float" in (array.dtype or ""):
-        return like(replace(call, name=f"{call.name.rpartition('.')[0]}.zeros_like", args=(array,), keywords={}))
-    if base.figure is not None and base.figure.kind == "term" and call.function_name not in ("negative", "copy"):
+        return array_like(
+            replace(call, name=f"{call.name.rpartition('.')[0]}.zeros_like", args=(array,), keywords={})
+        )
+    if (
+        base.figure is not None
+        and base.figure.kind == "term"
+        and call.function_name not in ("negative", "copy")
+    ):
         base = replace(base, figure=None)
     if array.drawn is not None or array.stacked is not None:
         base = replace(base, drawn=array.drawn, stacked=array.stacked)
@@ -174,7 +180,9 @@ def of_module(call: Call, found: Layout) -> Layout:
     if call.name.startswith("numpy."):
         return replace(found, host=True, mesh=None, spec=None, device=None, committed=False, memory=None)
     if found.host:
-        found = replace(fresh(call, found.shape, device_dtype(found.dtype)), varying=found.varying, rows=found.rows)
+        found = replace(
+            fresh_array(call, found.shape, device_dtype(found.dtype)), varying=found.varying, rows=found.rows
+        )
     return found
 
 
@@ -198,23 +206,23 @@ def _axes_given(call: Call, position: int, rank: int | None, name: str = "axis")
 
 
 @function(*(f"{module} {REDUCTIONS}" for module in _BOTH), "jax.nn logsumexp", "jax.scipy.special logsumexp")
-def reduce(call: Call) -> Value:
+def reduce_array(call: Call) -> Value:
     """A reduction over some dimensions: they go, or stay with size 1 under `keepdims`."""
     if isinstance(call.get(0, "a"), Unknown | Symbol):
         return Layout()
     array = as_array(call.get(0, "a"))
-    base = meet(call, [array])
+    base = meet_operands(call, [array])
     last = call.function_name
     if array.has_rows and last == "sum" and call.get(1, "axis", None) in (0, None):
         check_sum(call, array)
     if base.figure is not None and base.figure.kind == "term" and last != "sum":
         base = replace(base, figure=None)
     if last.startswith("nan") and last not in _COUNTING:
-        check_memory(call, [array, fresh(call, (1,), None)])  # what is no number is replaced
+        check_memory(call, [array, fresh_array(call, (1,), None)])  # what is no number is replaced
     if last in _COUNTING:
         base = replace(base, dtype="int32")
         if last != "count_nonzero" and not call.interpreter.traced:  # within jit it raises once that is compiled
-            check_memory(call, [array, fresh(call, (1,), None)])
+            check_memory(call, [array, fresh_array(call, (1,), None)])
     elif last in ("any", "all"):
         base = replace(base, dtype="bool")
     elif base.dtype is not None and "float" not in base.dtype:
@@ -225,7 +233,7 @@ def reduce(call: Call) -> Value:
         base = replace(base, memory=None)  # releases differ in where the result is
     gone = _axes_given(call, 1, array.rank)
     if last in ("argmax", "argmin") and array.explicit and not call.has(1, "axis") and (array.rank or 0) > 1:
-        _reshaped(call, array, (count_entries(array.shape),))  # they flatten first
+        _spec_after_reshape(call, array, (count_entries(array.shape),))  # they flatten first
     keep = call.get(-1, "keepdims", False)
     if array.shape is None or gone is None or not isinstance(keep, bool):
         return of_module(call, base.shaped(None))
@@ -268,10 +276,10 @@ def check_whole_along(call: Call, array: Layout, place: int) -> None:
     *(f"{module} cumsum cumprod sort argsort flip roll" for module in _BOTH),
     "jax.lax cumsum cumprod cummax cummin cumlogsumexp sort",
 )
-def along(call: Call) -> Value:
+def apply_along(call: Call) -> Value:
     """An operation along one dimension that keeps the shape. Over Explicit axes that dimension has to be whole."""
     array = as_array(call.get(0, "a"))
-    base = meet(call, [array])
+    base = meet_operands(call, [array])
     last = call.function_name
     default = -1 if "sort" in last else None if call.name.startswith(("jax.numpy", "numpy")) else 0
     position = 2 if last == "roll" else 1
@@ -301,9 +309,9 @@ def along(call: Call) -> Value:
 # contractions
 
 
-def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, str]) -> Layout:
+def contract_letters(call: Call, left: Layout, right: Layout, letters: tuple[str, str, str]) -> Layout:
     """A contraction: each letter is a dimension, those of the third part stay."""
-    base = meet(call, [left, right])
+    base = meet_operands(call, [left, right])
     if base.figure is not None and base.figure.kind == "term":
         base = replace(base, figure=None)
     if left.stacked is not None or right.stacked is not None:
@@ -359,7 +367,7 @@ def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, s
                 other="/".join(second),
             )
             return replace(base, mesh=None).shaped(shape)
-    spec: Spec = tuple(_either(one.get(name, NO_AXES), two.get(name, NO_AXES)) for name in letters[2])
+    spec: Spec = tuple(_either_axes(one.get(name, NO_AXES), two.get(name, NO_AXES)) for name in letters[2])
     used = [axis for axes in spec if axes for axis in axes]
     if len(used) != len(set(used)):
         twice = next(axis for axis in used if used.count(axis) > 1)
@@ -370,7 +378,7 @@ def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, s
     return base.shaped(shape, spec)
 
 
-def _either(one: Axes | None, two: Axes | None) -> Axes | None:
+def _either_axes(one: Axes | None, two: Axes | None) -> Axes | None:
     return None if one is None or two is None else one or two
 
 
@@ -390,11 +398,11 @@ def _placed_type(call: Call, array: Layout, given: Value) -> Layout:
 
 
 @function(*(f"{module} matmul dot" for module in _BOTH), "jax.lax dot")
-def matmul(call: Call) -> Value:
+def multiply_matrices(call: Call) -> Value:
     """Matrix product: the last dimension of the left meets the last but one of the right."""
     left, right = as_array(call.get(0, "a")), as_array(call.get(1, "b"))
     if left.shape is None or right.shape is None or not left.shape or not right.shape:
-        return of_module(call, meet(call, [left, right]).shaped(None))
+        return of_module(call, meet_operands(call, [left, right]).shaped(None))
     one, two = len(left.shape), len(right.shape)
     if one == 1 and two == 1:
         letters = ("k", "k", "")
@@ -414,26 +422,28 @@ def matmul(call: Call) -> Value:
             f"{batch[len(batch) - (two - 2) :]}kn",
             f"{batch}mn",
         )
-    return of_module(call, contract(call, left, right, letters))
+    return of_module(call, contract_letters(call, left, right, letters))
 
 
 @function(*(f"{module} einsum" for module in _BOTH))
-def einsum(call: Call) -> Value:
+def einsum_arrays(call: Call) -> Value:
     """Einstein summation, of one or two operands; of more only the shape is told."""
     text = call.get(0, "subscripts")
     operands = [as_array(one) for one in call.args[1:]]
     if not isinstance(text, str) or not operands or call.open:
-        return of_module(call, meet(call, operands or [Layout()]).shaped(None))
+        return of_module(call, meet_operands(call, operands or [Layout()]).shaped(None))
     inputs, arrow, output = text.replace(" ", "").partition("->")
     letters = inputs.split(",")
     if len(letters) != len(operands) or "." in text:
-        return of_module(call, meet(call, operands).shaped(None))
+        return of_module(call, meet_operands(call, operands).shaped(None))
     if not arrow:
         flat = inputs.replace(",", "")
         output = "".join(sorted(one for one in set(flat) if flat.count(one) == 1))
     if len(operands) == 2:
-        return of_module(call, contract(call, operands[0], operands[1], (letters[0], letters[1], output)))
-    base = meet(call, operands)
+        return of_module(
+            call, contract_letters(call, operands[0], operands[1], (letters[0], letters[1], output))
+        )
+    base = meet_operands(call, operands)
     sizes: dict[str, Size] = {}
     for names, array in zip(letters, operands, strict=True):
         if array.shape is None or len(array.shape) != len(names):
@@ -468,7 +478,7 @@ def size_of(value: Value) -> Size:
 
 
 @function(*(f"{module} reshape" for module in _BOTH), "jax.lax reshape")
-def reshape(call: Call) -> Value:
+def reshape_array(call: Call) -> Value:
     """Another shape of the same size. Over Explicit axes the groups of dimensions decide."""
     array = as_array(call.get(0, "a"))
     wanted = sizes_of(call.get(1, "shape")) if len(call.args) <= 2 else sizes_of(tuple(call.args[1:]))
@@ -481,7 +491,7 @@ def reshape(call: Call) -> Value:
     check_reshaped(call, array, wanted)
     if wanted is not None and wanted == array.shape and None not in wanted and not array.host:
         return array  # there is nothing to do
-    base = replace(meet(call, [array]), summed=array.summed)
+    base = replace(meet_operands(call, [array]), summed=array.summed)
     if wanted is None:
         return of_module(call, base.shaped(None))
     given = _out_sharding(call)
@@ -489,10 +499,10 @@ def reshape(call: Call) -> Value:
         return _placed_type(call, base.shaped(wanted), given)
     if not array.explicit:
         return of_module(call, base.shaped(wanted))
-    return base.shaped(wanted, _reshaped(call, array, wanted))
+    return base.shaped(wanted, _spec_after_reshape(call, array, wanted))
 
 
-def _reshaped(call: Call, array: Layout, wanted: Shape) -> Spec | None:
+def _spec_after_reshape(call: Call, array: Layout, wanted: Shape) -> Spec | None:
     """The spec after a reshape over Explicit axes, by groups of dimensions of one size; records what jax refuses.
 
     A dimension that is split up keeps its axes on the first part, which they must divide. Dimensions that are joined
@@ -517,7 +527,7 @@ def _reshaped(call: Call, array: Layout, wanted: Shape) -> Spec | None:
         elif left < len(old) and old[left] == 1 and not axes[left]:
             left += 1
         else:
-            group = _group(old[left:], new[right:])
+            group = _matching_group(old[left:], new[right:])
             if group is None:
                 return None
             first, kept = axes[left : left + group[0]], group[1]
@@ -555,7 +565,7 @@ def _spread_axes(mesh: Mesh, axes: Axes, sizes: list[int], recent: bool | None) 
     return None
 
 
-def _group(old: list[int], new: list[int]) -> tuple[int, int] | None:
+def _matching_group(old: list[int], new: list[int]) -> tuple[int, int] | None:
     """How many dimensions of each come to the same size."""
     one, two, taken, made = old[0] if old else 1, new[0], 1, 1
     while one != two:
@@ -573,19 +583,21 @@ def _group(old: list[int], new: list[int]) -> tuple[int, int] | None:
 
 
 @function(*(f"{module} ravel" for module in _BOTH))
-def ravel(call: Call) -> Value:
+def ravel_array(call: Call) -> Value:
     """One dimension of all entries."""
     array = as_array(call.get(0, "a"))
     shape = (count_entries(array.shape),)
-    base = meet(call, [array])
-    return of_module(call, base.shaped(shape, _reshaped(call, array, shape) if array.explicit else None))
+    base = meet_operands(call, [array])
+    return of_module(
+        call, base.shaped(shape, _spec_after_reshape(call, array, shape) if array.explicit else None)
+    )
 
 
 @function(*(f"{module} transpose permute_dims" for module in _BOTH), "jax.lax transpose")
-def transpose(call: Call) -> Value:
+def transpose_array(call: Call) -> Value:
     """Dimensions in another order, with their axes."""
     array = as_array(call.get(0, "a"))
-    base = meet(call, [array])
+    base = meet_operands(call, [array])
     if array.memory != "device" and not call.interpreter.traced:
         base = replace(base, memory=None)  # the compiler may bring it to a device
     order = call.get(1, "axes", None)
@@ -611,28 +623,28 @@ def transpose(call: Call) -> Value:
 
 
 @function(*(f"{module} swapaxes moveaxis" for module in _BOTH))
-def swap(call: Call) -> Value:
+def swap_dimensions(call: Call) -> Value:
     """Two dimensions change places, or one moves."""
     array = as_array(call.get(0, "a"))
     one, two = call.get(1, "axis1"), call.get(2, "axis2")
     rank = array.rank
     if rank is None or not all(isinstance(each, int) and -rank <= each < rank for each in (one, two)):
-        return of_module(call, meet(call, [array]).shaped(None))
+        return of_module(call, meet_operands(call, [array]).shaped(None))
     order = list(range(rank))
     if call.name.endswith("swapaxes"):
         order[one], order[two] = order[two], order[one]
     else:
         order.insert(two % rank, order.pop(one % rank))
-    return transpose(replace(call, args=(array, tuple(order)), keywords={}))
+    return transpose_array(replace(call, args=(array, tuple(order)), keywords={}))
 
 
 @function(*(f"{module} expand_dims" for module in _BOTH), "jax.lax expand_dims")
-def expand(call: Call) -> Value:
+def expand_dimension(call: Call) -> Value:
     """A new dimension of size 1."""
     array, axis = as_array(call.get(0, "a")), call.get(1, "axis")
     if isinstance(axis, tuple) and len(axis) == 1:
         axis = axis[0]
-    base = replace(meet(call, [array]), summed=array.summed, reduced=frozenset())
+    base = replace(meet_operands(call, [array]), summed=array.summed, reduced=frozenset())
     if array.shape is None or not isinstance(axis, int):
         return of_module(call, base.shaped(None))
     place = axis % (len(array.shape) + 1)
@@ -642,10 +654,10 @@ def expand(call: Call) -> Value:
 
 
 @function(*(f"{module} squeeze" for module in _BOTH), "jax.lax squeeze")
-def squeeze(call: Call) -> Value:
+def squeeze_dimensions(call: Call) -> Value:
     """Dimensions of size 1 go."""
     array = as_array(call.get(0, "a"))
-    base = meet(call, [array])
+    base = meet_operands(call, [array])
     axis = call.get(1, "axis", None)
     if array.shape is None or (axis is None and None in array.shape):
         return of_module(call, base.shaped(None))
@@ -666,18 +678,18 @@ def squeeze(call: Call) -> Value:
 
 
 @function(*(f"{module} concatenate concat hstack vstack" for module in _BOTH), "jax.lax concatenate")
-def concatenate(call: Call) -> Value:
+def concatenate_arrays(call: Call) -> Value:
     """Arrays one after the other along a dimension. Over Explicit axes all have one spec."""
     items = known_items(call.get(0, "arrays"))
     if not items:
         return Layout()
     arrays = [as_array(one) for one in items]
-    base = meet(call, arrays)
+    base = meet_operands(call, arrays)
     axis = call.get(1, "dimension" if "dimension" in call.keywords else "axis", 0)
     if call.function_name in ("hstack", "vstack") and base.rank is None:
         flat = arrays[0].rank == 1
         if call.function_name == "vstack" and flat:
-            return stack(replace(call, keywords={}))
+            return stack_arrays(replace(call, keywords={}))
         axis = 0 if flat or call.function_name == "vstack" else 1
     shapes = [one.shape for one in arrays]
     if any(one is None for one in shapes) or not isinstance(axis, int):
@@ -689,7 +701,7 @@ def concatenate(call: Call) -> Value:
     parts = [one[place] for one in shapes if one is not None]
     total = add_sizes(parts)
     shape = (*first[:place], total, *first[place + 1 :])
-    return of_module(call, base.shaped(shape, _agreed(call, arrays, base)))
+    return of_module(call, base.shaped(shape, _common_spec(call, arrays, base)))
 
 
 def add_sizes(sizes: list[Size]) -> Size:
@@ -698,7 +710,7 @@ def add_sizes(sizes: list[Size]) -> Size:
     return sum(known) if len(known) == len(sizes) else None
 
 
-def _agreed(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
+def _common_spec(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
     """The one spec of operands that must have the same, over Explicit axes; those on no mesh do not count."""
     if not base.explicit:
         return None
@@ -715,19 +727,19 @@ def _agreed(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
 
 
 @function(*(f"{module} stack" for module in _BOTH))
-def stack(call: Call) -> Value:
+def stack_arrays(call: Call) -> Value:
     """Arrays along a new dimension."""
     items = known_items(call.get(0, "arrays"))
     if not items:
         return Layout()
     arrays = [as_array(one) for one in items]
-    base = meet(call, arrays)
+    base = meet_operands(call, arrays)
     axis = call.get(1, "axis", 0)
     shape = broadcast_shapes([one.shape for one in arrays])
     if shape is None or not isinstance(axis, int):
         return of_module(call, base.shaped(None))
     place = axis % (len(shape) + 1)
-    spec = _agreed(call, arrays, base)
+    spec = _common_spec(call, arrays, base)
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
     base = replace(base, reduced=frozenset())
     return of_module(call, base.shaped((*shape[:place], len(arrays), *shape[place:]), kept))
@@ -737,7 +749,7 @@ def stack(call: Call) -> Value:
 
 
 @function(*(f"{module} zeros ones empty full" for module in _BOTH), "jax.lax full empty")
-def constructed(call: Call) -> Value:
+def construct_array(call: Call) -> Value:
     """An array of one number, of the shape given."""
     shape = sizes_of(call.get(0, "shape"))
     position = 2 if call.name.endswith("full") else 1
@@ -755,7 +767,7 @@ def make_array(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     """An array that is made of no other: of numpy on the host, else where the call says."""
     if call.name.startswith("numpy."):
         return host_array(shape, dtype)
-    found = fresh(call, shape, dtype)
+    found = fresh_array(call, shape, dtype)
     device = call.keywords.get("device")
     given = _out_sharding(call) or (device if isinstance(device, Sharding) else None)
     if given is not None:
@@ -781,7 +793,7 @@ def _check_device(call: Call, array: Layout, target: Sharding) -> None:
 
 
 @function(*(f"{module} zeros_like ones_like full_like empty_like" for module in _BOTH), "jax.lax full_like")
-def like(call: Call) -> Value:
+def array_like(call: Call) -> Value:
     """An array of the shape of another one; over Explicit axes also of its spec, and varying as it does."""
     array = call.get(0, "a")
     if not isinstance(array, Layout):
@@ -837,7 +849,7 @@ def _keeps_spec(call: Call, array: Layout) -> bool | None:
 
 
 @function(*(f"{module} arange linspace eye identity" for module in _BOTH), "jax.lax iota broadcasted_iota")
-def ranged(call: Call) -> Value:
+def counted_array(call: Call) -> Value:
     """Counted numbers, and unit matrices."""
     last = call.function_name
     numbers = [one for one in call.args if isinstance(one, int)]
@@ -876,7 +888,7 @@ def _count_of(call: Call) -> int | None:
 
 
 @function("jax.device_get")
-def fetched(call: Call) -> Value:
+def fetch_arrays(call: Call) -> Value:
     """The arrays of a tree, copied to the host."""
     tree = call.get(0, "x")
     return map_tree(on_host, tree) if not isinstance(tree, Unknown) else Unknown()
@@ -909,7 +921,7 @@ def from_data(call: Call) -> Value:
         return replace(stacked, dtype=device_dtype(dtype)) if call.has(1, "dtype") else stacked
     if array.shape is None:
         return Layout()
-    made = fresh(call, array.shape, device_dtype(dtype))
+    made = fresh_array(call, array.shape, device_dtype(dtype))
     if is_recent(call) or not array.host:
         return made
     return replace(made, mesh=None, spec=None, committed=made.committed and None)
@@ -926,7 +938,7 @@ def _stack_nested(call: Call, value: tuple[Value, ...] | ListValue) -> Layout:
     """The array that `jnp.array` stacks from a nested list. The length is unknown for a list that may hold more."""
     items = value if isinstance(value, tuple) else tuple(value.items)
     rows = tuple(_stack_nested(call, one) if isinstance(one, tuple | ListValue) and one else one for one in items)
-    stacked = as_array(stack(replace(call, name="jax.numpy.stack", args=(rows,), keywords={})))
+    stacked = as_array(stack_arrays(replace(call, name="jax.numpy.stack", args=(rows,), keywords={})))
     is_open = isinstance(value, ListValue) and value.open
     return replace(stacked, shape=(None, *stacked.shape[1:])) if is_open and stacked.shape else stacked
 
@@ -935,18 +947,18 @@ for _dtype in """float32 float16 bfloat16 float64 int8 int16 int32 int64 uint8 u
 bool_""".split():
 
     @function(f"jax.numpy.{_dtype}", f"numpy.{_dtype}")
-    def scalar(call: Call, dtype: str = _dtype.rstrip("_")) -> Value:
+    def scalar_array(call: Call, dtype: str = _dtype.rstrip("_")) -> Value:
         """A number as an array of a type."""
         array = as_array(call.get(0, "x", 0))
         if call.name.startswith("numpy."):
             return host_array(array.shape, dtype)
         if array.literal:
-            return fresh(call, (), dtype)
+            return fresh_array(call, (), dtype)
         return replace(array, dtype=dtype, literal=False)
 
 
 @function("numpy.random.default_rng", "numpy.random.RandomState")
-def generator(call: Call) -> Value:
+def random_generator(call: Call) -> Value:
     """A generator of random numbers of numpy."""
     return Library("numpy.random.Generator")
 
@@ -955,7 +967,7 @@ def generator(call: Call) -> Value:
     "numpy.random.Generator normal uniform standard_normal random integers choice randn rand randint random_sample",
     "numpy.random normal uniform choice randn rand standard_normal random randint random_sample",
 )
-def drawn(call: Call) -> Value:
+def draw_array(call: Call) -> Value:
     """Random numbers of numpy, of the shape given."""
     last = call.function_name
     if last in ("randn", "rand"):
@@ -968,7 +980,7 @@ def drawn(call: Call) -> Value:
 
 
 @function("numpy.random.Generator.permutation", "numpy.random.permutation")
-def permuted(call: Call) -> Value:
+def permute_array(call: Call) -> Value:
     """Numbers in another order."""
     given = call.get(0, "x")
     shape = (given,) if isinstance(given, int) else as_array(given).shape
@@ -976,7 +988,7 @@ def permuted(call: Call) -> Value:
 
 
 @function(*(f"{module} ndim shape size" for module in _BOTH))
-def asked(call: Call) -> Value:
+def array_property(call: Call) -> Value:
     """Rank, shape and size as numbers."""
     array = as_array(call.get(0, "a"))
     if array.shape is None:

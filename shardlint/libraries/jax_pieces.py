@@ -12,23 +12,27 @@ from itertools import pairwise
 from shardlint.layouts.layout import Axes, Figure, Layout, Shape, Size, Spec, multiply_size
 from shardlint.layouts.values import Call, ListValue, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
-from shardlint.libraries.jax_slices import dimension_of, gather, resized_spec
-from shardlint.libraries.meeting import NO_AXES, as_array, is_recent, meet, spec_entry
+from shardlint.libraries.jax_slices import dimension_of, record_gather, resized_spec
+from shardlint.libraries.meeting import NO_AXES, as_array, is_recent, meet_operands, spec_entry
 from shardlint.libraries.registry import function
 
 _BOTH = ("jax.numpy", "numpy")
 
 
-def _base(call: Call, array: Layout, *chosen: Layout) -> Layout:
+def _base_of_result(call: Call, array: Layout, *chosen: Layout) -> Layout:
     """Return the properties of the result, except shape and spec, that follow from the array and the arrays that
     choose parts of it.
     """
-    return replace(meet(call, [array, *chosen]), dtype=array.dtype, summed=array.summed, reduced=frozenset())
+    return replace(
+        meet_operands(call, [array, *chosen]), dtype=array.dtype, summed=array.summed, reduced=frozenset()
+    )
 
 
-def _given(call: Call, array: Layout, shape: Shape | None, spec: Spec | None, *chosen: Layout) -> Layout:
+def _result_with_spec(
+    call: Call, array: Layout, shape: Shape | None, spec: Spec | None, *chosen: Layout
+) -> Layout:
     """The result; without a mesh where its spec is not known."""
-    base = _base(call, array, *chosen)
+    base = _base_of_result(call, array, *chosen)
     if array.explicit and spec is None:
         base = replace(base, mesh=None)
     return of_module(call, base.shaped(shape, spec))
@@ -39,39 +43,41 @@ def _with_size(array: Layout, place: int, size: Size) -> Shape:
     return (*shape[:place], size, *shape[place + 1 :])
 
 
-def _resized(call: Call, array: Layout, place: int, size: Size) -> Layout:
+def _resize_dimension(call: Call, array: Layout, place: int, size: Size) -> Layout:
     """The array with another size of a dimension, which keeps its axes where they divide it."""
-    return _given(call, array, _with_size(array, place, size), resized_spec(call, array, place, size))
+    return _result_with_spec(
+        call, array, _with_size(array, place, size), resized_spec(call, array, place, size)
+    )
 
 
 @function(*(f"{module} broadcast_to" for module in _BOTH), "jax.lax broadcast broadcast_in_dim")
-def broadcast(call: Call) -> Value:
+def broadcast_array(call: Call) -> Value:
     """An array with further dimensions, or with one of size 1 repeated."""
     array, sizes = as_array(call.get(0, "a")), sizes_of(call.get(1, "shape"))
-    found = _broadcast(call, array, sizes)
+    found = _broadcast_to_sizes(call, array, sizes)
     grown = found.rank is None or found.rank != array.rank
     return replace(found, figure=Figure("repeated", frozenset(), None)) if grown else found
 
 
-def _broadcast(call: Call, array: Layout, sizes: Shape | None) -> Layout:
+def _broadcast_to_sizes(call: Call, array: Layout, sizes: Shape | None) -> Layout:
     if array.shape is None or sizes is None:
-        return _given(call, array, sizes if call.function_name != "broadcast" else None, None)
+        return _result_with_spec(call, array, sizes if call.function_name != "broadcast" else None, None)
     spec = array.typed_spec
     if call.function_name == "broadcast_in_dim":
         places = known_items(call.get(2, "broadcast_dimensions"))
         if places is None or len(places) != len(array.shape) or not all(isinstance(one, int) for one in places):
-            return _given(call, array, sizes, None)
+            return _result_with_spec(call, array, sizes, None)
         entries: list[Axes | None] = [NO_AXES] * len(sizes)
         for place, axes in zip(places, spec or (), strict=False):
             entries[place] = axes
-        return _given(call, array, sizes, tuple(entries) if spec is not None else None)
+        return _result_with_spec(call, array, sizes, tuple(entries) if spec is not None else None)
     shape = (*sizes, *array.shape) if call.function_name == "broadcast" else sizes
     more = (NO_AXES,) * (len(shape) - len(array.shape))
-    return _given(call, array, shape, (*more, *spec) if spec is not None else None)
+    return _result_with_spec(call, array, shape, (*more, *spec) if spec is not None else None)
 
 
 @function(*(f"{module} tril triu" for module in _BOTH))
-def triangle(call: Call) -> Value:
+def triangle_of_array(call: Call) -> Value:
     """An array with a triangle of zeros."""
     array = as_array(call.get(0, "m"))
     in_context = call.interpreter.mesh is not None or not call.interpreter.mesh_known
@@ -83,16 +89,16 @@ def triangle(call: Call) -> Value:
             call.interpreter.violate(
                 "elementwise.conflict", call.place, left="the mask", right=str(array), axes=axes, dimension=""
             )
-        return _given(call, array, array.shape, None)
-    return _given(call, array, array.shape, array.typed_spec)
+        return _result_with_spec(call, array, array.shape, None)
+    return _result_with_spec(call, array, array.shape, array.typed_spec)
 
 
 @function(*(f"{module} tile" for module in _BOTH))
-def tile(call: Call) -> Value:
+def tile_array(call: Call) -> Value:
     """An array repeated along dimensions."""
     array, times = as_array(call.get(0, "A")), sizes_of(call.get(1, "reps"))
     if array.shape is None or times is None:
-        return _given(call, array, None, None)
+        return _result_with_spec(call, array, None, None)
     rank = max(len(array.shape), len(times))
     times = (*(1,) * (rank - len(times)), *times)
     more = rank - len(array.shape)
@@ -103,46 +109,48 @@ def tile(call: Call) -> Value:
     spec = array.typed_spec
     known = spec is not None and (is_recent(call) is True or not any(spec))
     found = (*(NO_AXES,) * more, *spec) if known and spec is not None else None
-    return _given(call, array, tuple(multiply_size(size, count) for size, count in sizes), found)
+    return _result_with_spec(call, array, tuple(multiply_size(size, count) for size, count in sizes), found)
 
 
 @function(*(f"{module} repeat" for module in _BOTH))
-def repeat(call: Call) -> Value:
+def repeat_entries(call: Call) -> Value:
     """Each entry several times along a dimension. With a mesh in context it raises where that is split."""
     array, count = as_array(call.get(0, "a")), call.get(1, "repeats")
     place = dimension_of(call, array, 2, None)
     if array.shape is None or place is None or not isinstance(count, int):
-        return _given(call, array, None, None)
+        return _result_with_spec(call, array, None, None)
     spec = array.typed_spec
     if call.interpreter.mesh is not None:
         check_whole_along(call, array, place)
     elif not call.interpreter.mesh_known:
         spec = None
-    return _given(call, array, _with_size(array, place, multiply_size(array.shape[place], count)), spec)
+    return _result_with_spec(
+        call, array, _with_size(array, place, multiply_size(array.shape[place], count)), spec
+    )
 
 
 @function(*(f"{module} pad" for module in _BOTH))
-def pad(call: Call) -> Value:
+def pad_array(call: Call) -> Value:
     """An array with more entries at its ends."""
-    array, widths = as_array(call.get(0, "array")), _widths(call.get(1, "pad_width"))
+    array, widths = as_array(call.get(0, "array")), _padding_widths(call.get(1, "pad_width"))
     if array.shape is None or widths is None:
-        return _given(call, array, None, None)
+        return _result_with_spec(call, array, None, None)
     if len(widths) == 1:
         widths *= len(array.shape)
     if len(widths) != len(array.shape):
-        return _given(call, array, None, None)
+        return _result_with_spec(call, array, None, None)
     found = array
     for place, (size, more) in enumerate(zip(array.shape, widths, strict=True)):
         if more:
-            found = _resized(call, found, place, size + more if isinstance(size, int) else None)
+            found = _resize_dimension(call, found, place, size + more if isinstance(size, int) else None)
             if found.shape is None or (array.explicit and found.mesh is None):
                 pairs = zip(array.shape, widths, strict=True)
                 wider = tuple(one + two if isinstance(one, int) else None for one, two in pairs)
-                return _given(call, array, wider, None)
+                return _result_with_spec(call, array, wider, None)
     return found
 
 
-def _widths(value: Value) -> tuple[int, ...] | None:
+def _padding_widths(value: Value) -> tuple[int, ...] | None:
     """How many entries each dimension gains: one number for all of them, or a pair for each."""
     if isinstance(value, int):
         return (2 * value,)
@@ -156,7 +164,7 @@ def _widths(value: Value) -> tuple[int, ...] | None:
 
 
 @function(*(f"{module} split array_split" for module in _BOTH))
-def split(call: Call) -> Value:
+def split_array(call: Call) -> Value:
     """The parts of an array along a dimension."""
     array, sections = as_array(call.get(0, "ary")), call.get(1, "indices_or_sections")
     place = dimension_of(call, array, 2)
@@ -172,23 +180,25 @@ def split(call: Call) -> Value:
         sizes = [max(last - first, 0) for first, last in pairwise(bounds)]
     else:
         return Unknown("pieces of an array")
-    return ListValue([_resized(call, array, place, one) for one in sizes], region=call.interpreter.region)
+    return ListValue(
+        [_resize_dimension(call, array, place, one) for one in sizes], region=call.interpreter.region
+    )
 
 
 @function(*(f"{module} take" for module in _BOTH))
-def take(call: Call) -> Value:
+def take_entries(call: Call) -> Value:
     """The entries of a dimension that an array of numbers chooses."""
     array, index = as_array(call.get(0, "a")), as_array(call.get(1, "indices"))
     place = dimension_of(call, array, 2, None)
     if array.shape is None or index.shape is None or place is None:
-        return _given(call, array, None, None, index)
+        return _result_with_spec(call, array, None, None, index)
     _check_gathered(call, array, place)
     shape = (*array.shape[:place], *index.shape, *array.shape[place + 1 :])
     spec = array.typed_spec
     if spec is None or any(index.typed_spec or ()):
-        return _given(call, array, shape, None, index)
+        return _result_with_spec(call, array, shape, None, index)
     entries = (*spec[:place], *((NO_AXES,) * len(index.shape)), *spec[place + 1 :])
-    return _given(call, array, shape, entries, index)
+    return _result_with_spec(call, array, shape, entries, index)
 
 
 @function(*(f"{module} take_along_axis" for module in _BOTH))
@@ -197,25 +207,29 @@ def take_along(call: Call) -> Value:
     array, index = as_array(call.get(0, "arr")), as_array(call.get(1, "indices"))
     place = dimension_of(call, array, 2, -1)
     if array.shape is None or index.shape is None or place is None or len(index.shape) != len(array.shape):
-        return _given(call, array, None, None, index)
+        return _result_with_spec(call, array, None, None, index)
     _check_gathered(call, array, place)
     spec, other = array.typed_spec, index.typed_spec
-    same = spec is not None and other is not None and _others(spec, place) == _others(other, place)
+    same = (
+        spec is not None
+        and other is not None
+        and _entries_except(spec, place) == _entries_except(other, place)
+    )
     shape = _with_size(array, place, index.shape[place])
     entries = (*spec[:place], NO_AXES, *spec[place + 1 :]) if same and spec else None
-    return _given(call, array, shape, entries, index)
+    return _result_with_spec(call, array, shape, entries, index)
 
 
-def _others(spec: Spec, place: int) -> Spec:
+def _entries_except(spec: Spec, place: int) -> Spec:
     return (*spec[:place], *spec[place + 1 :])
 
 
 @function(*(f"{module} diag" for module in _BOTH))
-def diagonal(call: Call) -> Value:
+def diagonal_of_array(call: Call) -> Value:
     """The diagonal of a matrix, or a matrix with a diagonal."""
     array = as_array(call.get(0, "v"))
     if array.shape is None or len(array.shape) not in (1, 2) or call.get(1, "k", 0) != 0:
-        return _given(call, array, None, None)
+        return _result_with_spec(call, array, None, None)
     spec = array.typed_spec
     if len(array.shape) == 2:
         for place in (0, 1):
@@ -223,18 +237,20 @@ def diagonal(call: Call) -> Value:
                 _check_gathered(call, array, place)
                 break
         size = array.shape[0] if array.shape[0] == array.shape[1] else None
-        return _given(call, array, (size,), (NO_AXES,) if spec is not None and not any(spec) else None)
+        return _result_with_spec(
+            call, array, (size,), (NO_AXES,) if spec is not None and not any(spec) else None
+        )
     recent = is_recent(call)
     placed: Spec | None = None
     if spec is not None and (recent is not None or not any(spec)):
         placed = (spec[0], NO_AXES) if recent else (NO_AXES, spec[0])
-    return _given(call, array, array.shape * 2, placed)
+    return _result_with_spec(call, array, array.shape * 2, placed)
 
 
 def _check_gathered(call: Call, array: Layout, place: int) -> None:
     axes = spec_entry(array, place) if array.explicit else NO_AXES
     if axes:
-        gather(call, array, axes)
+        record_gather(call, array, axes)
 
 
 @function("jax.numpy atleast_1d atleast_2d atleast_3d", "numpy atleast_1d atleast_2d atleast_3d")
@@ -242,13 +258,15 @@ def at_least(call: Call) -> Value:
     """An array with so many dimensions or more."""
     array, least = as_array(call.get(0, "a")), int(call.name[-2])
     if array.shape is None:
-        return _given(call, array, None, None)
+        return _result_with_spec(call, array, None, None)
     before = {1: 0, 2: 1, 3: 1}[least] if len(array.shape) == 1 else least if not array.shape else 0
     after = least - before - len(array.shape)
     spec = array.typed_spec
     if before + after <= 0:
         same = call.name.startswith("numpy") == bool(array.host)
         kept = replace(array, spec=None) if array.mesh is not None and array.mesh.is_mixed else array
-        return kept if same else _given(call, array, array.shape, spec)
+        return kept if same else _result_with_spec(call, array, array.shape, spec)
     shape = (*(1,) * before, *array.shape, *(1,) * after)
-    return _given(call, array, shape, (*(NO_AXES,) * before, *spec, *(NO_AXES,) * after) if spec is not None else None)
+    return _result_with_spec(
+        call, array, shape, (*(NO_AXES,) * before, *spec, *(NO_AXES,) * after) if spec is not None else None
+    )

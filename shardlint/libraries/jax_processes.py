@@ -17,25 +17,27 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
-    leaves,
     map_spread,
     map_tree,
+    tree_leaves,
 )
 from shardlint.libraries.jax_numpy import dtype_of, sizes_of
-from shardlint.libraries.jax_sharding import place_of, placed
-from shardlint.libraries.jax_transforms import decorator
-from shardlint.libraries.meeting import as_array, computed, host_array
+from shardlint.libraries.jax_sharding import place_array, place_of
+from shardlint.libraries.jax_transforms import transform_decorator
+from shardlint.libraries.meeting import as_array, computed_array, host_array
 from shardlint.libraries.registry import function
 
 _UTILITIES = "jax.experimental.multihost_utils"
 
 
-def _made(call: Call, shape: Shape | None, dtype: str | None, target: Value, position: int, path: str = "") -> Value:
+def _make_global_array(
+    call: Call, shape: Shape | None, dtype: str | None, target: Value, position: int, path: str = ""
+) -> Value:
     """An array on a sharding; what a traced function sees of it is not followed."""
     if call.interpreter.traced:
         return Layout(shape, dtype)
     array = Layout(shape, dtype, host=False, varying=frozenset())
-    return placed(call, array, target, place_of(call, position, ""), path)
+    return place_array(call, array, target, place_of(call, position, ""), path)
 
 
 @function("jax make_array_from_callback make_array_from_single_device_arrays")
@@ -47,7 +49,7 @@ def from_parts(call: Call) -> Value:
             call.interpreter.call(callback, (Unknown("an index"),), {}, call.place)
     given = call.keywords.get("dtype")
     dtype = dtype_of(given) if given is not None else None
-    return _made(call, sizes_of(call.get(0, "shape")), dtype, call.get(1, "sharding"), 1)
+    return _make_global_array(call, sizes_of(call.get(0, "shape")), dtype, call.get(1, "sharding"), 1)
 
 
 def _whole_shape(array: Layout, target: Value) -> Shape | None:
@@ -64,10 +66,12 @@ def from_process(call: Call) -> Value:
     """A tree of arrays to which each process adds a part."""
     target, tree, whole = call.get(0, "sharding"), call.get(1, "local_data"), call.get(2, "global_shape", None)
     if whole is not None:
-        return _made(call, sizes_of(whole), None, target, 0)
+        return _make_global_array(call, sizes_of(whole), None, target, 0)
     if isinstance(tree, Unknown):
-        return AnyTree(_made(call, None, None, target, 0))
-    return map_tree(lambda leaf: _made(call, _whole_shape(as_array(leaf), target), None, target, 0), tree)
+        return AnyTree(_make_global_array(call, None, None, target, 0))
+    return map_tree(
+        lambda leaf: _make_global_array(call, _whole_shape(as_array(leaf), target), None, target, 0), tree
+    )
 
 
 @function(f"{_UTILITIES} host_local_array_to_global_array")
@@ -75,13 +79,17 @@ def to_global(call: Call) -> Value:
     """Arrays to which each process adds a part, over a mesh."""
     mesh, tree = call.get(1, "global_mesh"), call.get(0, "local_inputs")
 
-    def make(path: str, leaf: Value, spec: Value) -> Value:
+    def make_array(path: str, leaf: Value, spec: Value) -> Value:
         array = as_array(leaf)
         on = mesh if isinstance(mesh, Mesh) else Unknown("a mesh")
         target = Sharding(on, spec) if isinstance(spec, PartitionSpec) else Unknown("a spec")
-        return _made(call, _whole_shape(array, spec), array.dtype, target, 2, path)
+        return _make_global_array(call, _whole_shape(array, spec), array.dtype, target, 2, path)
 
-    return map_spread(make, call.get(2, "pspecs"), tree) if not isinstance(tree, Unknown) else AnyTree(Unknown())
+    return (
+        map_spread(make_array, call.get(2, "pspecs"), tree)
+        if not isinstance(tree, Unknown)
+        else AnyTree(Unknown())
+    )
 
 
 @function(f"{_UTILITIES} global_array_to_host_local_array")
@@ -89,24 +97,28 @@ def to_local(call: Call) -> Value:
     """The part of arrays that a process has."""
     tree = call.get(0, "global_inputs")
 
-    def make(_: str, leaf: Value, spec: Value) -> Value:
+    def make_array(_: str, leaf: Value, spec: Value) -> Value:
         array = as_array(leaf)
         return Layout(_whole_shape(array, spec), array.dtype)
 
-    return map_spread(make, call.get(2, "pspecs"), tree) if not isinstance(tree, Unknown) else AnyTree(Unknown())
+    return (
+        map_spread(make_array, call.get(2, "pspecs"), tree)
+        if not isinstance(tree, Unknown)
+        else AnyTree(Unknown())
+    )
 
 
 @function(f"{_UTILITIES} process_allgather")
-def gathered(call: Call) -> Value:
+def gather_processes(call: Call) -> Value:
     """Arrays of numpy: those of all processes along the first dimension, which may be a new one unless `tiled`."""
     tree, tiled = call.get(0, "in_tree"), call.get(1, "tiled", False)
 
-    def gather(leaf: Value) -> Value:
+    def gather_leaf(leaf: Value) -> Value:
         array = as_array(leaf)
         shape = (None, *array.shape[1:]) if array.shape and tiled is True else None
         return host_array(shape, array.dtype)
 
-    return map_tree(gather, tree) if not isinstance(tree, Unknown) else AnyTree(Layout(host=True))
+    return map_tree(gather_leaf, tree) if not isinstance(tree, Unknown) else AnyTree(Layout(host=True))
 
 
 @function(f"{_UTILITIES} broadcast_one_to_all")
@@ -114,15 +126,15 @@ def from_one(call: Call) -> Value:
     """The arrays of one process on all of them, as those of numpy."""
     tree = call.get(0, "in_tree")
 
-    def copy(leaf: Value) -> Value:
+    def copy_leaf(leaf: Value) -> Value:
         array = as_array(leaf)
         return leaf if array.is_key else host_array(array.shape, array.dtype)
 
-    return map_tree(copy, tree) if not isinstance(tree, Unknown) else AnyTree(Layout(host=True))
+    return map_tree(copy_leaf, tree) if not isinstance(tree, Unknown) else AnyTree(Layout(host=True))
 
 
 @function(f"{_UTILITIES} assert_equal", "jax.debug print visualize_array_sharding")
-def shown(call: Call) -> Value:
+def show_nothing(call: Call) -> Value:
     """Nothing."""
     return None
 
@@ -134,33 +146,37 @@ def shown_by(call: Call) -> Value:
     return None
 
 
-def _described(call: Call, given: tuple[Value, ...], shapes: Value) -> Value:
+def _describe_arrays(call: Call, given: tuple[Value, ...], shapes: Value) -> Value:
     """Arrays of the shapes and types that are described, which are computed of others."""
-    arrays = [leaf for one in given for _, leaf in leaves(one) if isinstance(leaf, Layout)] or [Layout()]
+    arrays = [leaf for one in given for _, leaf in tree_leaves(one) if isinstance(leaf, Layout)] or [Layout()]
 
-    def make(leaf: Value) -> Value:
+    def make_array(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
-            return replace(computed(call, arrays, None), mesh=None)
+            return replace(computed_array(call, arrays, None), mesh=None)
         # Along which axes it varies is said by the description, if at all.
-        return replace(computed(call, arrays, leaf.shape, leaf.dtype), memory=None, committed=None, varying=None)
+        return replace(
+            computed_array(call, arrays, leaf.shape, leaf.dtype), memory=None, committed=None, varying=None
+        )
 
-    return map_tree(make, shapes) if not isinstance(shapes, Unknown) else AnyTree(Unknown())
+    return map_tree(make_array, shapes) if not isinstance(shapes, Unknown) else AnyTree(Unknown())
 
 
 @function("jax pure_callback io_callback")
-def callback(call: Call) -> Value:
+def host_callback(call: Call) -> Value:
     """Return the result of a host callback, with the declared shapes."""
     call.interpreter.call_unknown(call.name, call.args[:1], {}, call.place)
-    return _described(call, call.args[2:], call.get(1, "result_shape_dtypes"))
+    return _describe_arrays(call, call.args[2:], call.get(1, "result_shape_dtypes"))
 
 
 @function("jax.experimental.pallas pallas_call")
-def kernel(call: Call) -> Value:
+def kernel_function(call: Call) -> Value:
     """A function that gives arrays of the shapes that are said."""
     shapes = call.get(1, "out_shape", None)
 
     def run(again: Call) -> Value:
-        return _described(replace(again, name=call.name), again.args, Unknown() if shapes is None else shapes)
+        return _describe_arrays(
+            replace(again, name=call.name), again.args, Unknown() if shapes is None else shapes
+        )
 
     return Native(call.name, run)
 
@@ -168,16 +184,16 @@ def kernel(call: Call) -> Value:
 def _typed_anew(call: Call, given: Value) -> Value:
     """A function whose arrays have other types of axes inside: of the results, the sharding is not followed."""
 
-    def inside(leaf: Value) -> Value:
+    def leaf_inside(leaf: Value) -> Value:
         return replace(leaf, mesh=None, spec=None, committed=None) if isinstance(leaf, Layout) else leaf
 
     def run(again: Call) -> Value:
         keywords = {name: one for name, one in again.keywords.items() if name != "out_sharding"}
-        args = tuple(map_tree(inside, one) for one in again.args)
+        args = tuple(map_tree(leaf_inside, one) for one in again.args)
         found = again.interpreter.call(given, args, keywords, again.place, again.open)
         return map_tree(lambda leaf: Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else leaf, found)
 
     return Native(call.name, run)
 
 
-function("jax.sharding auto_axes explicit_axes")(decorator(_typed_anew))
+function("jax.sharding auto_axes explicit_axes")(transform_decorator(_typed_anew))

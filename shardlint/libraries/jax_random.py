@@ -13,9 +13,9 @@ from shardlint.libraries.meeting import (
     as_array,
     broadcast_shapes,
     check_devices,
-    common,
+    common_properties,
     is_recent,
-    meet,
+    meet_operands,
     spec_entry,
 )
 from shardlint.libraries.registry import function
@@ -29,24 +29,24 @@ _DTYPES = {"randint": "int32", "poisson": "int32", "rademacher": "int32", "bits"
 
 
 @function("jax.random key PRNGKey wrap_key_data")
-def key(call: Call) -> Value:
+def random_key(call: Call) -> Value:
     """A key."""
     typed = not call.name.endswith("PRNGKey")
     return replace(make_array(call, () if typed else (2,), None), dtype="key" if typed else RAW_KEY)
 
 
 @function("jax.random fold_in clone")
-def folded(call: Call) -> Value:
+def fold_in_key(call: Call) -> Value:
     """Another key; it varies along the axes of the key and of what is folded in."""
     base, data = as_array(call.get(0, "key")), as_array(call.get(1, "data", 0))
     check_devices(call, [base, data])
-    both = common([base, data]) if not data.literal else base
+    both = common_properties([base, data]) if not data.literal else base
     figure = base.figure if base.may_differ == both.may_differ else None
     return replace(base.varying_like(both), dtype=base.dtype if base.is_key else "key", figure=figure)
 
 
 @function("jax.random split")
-def split(call: Call) -> Value:
+def split_key(call: Call) -> Value:
     """Keys along a new first dimension."""
     base, count = as_array(call.get(0, "key")), sizes_of(call.get(1, "num", 2))
     check_devices(call, [base])
@@ -55,7 +55,7 @@ def split(call: Call) -> Value:
     return replace(base, dtype=base.dtype if base.is_key else "key", shape=shape, spec=spec)
 
 
-def _drawn(position: int, call: Call) -> Value:
+def _draw_samples(position: int, call: Call) -> Value:
     base = as_array(call.get(0, "key"))
     check_devices(call, [base])
     given = call.get(position, "shape", None)
@@ -87,10 +87,10 @@ def _with_matrices(call: Call, shape: Shape | None) -> Shape | None:
 
 
 for _position, _names in DRAWS.items():
-    function(f"jax.random {_names}")(partial(_drawn, _position))
+    function(f"jax.random {_names}")(partial(_draw_samples, _position))
 
 
-def _varies(call: Call) -> frozenset[str] | None:
+def _varying_axes(call: Call) -> frozenset[str] | None:
     """The axes along which the key or an array that is drawn from varies."""
     arrays = [as_array(one) for one in (*call.args, *call.keywords.values())]
     if any(one.varying is None for one in arrays):
@@ -99,7 +99,7 @@ def _varies(call: Call) -> frozenset[str] | None:
 
 
 @function("jax.random permutation choice")
-def shuffled(call: Call) -> Value:
+def shuffle_rows(call: Call) -> Value:
     """Numbers or rows in another order, or one of them. Over Explicit axes the dimension is whole."""
     key, given = as_array(call.get(0, "key")), call.get(1, "x" if call.name.endswith("permutation") else "a")
     array = as_array(given)
@@ -108,8 +108,8 @@ def shuffled(call: Call) -> Value:
     axis = call.keywords.get("axis", 0)
     if isinstance(given, int) or array.rank is None or axis != 0 or (one and shape != ()):
         numbers = (given,) if isinstance(given, int) and not one else None
-        return replace(make_array(call, numbers, None), varying=_varies(call))
-    found = replace(meet(call, [array, key]), dtype=array.dtype, varying=_varies(call))
+        return replace(make_array(call, numbers, None), varying=_varying_axes(call))
+    found = replace(meet_operands(call, [array, key]), dtype=array.dtype, varying=_varying_axes(call))
     spec = array.typed_spec
     if array.explicit and array.rank == 1 and not is_recent(call):
         return replace(found, mesh=None).shaped(array.shape[1:] if one and array.shape else array.shape)
@@ -121,17 +121,17 @@ def shuffled(call: Call) -> Value:
 
 
 @function("jax.random categorical")
-def categorical(call: Call) -> Value:
+def draw_categories(call: Call) -> Value:
     """The number of a class for each row of logits."""
     key, logits = as_array(call.get(0, "key")), as_array(call.get(1, "logits"))
     check_drawn_for(call, key, [logits])
     if call.get(2, "axis", -1) != -1 or call.has(3, "shape") or not logits.shape:
-        return Layout(varying=_varies(call))
-    found = replace(meet(call, [logits, key]), dtype="int32", varying=_varies(call))
+        return Layout(varying=_varying_axes(call))
+    found = replace(meet_operands(call, [logits, key]), dtype="int32", varying=_varying_axes(call))
     return found.shaped(logits.shape[:-1], logits.typed_spec[:-1] if logits.typed_spec is not None else None)
 
 
 @function("jax.random dirichlet")
-def chosen(call: Call) -> Value:
+def draw_unknown_shape(call: Call) -> Value:
     """Draws whose shape is not followed."""
-    return Layout(varying=_varies(call))
+    return Layout(varying=_varying_axes(call))

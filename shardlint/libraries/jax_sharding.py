@@ -20,12 +20,12 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
-    children,
     known_items,
-    leaves,
     map_spread,
     map_tree,
-    spread,
+    spread_prefix,
+    tree_children,
+    tree_leaves,
 )
 from shardlint.libraries.jax_numpy import device_dtype, sizes_of
 from shardlint.libraries.meeting import (
@@ -34,7 +34,7 @@ from shardlint.libraries.meeting import (
     check_devices,
     check_moved,
     explicit_spec,
-    fresh,
+    fresh_array,
     is_whole,
     typed_sharding,
 )
@@ -46,7 +46,7 @@ _EXPLICIT_BY_DEFAULT = (0, 9)
 
 
 @function("jax.devices", "jax.local_devices", "jax.experimental.mesh_utils create_device_mesh")
-def devices(call: Call) -> Value:
+def all_devices(call: Call) -> Value:
     """The devices, in a list or in the shape of a mesh."""
     if call.name.endswith("create_device_mesh"):
         shape = sizes_of(call.get(0, "mesh_shape"))
@@ -73,7 +73,7 @@ def axis_names(value: Value) -> tuple[str, ...] | None:
     return items if items is not None and all(isinstance(one, str) for one in items) else None
 
 
-def _types(value: Value, count: int, default: AxisType | None) -> tuple[AxisType | None, ...]:
+def _axis_types(value: Value, count: int, default: AxisType | None) -> tuple[AxisType | None, ...]:
     if value is None:
         return (default,) * count
     items = (
@@ -103,7 +103,7 @@ def mesh(call: Call) -> Value:
     if len(sizes) != len(names):
         sizes = (None,) * len(names)
     written = call.get(2 if call.name != "jax.make_mesh" else -1, "axis_types", None)
-    types = _types(written, len(names), default)
+    types = _axis_types(written, len(names), default)
     return Mesh(names, sizes, types, where, call.place.line, by_default=written is None)
 
 
@@ -231,7 +231,7 @@ def check_fits(
     return True
 
 
-def placed(call: Call, array: Value, target: Value, where: Place, path: str = "") -> Value:
+def place_array(call: Call, array: Value, target: Value, where: Place, path: str = "") -> Value:
     """An array on a sharding or device."""
     known = replace(as_array(array), unplaced=None, built=None)
     if known.host is not False:
@@ -285,7 +285,7 @@ def placed(call: Call, array: Value, target: Value, where: Place, path: str = ""
                 return replace(known, mesh=None, spec=None)
             if not known.host:
                 return known
-            return fresh(call, known.shape, known.dtype)
+            return fresh_array(call, known.shape, known.dtype)
     return Layout(known.shape, known.dtype, varying=known.varying)
 
 
@@ -299,18 +299,18 @@ def place_tree(call: Call, tree: Value, target: Value, where: Place) -> Value:
     target = with_mesh_in_context(call, target)
     if isinstance(target, Unknown | Symbol | Devices):
         target = Unknown()
-    for_all = children(target) is None
+    for_all = tree_children(target) is None
 
     def place(path: str, leaf: Value, one: Value) -> Value:
         if for_all and not isinstance(leaf, Layout | int | float):
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
-        return placed(call, leaf, with_mesh_in_context(call, one), where, path)
+        return place_array(call, leaf, with_mesh_in_context(call, one), where, path)
 
     if for_all and isinstance(tree, Unknown):
         return AnyTree(Layout())
     if for_all and isinstance(tree, ListValue) and all(isinstance(one, int | float) for one in tree.items):
         if as_array(tree).shape is not None:
-            return placed(call, tree, target, where)
+            return place_array(call, tree, target, where)
     return map_spread(place, target, tree)
 
 
@@ -326,7 +326,7 @@ def device_put(call: Call) -> Value:
         if isinstance(target, Library) and target.name.startswith("jax.memory.Space"):
             memory = "device" if target.name.endswith("Device") else "pinned_host"
 
-        def change(leaf: Value) -> Value:
+        def change_memory(leaf: Value) -> Value:
             array = as_array(leaf)
             return (
                 replace(array, memory=memory, host=False, literal=False)
@@ -334,7 +334,7 @@ def device_put(call: Call) -> Value:
                 else replace(array, spec=None, memory=None)
             )
 
-        return map_tree(change, tree) if not isinstance(tree, Unknown) else AnyTree(Layout())
+        return map_tree(change_memory, tree) if not isinstance(tree, Unknown) else AnyTree(Layout())
     where = place_of(call, 1, "device")
     _check_context(call, target, where)
     return place_tree(call, tree, target, where)
@@ -352,19 +352,19 @@ def _place_tracer(call: Call, leaf: Value, target: Sharding, where: Place, path:
     if mesh_ is None or mesh_.automatic:
         return replace(moved, committed=moved.committed or None)  # releases differ in whether it commits a result
     known = fits and array.shape is not None
-    placed_ = replace(moved, mesh=mesh_, spec=padded(array, target.spec) if known else None)
+    placed_ = replace(moved, mesh=mesh_, spec=pad_spec(array, target.spec) if known else None)
     on, spec = typed_sharding(placed_)
     return replace(placed_, mesh=on, spec=spec, committed=moved.committed if on is not None else None)
 
 
 @function("jax.lax.with_sharding_constraint", "equinox.filter_shard")
-def constraint(call: Call) -> Value:
+def constrain_array(call: Call) -> Value:
     """A constraint: over Auto axes alone. Outside of jit it places like `device_put`."""
     position = (1, "shardings") if call.name.startswith("jax") else (1, "device_or_shardings")
     tree, target = call.get(0, "x"), call.get(*position)
     where = place_of(call, *position)
     _check_context(call, target, where)
-    for path, leaf, one in spread(target, tree):
+    for path, leaf, one in spread_prefix(target, tree):
         if isinstance(leaf, Layout) and call.name.startswith("equinox") and not call.interpreter.traced:
             check_moved(call, leaf, one)
         mesh_ = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
@@ -379,7 +379,7 @@ def constraint(call: Call) -> Value:
         explicit = [axis for axis in named if mesh_.type_of(axis) == "explicit"]
         array = as_array(leaf)
         own = explicit_spec(array)
-        holds = padded(array, spec) == own if own is not None else None
+        holds = pad_spec(array, spec) == own if own is not None else None
         in_context = mesh_ == call.interpreter.mesh
         if mesh_.explicit and in_context and (array.mesh == mesh_ or is_whole(array)) and holds is False:
             explicit = explicit or list(mesh_.names)
@@ -399,10 +399,10 @@ def constraint(call: Call) -> Value:
                 check_devices(call, [array], mesh_, call.function_name)
             check_fits(call, array, spec, mesh_, where, path, raises=not call.interpreter.traced)
     if call.interpreter.traced:  # what a jit returns may be committed by it
-        for _, leaf in leaves(tree):
+        for _, leaf in tree_leaves(tree):
             if isinstance(leaf, Layout) and leaf.unplaced is not None:
                 call.interpreter.forget_unplaced(leaf.unplaced)
-        return map_spread(lambda path, leaf, one: _asked(call, leaf, one), target, tree)
+        return map_spread(lambda path, leaf, one: _constrain_traced(call, leaf, one), target, tree)
     if call.name.startswith("equinox") and isinstance(tree, bool | int | float):
         return tree  # filter_shard leaves numbers of Python alone
     result = place_tree(call, tree, target, where)
@@ -416,7 +416,7 @@ def constraint(call: Call) -> Value:
 _PLACES = (0, 7)
 
 
-def _asked(call: Call, leaf: Value, target: Value) -> Value:
+def _constrain_traced(call: Call, leaf: Value, target: Value) -> Value:
     """An array of traced code with the constraint that it was given over Auto axes."""
     if not isinstance(leaf, Layout):
         return leaf
@@ -427,9 +427,15 @@ def _asked(call: Call, leaf: Value, target: Value) -> Value:
     spec, mesh_ = spec_and_mesh(call, target)
     if isinstance(target, PartitionSpec) and run.mesh is None:
         mesh_ = run.legacy
-    if spec is None or mesh_ is None or not mesh_.automatic or run.axes or not _divides(array, spec, mesh_):
+    if (
+        spec is None
+        or mesh_ is None
+        or not mesh_.automatic
+        or run.axes
+        or not _spec_divides_array(array, spec, mesh_)
+    ):
         return array
-    kept = tuple(None if axes is None else _without_single(axes, mesh_) for axes in padded(array, spec))
+    kept = tuple(None if axes is None else _without_single(axes, mesh_) for axes in pad_spec(array, spec))
     return replace(array, asked=Asked(mesh_, kept, run.traced))
 
 
@@ -439,7 +445,7 @@ def _without_single(axes: Axes, mesh: Mesh) -> Axes | None:
     return None if None in sizes else tuple(one for one, size in zip(axes, sizes, strict=True) if size != 1)
 
 
-def _divides(array: Layout, spec: PartitionSpec, mesh: Mesh) -> bool:
+def _spec_divides_array(array: Layout, spec: PartitionSpec, mesh: Mesh) -> bool:
     """Return whether a spec divides an array, as far as the array's sizes are known."""
     axes = spec.axes()
     if array.shape is None or len(axes) > len(array.shape):
@@ -454,14 +460,14 @@ def _check_context(call: Call, target: Value, where: Place) -> None:
     `jax.device_put` does not read the mesh of `with mesh:`.
     """
     run = call.interpreter
-    bare = any(isinstance(one, PartitionSpec) for _, one in leaves(target))
+    bare = any(isinstance(one, PartitionSpec) for _, one in tree_leaves(target))
     unread = run.legacy is not None and call.function_name == "device_put"
     if bare and run.rooted and not run.axes and (unread or (run.mesh_known and run.mesh is None)):
         context = "`with mesh:`" if unread else ""
         run.violate("mesh.missing", where, operation=call.function_name, context=context)
 
 
-def padded(array: Layout, spec: PartitionSpec) -> Spec:
+def pad_spec(array: Layout, spec: PartitionSpec) -> Spec:
     """The axes of all dimensions of an array: a spec leaves out those at the end that are whole."""
     axes = spec.axes()
     return (*axes, *((NO_AXES,) * ((array.rank or 0) - len(axes))))
@@ -491,13 +497,13 @@ def check_output(call: Call) -> Value:
 
 
 @function("jax.reshard")
-def reshard(call: Call) -> Value:
+def reshard_array(call: Call) -> Value:
     """Another sharding, over Explicit axes alone: it becomes part of the type, also within jit."""
     tree, target = call.get(0, "xs"), with_mesh_in_context(call, call.get(1, "out_shardings"))
     where = place_of(call, 1, "out_shardings")
     if _check_automatic(call, "reshard.auto", target):
         return Unknown("what raises")
-    arrays = [leaf for _, leaf in leaves(tree) if isinstance(leaf, Layout)]
+    arrays = [leaf for _, leaf in tree_leaves(tree) if isinstance(leaf, Layout)]
     on, spec = (target.mesh, target.spec) if isinstance(target, Sharding) else (None, None)
     if isinstance(on, Mesh):
         check_devices(call, arrays, on, call.function_name)
@@ -506,7 +512,7 @@ def reshard(call: Call) -> Value:
     memories = {leaf.memory for leaf in arrays if not leaf.host}
     if isinstance(target, Sharding) and (target.memory != "device" or memories - {"device"}):
         target = replace(target, memory=None)  # releases differ in what they make of it
-    stays = any(_has_automatic_axes(leaf) for _, leaf in leaves(tree))
+    stays = any(_has_automatic_axes(leaf) for _, leaf in tree_leaves(tree))
     found = place_tree(call, tree, target, where)
     if stays and not call.interpreter.traced:
         return map_tree(lambda leaf: replace(leaf, spec=None) if isinstance(leaf, Layout) else leaf, found)
@@ -551,10 +557,10 @@ def shape_struct(call: Call) -> Value:
 
     found = Layout(sizes_of(call.get(0, "shape")), dtype_of(call.get(1, "dtype", None)))
     target = call.get(-1, "sharding", None)
-    return placed(call, found, target, call.place) if isinstance(target, Sharding) else found
+    return place_array(call, found, target, call.place) if isinstance(target, Sharding) else found
 
 
 @function("jax.typeof", "jax.block_until_ready", "jax.lax.stop_gradient")
-def same(call: Call) -> Value:
+def return_argument(call: Call) -> Value:
     """Its argument."""
     return call.get(0, "x")

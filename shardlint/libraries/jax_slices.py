@@ -18,12 +18,12 @@ from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
     check_memory,
-    common,
-    computed,
+    common_properties,
+    computed_array,
     explicit_spec,
-    fresh,
+    fresh_array,
     is_recent,
-    meet,
+    meet_operands,
     report_split,
     spec_entry,
     typed_like,
@@ -34,11 +34,11 @@ _ROWS = 64
 
 
 @function("shardlint.index")
-def index(call: Call) -> Value:
+def index_array(call: Call) -> Value:
     """`array[index]` with numbers, slices, None and Ellipsis; of any other index the shape is not followed."""
     array, key = as_array(call.args[0]), call.args[1]
     keys = key if isinstance(key, tuple) else (key,)
-    base = replace(meet(call, [array]), summed=array.summed)
+    base = replace(meet_operands(call, [array]), summed=array.summed)
     if array.rows is not None and isinstance(keys[0], int) and keys[0] == 0:
         check_first(call, array)
     if None in keys:
@@ -47,7 +47,7 @@ def index(call: Call) -> Value:
         base = replace(base, varying=None)
     takes = any(one is not None and one is not ... and one != slice(None) for one in keys)
     if takes and not call.interpreter.traced and array.memory is not None and not array.host:
-        check_memory(call, [array, fresh(call, (1,), None)])  # the index is an array in device memory
+        check_memory(call, [array, fresh_array(call, (1,), None)])  # the index is an array in device memory
     if (
         array.shape is None
         or any(not isinstance(one, int | slice | None) and one is not ... for one in keys)
@@ -55,7 +55,7 @@ def index(call: Call) -> Value:
     ):
         others = [as_array(one) for one in keys if isinstance(one, Layout)]
         if others:
-            base = meet(call, [array, *others])
+            base = meet_operands(call, [array, *others])
         if (
             array.shape is not None
             and len(keys) == 1
@@ -63,7 +63,7 @@ def index(call: Call) -> Value:
             and keys[0].shape is not None
             and keys[0].dtype != "bool"
         ):
-            return _rows(call, array, keys[0], base)
+            return _gather_rows(call, array, keys[0], base)
         return replace(base, mesh=None, dtype=array.dtype).shaped(None)
     used = sum(1 for one in keys if one is not None and one is not ...)
     missing = len(array.shape) - used
@@ -95,22 +95,22 @@ def index(call: Call) -> Value:
         size, axes = array.shape[place], spec_entry(array, place) if array.explicit else None
         whole = isinstance(one, slice) and one == slice(None)
         if not whole and axes:
-            cut = _length(size, one) if isinstance(one, slice) else 1
+            cut = _length_of_slice(size, one) if isinstance(one, slice) else 1
             parts = array.mesh.size(axes) if array.mesh is not None else None
             if cut != size and not call.interpreter.traced:
-                gather(call, array, axes)
+                record_gather(call, array, axes)
                 spec = None
             elif not isinstance(cut, int) or not isinstance(parts, int):
                 spec = None
             elif cut % parts:  # within jit a slice keeps its axes where they divide it
-                gather(call, array, axes)
+                record_gather(call, array, axes)
                 spec = None
             elif isinstance(one, slice) and one.step not in (None, 1) and is_recent(call) is not True:
                 if is_recent(call) is False:
-                    gather(call, array, axes)
+                    record_gather(call, array, axes)
                 spec = None
         if isinstance(one, slice):
-            shape.append(size if whole else _length(size, one))
+            shape.append(size if whole else _length_of_slice(size, one))
             if spec is not None:
                 spec.append(axes if whole else axes or NO_AXES)
         place += 1
@@ -125,7 +125,7 @@ def _one_entry(call: Call, array: Layout, base: Layout) -> Layout | None:
     return base.shaped((), () if is_recent(call, LATE_CHANGE) else None)
 
 
-def _rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layout:
+def _gather_rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layout:
     """Rows that an array of integers chooses: neither they nor the index may be split over Explicit axes."""
     assert array.shape is not None and index.shape is not None
     shape = (*index.shape, *array.shape[1:])
@@ -134,7 +134,7 @@ def _rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layout:
         return base.shaped(shape)
     split = {axis for axes in index.typed_spec or () for axis in axes or ()} if index.explicit else set()
     if array.explicit and spec_entry(array, 0):
-        gather(call, array, spec_entry(array, 0))
+        record_gather(call, array, spec_entry(array, 0))
     elif split:
         call.interpreter.violate("index.by-split", call.place, array=str(index), axes="/".join(sorted(split)))
     elif array.explicit and array.typed_spec is not None:
@@ -142,12 +142,12 @@ def _rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layout:
     return replace(base, mesh=None).shaped(shape)
 
 
-def gather(call: Call, array: Layout, axes: Axes | None) -> None:
+def record_gather(call: Call, array: Layout, axes: Axes | None) -> None:
     """Record that entries are gathered along a dimension that is split over Explicit axes."""
     call.interpreter.violate("index.split", call.place, array=str(array), axes="/".join(axes or ()))
 
 
-def _length(size: Size, part: slice) -> Size:
+def _length_of_slice(size: Size, part: slice) -> Size:
     bounds = (part.start, part.stop, part.step)
     if not isinstance(size, int) or any(one is not None and not isinstance(one, int) for one in bounds):
         return None
@@ -157,9 +157,9 @@ def _length(size: Size, part: slice) -> Size:
 # slices
 
 
-def _of(call: Call, array: Layout) -> Layout:
+def _base_of_slice(call: Call, array: Layout) -> Layout:
     """Return the properties of a slice, except shape and spec, that follow from its array."""
-    return replace(meet(call, [array]), dtype=array.dtype, summed=array.summed)
+    return replace(meet_operands(call, [array]), dtype=array.dtype, summed=array.summed)
 
 
 def dimension_of(call: Call, array: Layout, position: int, default: Value = 0) -> int | None:
@@ -170,14 +170,14 @@ def dimension_of(call: Call, array: Layout, position: int, default: Value = 0) -
     return axis % len(array.shape)
 
 
-def _resized(call: Call, array: Layout, place: int | None, size: Size) -> Layout:
+def _resize_dimension(call: Call, array: Layout, place: int | None, size: Size) -> Layout:
     """An array with another size of a dimension, which keeps its axes where they divide it."""
     if array.shape is None or place is None:
-        return replace(_of(call, array), mesh=None).shaped(None)
+        return replace(_base_of_slice(call, array), mesh=None).shaped(None)
     shape = (*array.shape[:place], size, *array.shape[place + 1 :])
     if array.rank == 1 and size == 1 and is_recent(call, LATE_CHANGE) is not False:
-        return _of(call, array).shaped(shape, (NO_AXES,) if is_recent(call, LATE_CHANGE) else None)
-    return _of(call, array).shaped(shape, resized_spec(call, array, place, size))
+        return _base_of_slice(call, array).shaped(shape, (NO_AXES,) if is_recent(call, LATE_CHANGE) else None)
+    return _base_of_slice(call, array).shaped(shape, resized_spec(call, array, place, size))
 
 
 def resized_spec(call: Call, array: Layout, place: int, size: Size) -> Spec | None:
@@ -196,7 +196,7 @@ def compute_resized(call: Call, array: Layout, shape: Shape | None, dtype: str |
     """Return the result of an operation that may change the sizes of dimensions. Each keeps its axes if they divide
     the new size.
     """
-    found = computed(call, [array], shape, dtype)
+    found = computed_array(call, [array], shape, dtype)
     if not array.explicit or array.shape is None or shape is None or len(shape) != len(array.shape):
         return found
     changed = [place for place, size in enumerate(shape) if size is None or size != array.shape[place]]
@@ -211,7 +211,7 @@ def _chosen_by(call: Call, found: Value) -> Value:
     starts = [as_array(one) for one in call.args[1:] if isinstance(one, Layout | AnyTree | Unknown)]
     if not call.interpreter.axes or not starts:
         return found
-    both = common([as_array(found), *starts])
+    both = common_properties([as_array(found), *starts])
     return replace(as_array(found).varying_like(both), figure=None)
 
 
@@ -221,7 +221,7 @@ def slice_in_dimension(call: Call) -> Value:
     array = as_array(call.get(0, "operand"))
     if "index" in call.function_name:
         place = dimension_of(call, array, 2, 0)
-        kept = _resized(call, array, place, 1)
+        kept = _resize_dimension(call, array, place, 1)
         if call.get(3, "keepdims", True) is True or kept.shape is None or place is None:
             return _chosen_by(call, kept)
         spec = kept.typed_spec
@@ -229,11 +229,13 @@ def slice_in_dimension(call: Call) -> Value:
         return _chosen_by(call, kept.shaped((*kept.shape[:place], *kept.shape[place + 1 :]), rest))
     if call.function_name.startswith("dynamic"):
         sized, place = call.get(2, "slice_size"), dimension_of(call, array, 3, 0)
-        return _chosen_by(call, _resized(call, array, place, sized if isinstance(sized, int) else None))
+        return _chosen_by(
+            call, _resize_dimension(call, array, place, sized if isinstance(sized, int) else None)
+        )
     place = dimension_of(call, array, 4, 0)
     size = array.shape[place] if array.shape is not None and place is not None else None
     part = slice(call.get(1, "start_index"), call.get(2, "limit_index"), call.get(3, "stride", 1))
-    return _chosen_by(call, _resized(call, array, place, _length(size, part)))
+    return _chosen_by(call, _resize_dimension(call, array, place, _length_of_slice(size, part)))
 
 
 @function("jax.lax.dynamic_slice")
@@ -241,10 +243,10 @@ def dynamic_slice(call: Call) -> Value:
     """A block of the sizes given."""
     array, sizes = as_array(call.get(0, "operand")), sizes_of(call.get(2, "slice_sizes"))
     if array.shape is None or sizes is None or len(sizes) != len(array.shape):
-        return _chosen_by(call, replace(_of(call, array), mesh=None).shaped(sizes))
+        return _chosen_by(call, replace(_base_of_slice(call, array), mesh=None).shaped(sizes))
     for place, size in enumerate(sizes):
         if size is None or size != array.shape[place]:
-            array = _resized(call, array, place, size)
+            array = _resize_dimension(call, array, place, size)
             if array.shape is None:
                 return _chosen_by(call, array)
     return _chosen_by(call, array)
@@ -254,9 +256,9 @@ def dynamic_slice(call: Call) -> Value:
 def dynamic_update(call: Call) -> Value:
     """An array with a part of it replaced: it stays as it is."""
     array, update = as_array(call.get(0, "operand")), as_array(call.get(1, "update"))
-    base = replace(meet(call, [array, update]), dtype=array.dtype)
+    base = replace(meet_operands(call, [array, update]), dtype=array.dtype)
     specs = [explicit_spec(array), explicit_spec(update)] if array.explicit else []
-    if specs and None not in specs and len({len(one or ()) for one in specs}) == 1 and _differ(*specs):
+    if specs and None not in specs and len({len(one or ()) for one in specs}) == 1 and _specs_differ(*specs):
         call.interpreter.violate("update.conflict", call.place, left=str(array), right=str(update))
     return _chosen_by(call, base.shaped(array.shape, array.typed_spec))
 
@@ -266,7 +268,7 @@ def top_k(call: Call) -> Value:
     """The greatest entries along the last dimension, and where they were."""
     array, count = as_array(call.get(0, "operand")), call.get(1, "k")
     if array.shape is None or not array.shape:
-        found = _of(call, array).shaped(None)
+        found = _base_of_slice(call, array).shaped(None)
         return found, replace(found, dtype="int32")
     spec, last = array.typed_spec, len(array.shape) - 1
     shape = (*array.shape[:-1], count if isinstance(count, int) else None)
@@ -274,7 +276,7 @@ def top_k(call: Call) -> Value:
         check_whole_along(call, array, last)
     elif spec is not None and spec[-1]:
         spec = resized_spec(call, array, last, shape[-1]) if is_recent(call) is False else None
-    found = _of(call, array).shaped(shape, spec)
+    found = _base_of_slice(call, array).shaped(shape, spec)
     return found, replace(found, dtype="int32")
 
 
@@ -283,34 +285,36 @@ def one_hot(call: Call) -> Value:
     """A row of numbers for each entry."""
     array, count = as_array(call.get(0, "x")), call.get(1, "num_classes")
     if array.shape is None or call.keywords.get("axis", -1) != -1:
-        return replace(_of(call, array), mesh=None, dtype=None).shaped(None)
+        return replace(_base_of_slice(call, array), mesh=None, dtype=None).shaped(None)
     spec, size = array.typed_spec, count if isinstance(count, int) else None
-    found = _of(call, array).shaped((*array.shape, size), (*spec, NO_AXES) if spec is not None else None)
+    found = _base_of_slice(call, array).shaped(
+        (*array.shape, size), (*spec, NO_AXES) if spec is not None else None
+    )
     return replace(found, dtype=None)
 
 
 @function("jax.numpy.unstack")
-def unstack(call: Call) -> Value:
+def unstack_rows(call: Call) -> Value:
     """The rows along a dimension, which must not be split."""
     array = as_array(call.get(0, "x"))
     place = dimension_of(call, array, 1, 0)
     if array.shape is None or place is None:
-        return ListValue([_of(call, array).shaped(None)], True)
+        return ListValue([_base_of_slice(call, array).shaped(None)], True)
     check_whole_along(call, array, place)
     spec = array.typed_spec
     rest = (*spec[:place], *spec[place + 1 :]) if spec is not None else None
-    row = _of(call, array).shaped((*array.shape[:place], *array.shape[place + 1 :]), rest)
+    row = _base_of_slice(call, array).shaped((*array.shape[:place], *array.shape[place + 1 :]), rest)
     count = array.shape[place]
     return (row,) * count if isinstance(count, int) and count <= _ROWS else ListValue([row], True)
 
 
-def _differ(one: Spec | None, other: Spec | None) -> bool:
+def _specs_differ(one: Spec | None, other: Spec | None) -> bool:
     """Return whether two specs surely differ."""
     pairs = zip(one or (), other or (), strict=True)
     return any(left != right for left, right in pairs if left is not None and right is not None)
 
 
 @function("jax.ad_checkpoint.checkpoint_name")
-def named(call: Call) -> Value:
+def name_arrays(call: Call) -> Value:
     """The same arrays, with a name for policies."""
     return call.get(0, "x")

@@ -22,11 +22,11 @@ from shardlint.layouts.pieces import (
     trim_pieces,
     without_dimensions,
 )
-from shardlint.layouts.values import Call, Unknown, Value, leaves, map_tree
+from shardlint.layouts.values import Call, Unknown, Value, map_tree, tree_leaves
 from shardlint.libraries.jax_numpy import BINARY, LAX, NN, REDUCTIONS, UNARY
 from shardlint.libraries.jax_sharding import axis_names
 from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import marking
+from shardlint.libraries.registry import mark_results
 from shardlint.libraries.split_dimensions import (
     check_entries_paired,
     check_met_again,
@@ -64,14 +64,14 @@ _SCALED = ("norm", "spread", "curved", "masked", "scattered")
 _STAYING = ("own-sum", "part")
 
 
-def _made(call: Call, kind: str, axes: Axes, of: str = "") -> Statistic:
+def _make_statistic(call: Call, kind: str, axes: Axes, of: str = "") -> Statistic:
     return Statistic(kind, axes, call.place, of, calls=tuple(call.interpreter.calls))
 
 
 # of one array
 
 
-@marking(*(f"{module} {REDUCTIONS}" for module in ("jax.numpy", "numpy")), "jax.nn logsumexp",
+@mark_results(*(f"{module} {REDUCTIONS}" for module in ("jax.numpy", "numpy")), "jax.nn logsumexp",
          "jax.scipy.special logsumexp", "jax.numpy.linalg norm")  # fmt: skip
 def mark_reduction(call: Call, found: Value) -> Value:
     """A reduction over all dimensions, or over some."""
@@ -79,17 +79,17 @@ def mark_reduction(call: Call, found: Value) -> Value:
     if not isinstance(found, Layout) or isinstance(call.args[0] if call.args else None, Unknown):
         return found
     name = call.function_name
-    places = _dimensions(call, 2 if name == "norm" else 1)
+    places = _reduced_dimensions(call, 2 if name == "norm" else 1)
     keeps = call.get(3 if name == "norm" else -1, "keepdims", False) is True
     pieces = without_dimensions(array, places, keeps) if places else NO_PIECES
     if name in _ORDERS and places:
         doubt_along(call, array, places)
     found = replace(found, pieces=pieces) if pieces else found
-    mark = _of_reduction(call, array, places) or _carried(found, name, array, places)
+    mark = _of_reduction(call, array, places) or _statistic_after_reduction(found, name, array, places)
     return found if mark is found.statistic else replace(found, statistic=mark)
 
 
-def _dimensions(call: Call, position: int) -> tuple[int, ...] | None:
+def _reduced_dimensions(call: Call, position: int) -> tuple[int, ...] | None:
     """The dimensions that an axis argument names; none for all of them, None where that is not known."""
     axis = call.get(position, "axis", None)
     if axis is None:
@@ -103,7 +103,7 @@ def _of_reduction(call: Call, array: Layout, places: tuple[int, ...] | None) -> 
     if kind is None or places is None:
         return None
     if before is not None and before.kind == "scattered" and not places:
-        return replace(_made(call, kind, before.axes, _SCATTERED), along=before.axes)
+        return replace(_make_statistic(call, kind, before.axes, _SCATTERED), along=before.axes)
     axes = _axes_of_data(call, array, places)
     if before is not None and before.kind == "exponential" and kind == "sum":
         axes, kind = axes | before.axes, before.kind
@@ -115,7 +115,9 @@ def _of_reduction(call: Call, array: Layout, places: tuple[int, ...] | None) -> 
     single = bool(places) and array.shape is not None and all(array.shape[place] == 1 for place in places)
     # That of one entry is another mistake, and rows of a batch may be normalized by those of the device.
     inner = () if single else [place for place in places if place or array.rank == 1]
-    return replace(_made(call, kind, axes, of), along=axes_along(array, inner), last=is_last(array, inner))
+    return replace(
+        _make_statistic(call, kind, axes, of), along=axes_along(array, inner), last=is_last(array, inner)
+    )
 
 
 def _axes_of_data(call: Call, array: Layout, places: tuple[int, ...]) -> Axes:
@@ -131,7 +133,9 @@ def _axes_of_data(call: Call, array: Layout, places: tuple[int, ...]) -> Axes:
     return found if adds else found - before.axes
 
 
-def _carried(found: Layout, name: str, array: Layout, places: tuple[int, ...] | None) -> Statistic | None:
+def _statistic_after_reduction(
+    found: Layout, name: str, array: Layout, places: tuple[int, ...] | None
+) -> Statistic | None:
     """Return the statistic that a reduction preserves. A sum over dimensions that may be sharded is a partial sum."""
     if name not in ("sum", "nansum", "prod") or found.statistic is not None or places == ():
         return found.statistic
@@ -140,7 +144,9 @@ def _carried(found: Layout, name: str, array: Layout, places: tuple[int, ...] | 
     return Statistic("part", found.differs, None, "sum") if split and not behind and found.differs else None
 
 
-@marking(*(f"{module} expand_dims" for module in ("jax.numpy", "numpy")), "jax.lax expand_dims", "shardlint.index")
+@mark_results(
+    *(f"{module} expand_dims" for module in ("jax.numpy", "numpy")), "jax.lax expand_dims", "shardlint.index"
+)
 def mark_expanded(call: Call, found: Value) -> Value:
     """An array with further dimensions of size 1 is a statistic of what it was one of."""
     array = as_array(call.args[0] if call.args else call.get(-1, "a"))
@@ -149,22 +155,26 @@ def mark_expanded(call: Call, found: Value) -> Value:
     return replace(found, statistic=array.statistic) if isinstance(found, Layout) and same else found
 
 
-@marking("optax global_norm", "optax.tree_utils tree_l2_norm tree_norm", "optax.tree norm")
+@mark_results("optax global_norm", "optax.tree_utils tree_l2_norm tree_norm", "optax.tree norm")
 def mark_norm_of_tree(call: Call, found: Value) -> Value:
     """The norm of all arrays of a tree."""
-    marks = [leaf.statistic for _, leaf in leaves(call.args) if isinstance(leaf, Layout) and leaf.statistic is not None]
+    marks = [
+        leaf.statistic
+        for _, leaf in tree_leaves(call.args)
+        if isinstance(leaf, Layout) and leaf.statistic is not None
+    ]
     scattered = next((one for one in marks if one.kind == "scattered"), None)
     if scattered is None or not isinstance(found, Layout):
         return found
     differs = found.differs | scattered.axes
-    norm = replace(_made(call, "norm", scattered.axes, _SCATTERED), along=scattered.axes)
+    norm = replace(_make_statistic(call, "norm", scattered.axes, _SCATTERED), along=scattered.axes)
     return replace(found, differs=differs, statistic=norm)
 
 
 # of operations entry by entry
 
 
-@marking(
+@mark_results(
     *(f"{module} {BINARY} {UNARY}" for module in ("jax.numpy", "numpy")), f"jax.lax {LAX}", "jax.numpy where",
     f"jax.nn {NN}", "jax.scipy.special erf expit logit",
 )  # fmt: skip
@@ -197,14 +207,14 @@ def _of_operation(call: Call, operands: Sequence[Layout], carried: Statistic | N
         return carried
     left, right = operands
     if name in _DIVISIONS:
-        return _divided(call, left, right, carried)
+        return _statistic_of_quotient(call, left, right, carried)
     if name in _PRODUCTS:
-        return _multiplied(call, left, right, carried)
+        return _statistic_of_product(call, left, right, carried)
     if name in _SUMS:
         moved = name != "add" and right.statistic is not None and right.statistic.kind == "extreme"
         if moved and one is None and right.statistic is not None and left.differs & right.statistic.axes:
             return replace(right.statistic, kind="moved")
-        return _added(left, right, carried)
+        return _statistic_of_sum(left, right, carried)
     if name in _POWERS and one is not None and not one.is_carried:
         root = right.literal and call.args[1] in (0.5, -0.5)
         return _of_one("sqrt" if root else "square", one, carried)
@@ -227,21 +237,21 @@ def _of_one(name: str, found: Statistic, carried: Statistic | None) -> Statistic
     return replace(found, is_root=root) if found.kind in ("spread", "norm", "sum") and name in _ROOTS else carried
 
 
-def _added(left: Layout, right: Layout, carried: Statistic | None) -> Statistic | None:
+def _statistic_of_sum(left: Layout, right: Layout, carried: Statistic | None) -> Statistic | None:
     """Return the statistic of a sum of two arrays."""
     one, two = left.statistic, right.statistic
     if carried is not None and carried.is_wrong:
         return carried
     if one is not None and two is not None:
         alike = one.kind == two.kind and one.kind in ("mean", "sum") and one.axes & two.axes
-        return replace(one, axes=one.axes & two.axes) if alike else _counted((one, two)) or carried
+        return replace(one, axes=one.axes & two.axes) if alike else _counted_sum((one, two)) or carried
     found, other = (one, right) if one is not None else (two, left)
     if found is None or other.differs or _is_unseen(other):
-        return _counted((found,)) or carried
-    return _counted((found,)) or found
+        return _counted_sum((found,)) or carried
+    return _counted_sum((found,)) or found
 
 
-def _counted(marks: Sequence[Statistic | None]) -> Statistic | None:
+def _counted_sum(marks: Sequence[Statistic | None]) -> Statistic | None:
     """A sum over devices with something added to it, which may be a count."""
     found = next((one for one in marks if one is not None and one.kind in ("total", "added", "count")), None)
     return replace(found, kind="count") if found is not None else None
@@ -251,7 +261,9 @@ def _is_unseen(array: Layout) -> bool:
     return array.figure is not None and array.figure.kind == "unseen"
 
 
-def _multiplied(call: Call, left: Layout, right: Layout, carried: Statistic | None) -> Statistic | None:
+def _statistic_of_product(
+    call: Call, left: Layout, right: Layout, carried: Statistic | None
+) -> Statistic | None:
     """Return the statistic of a product of two arrays."""
     one, two = left.statistic, right.statistic
     if carried is not None and carried.is_wrong:
@@ -285,7 +297,9 @@ def _is_plain_factor(factor: float) -> bool:
     return abs(factor) >= 1 or frexp(abs(factor))[0] != 0.5
 
 
-def _divided(call: Call, left: Layout, right: Layout, carried: Statistic | None) -> Statistic | None:
+def _statistic_of_quotient(
+    call: Call, left: Layout, right: Layout, carried: Statistic | None
+) -> Statistic | None:
     """Return the statistic of a quotient of two arrays. Nothing is recorded, because a later operation may correct
     it.
     """
@@ -295,7 +309,7 @@ def _divided(call: Call, left: Layout, right: Layout, carried: Statistic | None)
     if one is not None and one.is_carried:
         return one if one.kind in _STAYING else None
     if one is not None and two is not None:
-        return _quotient(call, one, two) or carried
+        return _quotient_of_statistics(call, one, two) or carried
     if one is not None and not right.differs:
         if own_axes(by) & one.axes and one.kind == "sum":
             return replace(one, kind="mean", place=call.place)
@@ -306,19 +320,19 @@ def _divided(call: Call, left: Layout, right: Layout, carried: Statistic | None)
     return carried
 
 
-def _quotient(call: Call, one: Statistic, two: Statistic) -> Statistic | None:
+def _quotient_of_statistics(call: Call, one: Statistic, two: Statistic) -> Statistic | None:
     """A quotient of two statistics: of means or sums of one device, or of its sum by that of all."""
     shared = one.axes & two.axes
     if not shared:
         return None
     if one.kind == two.kind and one.kind in ("sum", "mean"):
-        return _made(call, "masked" if one.kind == "sum" else "curved", shared)
+        return _make_statistic(call, "masked" if one.kind == "sum" else "curved", shared)
     if one.kind != "sum" or two.kind not in ("total", "added", "count"):
         return None
-    return None if _text(one.place) == two.of else _made(call, "own-sum", shared)
+    return None if _text_at_place(one.place) == two.of else _make_statistic(call, "own-sum", shared)
 
 
-def _text(place: object) -> str:
+def _text_at_place(place: object) -> str:
     """The text at a place: one sum by the same of all devices is a share."""
     return place.file.text(place.node) if isinstance(place, Place) else ""
 
@@ -329,25 +343,25 @@ def _divided_sum(call: Call, one: Statistic, two: Statistic | None, by: Value) -
     if isinstance(by, Symbol) and by.factor == 1:
         others = {axis for axis, size in run.axes.items() if size != 1} - one.axes
         if by.name == "jax.device_count()" and run.binder == "jax.shard_map" and others:
-            return _made(call, "by-all", one.axes)
+            return _make_statistic(call, "by-all", one.axes)
         local = by.name == "jax.local_device_count()" and run.binder.startswith("jax.pmap")
-        return _made(call, "by-local", one.axes) if local else None
+        return _make_statistic(call, "by-local", one.axes) if local else None
     count = two.axes if two is not None and two.kind == "sum" else own_axes(by)
     own = count & one.axes if one.kind == "total" else NO_AXES
-    return _made(call, "own-count", own, "rows" if own_axes(by) else "") if own else None
+    return _make_statistic(call, "own-count", own, "rows" if own_axes(by) else "") if own else None
 
 
 # of what devices make together
 
 
-@marking("jax.lax psum pmean pmax pmin")
+@mark_results("jax.lax psum pmean pmax pmin")
 def mark_reduced(call: Call, found: Value) -> Value:
     """Return the result of a reduction over devices, with its statistic."""
     axes = axis_names(call.get(1, "axis_name"))
     _note_collective(call, axes)
     groups = call.get(-1, "axis_index_groups", None)
     over = frozenset(axes or ()) if groups is None else NO_AXES
-    return map_tree(partial(_reduced, call, over), call.get(0, "x"), found)
+    return map_tree(partial(_reduce_over_axes, call, over), call.get(0, "x"), found)
 
 
 def _note_collective(call: Call, axes: tuple[str, ...] | None) -> None:
@@ -355,7 +369,7 @@ def _note_collective(call: Call, axes: tuple[str, ...] | None) -> None:
         call.interpreter.events.note_collective(axes, call.function_name)
 
 
-def _reduced(call: Call, over: Axes, before: Value, after: Value) -> Value:
+def _reduce_over_axes(call: Call, over: Axes, before: Value, after: Value) -> Value:
     if not isinstance(after, Layout):
         return after
     array = as_array(before)
@@ -382,13 +396,15 @@ def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
         call.interpreter.violate("reducer.own-maximum", call.place)
     if found is not None and kind == "mean" and axes & over:
         gradient = array.figure is not None and array.figure.kind == "gradient"
-        return _made(call, "gradients" if gradient else "means", axes & over, found.of)
+        return _make_statistic(call, "gradients" if gradient else "means", axes & over, found.of)
     if found is not None and kind == "sum" and axes & over:
-        return _made(call, "total", over, _text(found.place))
-    return _made(call, "total" if kind == "total" else "added", over | (axes if kind in _ADDED else NO_AXES))
+        return _make_statistic(call, "total", over, _text_at_place(found.place))
+    return _make_statistic(
+        call, "total" if kind == "total" else "added", over | (axes if kind in _ADDED else NO_AXES)
+    )
 
 
-@marking("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle")
+@mark_results("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle")
 def mark_moved(call: Call, found: Value) -> Value:
     """Return the result of an exchange between devices. Of the result of psum_scatter each device has a piece."""
     axes = axis_names(call.get(1, "axis_name"))
@@ -399,19 +415,19 @@ def mark_moved(call: Call, found: Value) -> Value:
     if last == "all_to_all":
         pieces = exchanged_pieces(call, axes or ())
 
-    def moved(leaf: Value) -> Value:
+    def move_leaf(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
             return leaf
         if last == "psum_scatter":
-            return replace(leaf, pieces=pieces, statistic=_made(call, "scattered", over))
+            return replace(leaf, pieces=pieces, statistic=_make_statistic(call, "scattered", over))
         mark = leaf.statistic
         kept = mark is not None and mark.is_wrong and not (mark.kind == "own-sum" and mark.axes & over)
         return replace(leaf, pieces=pieces if last == "all_to_all" else NO_PIECES, statistic=mark if kept else None)
 
-    return map_tree(moved, found)
+    return map_tree(move_leaf, found)
 
 
-@marking("jax.lax.axis_index")
+@mark_results("jax.lax.axis_index")
 def mark_index(call: Call, found: Value) -> Value:
     """By its number a device is chosen: what is made of it is one term of a sum over the devices."""
     if not isinstance(found, Layout):
@@ -419,7 +435,7 @@ def mark_index(call: Call, found: Value) -> Value:
     return replace(found, statistic=Statistic("part", found.differs, call.place))
 
 
-@marking("jax.lax cond switch")
+@mark_results("jax.lax cond switch")
 def mark_chosen(call: Call, found: Value) -> Value:
     """The same of branches that devices take by their numbers."""
     mark = as_array(call.get(0, "pred")).statistic
@@ -432,7 +448,9 @@ def _with_mark(leaf: Value, mark: Statistic) -> Value:
     return replace(leaf, statistic=mark) if isinstance(leaf, Layout) and leaf.statistic is None else leaf
 
 
-@marking(*(f"{module} matmul dot einsum tensordot" for module in ("jax.numpy", "numpy")), "jax.lax dot dot_general")
+@mark_results(
+    *(f"{module} matmul dot einsum tensordot" for module in ("jax.numpy", "numpy")), "jax.lax dot dot_general"
+)
 def mark_product(call: Call, found: Value) -> Value:
     """A product: where both operands differ along what is summed, each device has one term of it."""
     operands = [as_array(one) for one in (call.args[1:] if call.function_name == "einsum" else call.args[:2])]

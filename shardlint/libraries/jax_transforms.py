@@ -21,13 +21,13 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
-    children,
     function_of,
-    join,
-    leaves,
+    join_values,
     map_spread,
     map_tree,
-    spread,
+    spread_prefix,
+    tree_children,
+    tree_leaves,
 )
 from shardlint.libraries.compiled_calls import (
     check_alone,
@@ -35,16 +35,16 @@ from shardlint.libraries.compiled_calls import (
     check_carried,
     check_reused,
     check_shared,
-    listed,
+    list_items,
     numbers_of,
 )
-from shardlint.libraries.jax_numpy import concatenate, ravel
+from shardlint.libraries.jax_numpy import concatenate_arrays, ravel_array
 from shardlint.libraries.jax_sharding import (
     argument_place,
     check_fits,
-    padded,
+    pad_spec,
+    place_array,
     place_of,
-    placed,
     spec_and_mesh,
     with_mesh_in_context,
 )
@@ -55,7 +55,7 @@ from shardlint.libraries.meeting import (
     as_array,
     as_computed,
     check_devices,
-    common,
+    common_properties,
     context_commits,
     is_whole,
     settled_memory,
@@ -73,7 +73,7 @@ _SUMS = (0, 6, 1)
 _TRACED_ALONE = ("lower", "trace", "eval_shape")
 
 
-def decorator(make: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
+def transform_decorator(make: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
     """A transform that is also used with its options alone, as `@jit(...)` or `partial(jit, ...)`."""
 
     def run(call: Call) -> Value:
@@ -88,7 +88,7 @@ def decorator(make: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
 
 
 @contextmanager
-def deciding(call: Call, predicate: Value) -> Iterator[None]:
+def enter_predicate(call: Call, predicate: Value) -> Iterator[None]:
     """Enter code that runs under a predicate, which may differ between devices."""
     run, before = call.interpreter, call.interpreter.decided
     run.decided = before | as_array(predicate).differs
@@ -98,7 +98,7 @@ def deciding(call: Call, predicate: Value) -> Iterator[None]:
         run.decided = before
 
 
-def traced(
+def run_traced(
     call: Call, function_: Value, args: tuple[Value, ...], keywords: dict[str, Value], opened: bool = False
 ) -> Value:
     """Run a function under a tracer."""
@@ -110,7 +110,7 @@ def traced(
         run.traced -= 1
 
 
-def tracer(value: Value, mapped: bool = False) -> Value:
+def make_tracer(value: Value, mapped: bool = False) -> Value:
     """An argument as the traced function sees it: of its sharding, Explicit axes alone.
 
     `mapped`: in what shard_map or pmap runs, so that it may vary where nothing is said of that.
@@ -135,22 +135,22 @@ def tracer(value: Value, mapped: bool = False) -> Value:
     )  # fmt: skip
 
 
-def _static(call: Call) -> tuple[set[int], set[str]]:
+def _static_arguments(call: Call) -> tuple[set[int], set[str]]:
     numbers, names = call.get(-1, "static_argnums", ()), call.get(-1, "static_argnames", ())
 
-    def plain(value: Value) -> set[Value]:
-        return {one for one in listed(value) if isinstance(one, int | str)}
+    def plain_items(value: Value) -> set[Value]:
+        return {one for one in list_items(value) if isinstance(one, int | str)}
 
-    return plain(numbers), plain(names)
+    return plain_items(numbers), plain_items(names)
 
 
-def _jit(call: Call, given: Value) -> Value:
+def _run_jit(call: Call, given: Value) -> Value:
     if call.name == "flax.nnx.jit":
         for name in ("in_shardings", "out_shardings"):
             if isinstance(call.keywords.get(name), VariableShardings):
                 call.interpreter.violate("shardings.variables", place_of(call, -1, name), parameter=name)
     changing = call.name == "flax.nnx.jit"
-    numbers, names = _static(call)
+    numbers, names = _static_arguments(call)
     placing_in, placing_out = call.keywords.get("in_shardings"), call.keywords.get("out_shardings")
     donated = numbers_of(call.keywords.get("donate_argnums", ()))
 
@@ -158,19 +158,19 @@ def _jit(call: Call, given: Value) -> Value:
         arrays = [
             leaf
             for one in (*again.args, *again.keywords.values())
-            for _, leaf in leaves(one)
+            for _, leaf in tree_leaves(one)
             if isinstance(leaf, Layout)
         ]
         if placing_in is not None:
             _check_given(again, placing_in, again.args)
         given_args = again.args
         if placing_in is not None and not again.interpreter.traced:
-            given_args = map_tree(_committed, again.args)
+            given_args = map_tree(_commit_array, again.args)
         numbered: dict[int, Layout] = {}
         mapped = bool(again.interpreter.axes)
-        trace = _numbering(again, numbered, mapped, call.name.startswith("equinox"))
+        trace = _number_arguments(again, numbered, mapped, call.name.startswith("equinox"))
         given_all = (*again.args, *again.keywords.values())
-        lent = Lent(again, given_all, bind(tracer, mapped=mapped)) if changing else None
+        lent = Lent(again, given_all, bind(make_tracer, mapped=mapped)) if changing else None
         args = tuple(
             one if place in numbers else _map_kept(trace, one, changing) for place, one in enumerate(given_args)
         )
@@ -180,11 +180,11 @@ def _jit(call: Call, given: Value) -> Value:
         }
         binder = again.interpreter.binder
         try:
-            found = traced(again, given, args, keywords, again.open)
+            found = run_traced(again, given, args, keywords, again.open)
         finally:
             again.interpreter.binder = binder
             if lent is not None:
-                lent.restore(_freed(again, common(arrays) if arrays else Layout()))
+                lent.restore(_free_for_compiler(again, common_properties(arrays) if arrays else Layout()))
         # What a library decides by the results is asked for then.
         placing = placing_out.run(replace(again, args=(found,))) if isinstance(placing_out, Native) else placing_out
         if again.interpreter.traced:
@@ -192,7 +192,7 @@ def _jit(call: Call, given: Value) -> Value:
             return found if placing_in is None and placing is None else map_tree(_of_placing_jit, found)
         if again.name in _TRACED_ALONE and again.name != "lower":
             return found
-        used = arrays if changing else _used(numbered, found)
+        used = arrays if changing else _used_arguments(numbered, found)
         check_devices(again, used, _mesh_of(placing), "out_shardings")
         if again.name in _TRACED_ALONE:
             return found
@@ -208,8 +208,8 @@ def _jit(call: Call, given: Value) -> Value:
             again.interpreter.use_arrays(arrays)
             check_built(again, arrays)
             check_alone(again, [*numbered.values()], found)
-        results = _results(again, found, placing, used, place_of(call, -1, "out_shardings"), changing)
-        maybe = [] if changing else [one for one in _used(numbered, found, -1) if one not in used]
+        results = _results_of_jit(again, found, placing, used, place_of(call, -1, "out_shardings"), changing)
+        maybe = [] if changing else [one for one in _used_arguments(numbered, found, -1) if one not in used]
         if placing is None and any(one.mesh != other.mesh for one in maybe for other in (*maybe, *used)):
             results = map_tree(_placed_anywhere, results)
         check_carried(again, results)
@@ -218,26 +218,30 @@ def _jit(call: Call, given: Value) -> Value:
     return call.interpreter.note_transformed(_Compiled("jit", run, given, call.place))
 
 
-def _numbering(call: Call, arrays: dict[int, Layout], mapped: bool, plain: bool) -> Callable[[Value], Value]:
+def _number_arguments(
+    call: Call, arrays: dict[int, Layout], mapped: bool, plain: bool
+) -> Callable[[Value], Value]:
     """Return a function that makes tracers of arguments. Each gets a number, by which `arrays` records the argument.
 
     `plain`: numbers of Python stay what they are.
     """
 
-    def trace(leaf: Value) -> Value:
-        made = leaf if plain and not isinstance(leaf, Layout) else tracer(leaf, mapped=mapped)
+    def trace_leaf(leaf: Value) -> Value:
+        made = leaf if plain and not isinstance(leaf, Layout) else make_tracer(leaf, mapped=mapped)
         if not isinstance(made, Layout) or not isinstance(leaf, Layout):
             return made
         call.interpreter.arguments += 1
         arrays[call.interpreter.arguments] = leaf
         return replace(made, sources=made.sources | {call.interpreter.arguments})
 
-    return trace
+    return trace_leaf
 
 
-def _used(arrays: dict[int, Layout], found: Value, sign: int = 1) -> list[Layout]:
+def _used_arguments(arrays: dict[int, Layout], found: Value, sign: int = 1) -> list[Layout]:
     """The arguments on which a result depends: jax drops the others. With -1 those on which it may depend."""
-    used = frozenset[int]().union(*(leaf.sources for _, leaf in leaves(found) if isinstance(leaf, Layout)))
+    used = frozenset[int]().union(
+        *(leaf.sources for _, leaf in tree_leaves(found) if isinstance(leaf, Layout))
+    )
     return [one for number, one in arrays.items() if sign * number in used]
 
 
@@ -259,7 +263,7 @@ def _map_kept(change: Callable[[Value], Value], tree: Value, kept: bool) -> Valu
     return map_tree(lambda leaf: leaf if is_object(leaf) else change(leaf), tree, stop=is_object)
 
 
-def _committed(value: Value) -> Value:
+def _commit_array(value: Value) -> Value:
     return replace(value, committed=True) if isinstance(value, Layout) else value
 
 
@@ -269,23 +273,23 @@ class _Compiled(Transformed):
     @property
     def attributes(self) -> dict[str, Value]:
         """Return its attributes: methods that trace it as a call does."""
-        return {name: Native(name, self._trace) for name in _TRACED_ALONE}
+        return {name: Native(name, self._trace_function) for name in _TRACED_ALONE}
 
-    def _trace(self, call: Call) -> Value:
+    def _trace_function(self, call: Call) -> Value:
         found = self.run(call)
         if call.name == "eval_shape":
-            return map_tree(_described, found)
+            return map_tree(_describe_array, found)
         return Unknown("a traced function")
 
 
-def _described(leaf: Value) -> Value:
+def _describe_array(leaf: Value) -> Value:
     """An array as a description of it, without its sharding."""
     return Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown()
 
 
 def _mesh_of(shardings: Value) -> Mesh | None:
     """The first mesh that shardings name."""
-    meshes = (one.mesh for _, one in leaves(shardings) if isinstance(one, Sharding))
+    meshes = (one.mesh for _, one in tree_leaves(shardings) if isinstance(one, Sharding))
     return next((one for one in meshes if isinstance(one, Mesh)), None)
 
 
@@ -295,7 +299,7 @@ def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
         target if isinstance(target, tuple) else target.items
     ) != len(args):
         return
-    for path, leaf, one in spread(target, args):
+    for path, leaf, one in spread_prefix(target, args):
         spec, on = spec_and_mesh(call, one)
         if isinstance(leaf, Layout) and spec is not None:
             where, path = argument_place(call, path)
@@ -305,7 +309,7 @@ def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
 
 def _check_results(call: Call, target: Value, found: Value, where: Place) -> None:
     """Record results that do not fit the `out_shardings` of a jit within another one."""
-    for path, leaf, one in spread(target, found) if target is not None else ():
+    for path, leaf, one in spread_prefix(target, found) if target is not None else ():
         spec, on = spec_and_mesh(call, one)
         if isinstance(leaf, Layout) and spec is not None:
             check_fits(call, leaf, spec, on, where, f"result{path}")
@@ -315,7 +319,7 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
     """Record an argument that is committed to another sharding than `in_shardings` say: jax does not move it."""
     if not array.committed or array.shape is None:
         return
-    wanted = padded(array, spec)
+    wanted = pad_spec(array, spec)
     # One that is asked for on all devices alike is copied to them.
     elsewhere = array.device is not None and mesh.devices is not None and mesh.count != 1 and any(wanted)
     other = (
@@ -337,14 +341,14 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
         )
 
 
-def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
+def _free_for_compiler(call: Call, base: Layout) -> Callable[[Value], Value]:
     """Return a function that maps an array inside a jit to its result outside, placed by the compiler."""
     commits = context_commits(call)
-    if commits and any(isinstance(leaf, Layout) and leaf.host for _, leaf in leaves(call.args)):
+    if commits and any(isinstance(leaf, Layout) and leaf.host for _, leaf in tree_leaves(call.args)):
         # A result that is an argument of the host, untouched, is neither committed nor on the mesh.
         commits, base = None, replace(base, mesh=None)
 
-    def free(leaf: Value) -> Value:
+    def free_leaf(leaf: Value) -> Value:
         array = as_array(leaf)
         if not isinstance(leaf, Layout):
             return Unknown("what a jit returns")
@@ -371,10 +375,10 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
             literal=False,
         )
 
-    return free
+    return free_leaf
 
 
-def _replicated(call: Call, free: Callable[[Value], Value]) -> Callable[[Value], Value]:
+def _replicate_constants(call: Call, free: Callable[[Value], Value]) -> Callable[[Value], Value]:
     """The same of arrays that depend on no other: a mesh in context has copies of them."""
     mesh = call.interpreter.mesh if context_commits(call) else None
 
@@ -387,17 +391,17 @@ def _replicated(call: Call, free: Callable[[Value], Value]) -> Callable[[Value],
     return place
 
 
-def _results(
+def _results_of_jit(
     call: Call, found: Value, target: Value, arrays: list[Layout], where: Place, kept: bool = False
 ) -> Value:
     """Return the results of a jit that uses some arrays, placed by `out_shardings` or by the compiler."""
     if target is None:
-        results = [leaf for _, leaf in leaves(found)]
+        results = [leaf for _, leaf in tree_leaves(found)]
         # What depends on no argument lies where jax puts new arrays: arguments that nothing uses are left out.
         alone = all(isinstance(one, Layout) and one.is_new for one in results)
-        free = _freed(call, common(arrays) if arrays and not alone else Layout())
+        free = _free_for_compiler(call, common_properties(arrays) if arrays and not alone else Layout())
         if alone:
-            free = _replicated(call, free)
+            free = _replicate_constants(call, free)
         return _map_kept(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())
     if isinstance(found, Unknown):
         return AnyTree(Layout())
@@ -407,16 +411,16 @@ def _results(
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else leaf
         if one is None:
             return replace(as_array(leaf), spec=None, literal=False, asked=None)
-        return placed(call, leaf, with_mesh_in_context(call, one), where, f"result{path}")
+        return place_array(call, leaf, with_mesh_in_context(call, one), where, f"result{path}")
 
     return map_spread(place, target, found)
 
 
 for _name in (*JIT_WRAPPERS, "jax.named_call"):
-    function(_name)(decorator(_jit))
+    function(_name)(transform_decorator(_run_jit))
 
 
-def _transparent(call: Call, given: Value) -> Value:
+def _call_unchanged(call: Call, given: Value) -> Value:
     return given
 
 
@@ -428,7 +432,7 @@ function(
     "flax.nnx remat", "contextlib.contextmanager", "jaxtyping.jaxtyped", "dataclasses.dataclass",
     "flax.struct.dataclass", "chex.dataclass",
     "jax.tree_util register_pytree_node_class register_dataclass",
-)(decorator(_transparent))  # fmt: skip
+)(transform_decorator(_call_unchanged))  # fmt: skip
 
 
 @function("jax.named_scope")
@@ -438,20 +442,20 @@ def named_scope(call: Call) -> Value:
 
 
 @function("functools.wraps")
-def wraps(call: Call) -> Value:
+def identity_decorator(call: Call) -> Value:
     """A decorator that leaves the function as it is."""
     return Native(call.name, lambda again: again.get(0, "wrapper"))
 
 
 @function("functools.partial", "jax.tree_util.Partial", "equinox.Partial", "functools.partialmethod")
-def partial(call: Call) -> Value:
+def make_partial(call: Call) -> Value:
     """A function with arguments given."""
     if not call.args or call.open:
         return Unknown("a partial")
     return Partial(call.args[0], call.args[1:], call.keywords)
 
 
-def _gradient(call: Call, given: Value) -> Value:
+def _run_gradient(call: Call, given: Value) -> Value:
     with_value = "value_and_grad" in call.name
     has_aux = call.keywords.get("has_aux", False)
     numbers = call.get(1, "argnums", 0)
@@ -463,7 +467,7 @@ def _gradient(call: Call, given: Value) -> Value:
         loss = as_array(found[0] if isinstance(found, tuple) and found else found)
         grads: list[Value] = []
 
-        arrays = [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)]
+        arrays = [leaf for _, leaf in tree_leaves(again.args) if isinstance(leaf, Layout)]
         committed = False if all(one.committed is False for one in arrays) else None
         sources = frozenset[int]().union(*(one.sources for one in arrays))
         if len(arrays) > 1:
@@ -529,11 +533,11 @@ def _along_devices(call: Call, gradient: Layout, loss: Layout) -> Layout:
 
 function(
     "jax grad value_and_grad", "equinox filter_grad filter_value_and_grad", "flax.nnx grad value_and_grad",
-)(decorator(_gradient))  # fmt: skip
+)(transform_decorator(_run_gradient))  # fmt: skip
 
 
 @function("jax jvp vjp linearize", "equinox filter_jvp filter_vjp")
-def derivative(call: Call) -> Value:
+def make_derivative(call: Call) -> Value:
     """`jvp` gives the function's value twice; of `vjp` the value is known."""
     given = call.get(0, "fun")
     points = call.get(1, "primals")
@@ -541,7 +545,7 @@ def derivative(call: Call) -> Value:
         found = call.interpreter.call(given, points, {}, call.place)
         tangents = call.get(2, "tangents")
         varying = frozenset[str]()
-        for _, leaf in leaves((points, tangents)):
+        for _, leaf in tree_leaves((points, tangents)):
             varying = varying | (leaf.varying or frozenset()) if isinstance(leaf, Layout) else varying
         out = map_tree(
             lambda leaf: (
@@ -555,7 +559,7 @@ def derivative(call: Call) -> Value:
     return (call.interpreter.call(given, call.args[1:], {}, call.place), Unknown("a pullback"))
 
 
-def _axis(spec: Value, place: int) -> Value:
+def _mapped_dimension(spec: Value, place: int) -> Value:
     """The mapped dimension of an argument: a number, None, or not known."""
     if isinstance(spec, tuple | ListValue):
         items = spec if isinstance(spec, tuple) else spec.items
@@ -563,17 +567,17 @@ def _axis(spec: Value, place: int) -> Value:
     return spec
 
 
-def _vmap(call: Call, given: Value) -> Value:
+def _run_vmap(call: Call, given: Value) -> Value:
     in_axes, out_axes = call.get(1, "in_axes", 0), call.get(2, "out_axes", 0)
     name = call.keywords.get("axis_name")
 
     def run(again: Call) -> Value:
         size: Size = None
         axes, first = NO_AXES, None
-        arrays = [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)]
+        arrays = [leaf for _, leaf in tree_leaves(again.args) if isinstance(leaf, Layout)]
         on_explicit = any(one.explicit for one in arrays)
 
-        def mapped(_: str, leaf: Value, axis: Value) -> Value:
+        def map_leaf(_: str, leaf: Value, axis: Value) -> Value:
             nonlocal size, axes, first
             if axis is None:
                 return leaf
@@ -588,10 +592,10 @@ def _vmap(call: Call, given: Value) -> Value:
                 again.interpreter.violate("vmap.conflict", again.place, left=left, right=right)
             first = own if first is None else first
             axes = own or axes
-            return without(leaf, at)
+            return without_dimension(leaf, at)
 
         inner = [
-            one if isinstance(one, Unknown) else map_spread(mapped, _axis(in_axes, place), one)
+            one if isinstance(one, Unknown) else map_spread(map_leaf, _mapped_dimension(in_axes, place), one)
             for place, one in enumerate(again.args)
         ]
         before = dict(again.interpreter.axes)
@@ -604,7 +608,7 @@ def _vmap(call: Call, given: Value) -> Value:
         finally:
             again.interpreter.axes = before
 
-        def out(leaf: Value) -> Value:
+        def out_of_map(leaf: Value) -> Value:
             if not isinstance(leaf, Layout) or leaf.shape is None or out_axes != 0:
                 return _row_of_any(leaf)
             if leaf.mesh is not None and not leaf.explicit:
@@ -616,7 +620,9 @@ def _vmap(call: Call, given: Value) -> Value:
             )
             return leaf.shaped((size, *leaf.shape), spec)
 
-        return map_tree(out, result) if not isinstance(result, Unknown) else Unknown("what vmap returns")
+        return (
+            map_tree(out_of_map, result) if not isinstance(result, Unknown) else Unknown("what vmap returns")
+        )
 
     return call.interpreter.note_transformed(Transformed("vmap", run, given, call.place))
 
@@ -629,7 +635,7 @@ def _explicit_axes(array: Layout, place: int, beside: bool) -> Axes | None:
     return None if spec is None or place >= len(spec) else spec[place]
 
 
-def without(array: Layout, place: int) -> Layout:
+def without_dimension(array: Layout, place: int) -> Layout:
     """An array without one of its dimensions."""
     shape = array.shape or ()
     spec, pieces = array.spec, array.pieces
@@ -640,7 +646,7 @@ def without(array: Layout, place: int) -> Layout:
     return replace(found, pieces=trim_pieces((*pieces[:place], *pieces[place + 1 :]))) if pieces else found
 
 
-function("jax vmap", "equinox filter_vmap", "flax.nnx vmap")(decorator(_vmap))
+function("jax vmap", "equinox filter_vmap", "flax.nnx vmap")(transform_decorator(_run_vmap))
 
 
 @function("jax eval_shape", "equinox filter_eval_shape")
@@ -648,10 +654,14 @@ def eval_shape(call: Call) -> Value:
     """The result as descriptions of arrays, without shardings."""
     if not call.args:
         return Unknown("a shape")
-    found = traced(
-        call, call.args[0], tuple(map_tree(tracer, one) for one in call.args[1:]), call.keywords, call.open
+    found = run_traced(
+        call,
+        call.args[0],
+        tuple(map_tree(make_tracer, one) for one in call.args[1:]),
+        call.keywords,
+        call.open,
     )
-    return map_tree(_described, found)
+    return map_tree(_describe_array, found)
 
 
 @function("jax.flatten_util.ravel_pytree")
@@ -659,26 +669,28 @@ def ravel_pytree(call: Call) -> Value:
     """One flat array of all leaves, and the function that undoes it."""
     tree = call.get(0, "pytree")
     arrays = [as_array(leaf) for leaf in ordered_leaves(tree)]
-    rows = tuple(as_array(ravel(replace(call, name="jax.numpy.ravel", args=(one,)))) for one in arrays)
+    rows = tuple(as_array(ravel_array(replace(call, name="jax.numpy.ravel", args=(one,)))) for one in arrays)
     joined = replace(call, name="jax.numpy.concatenate", args=(rows,))
-    flat = as_array(concatenate(joined)) if rows else Layout((0,))
+    flat = as_array(concatenate_arrays(joined)) if rows else Layout((0,))
     return (flat, Native("unravel", lambda again: map_tree(lambda leaf: as_array(leaf), tree)))
 
 
 # lax
 
 
-def _carry(call: Call, value: Value) -> Value:
+def _carry_in_body(call: Call, value: Value) -> Value:
     """A carry as the body of a loop sees it."""
     mapped = bool(call.interpreter.axes)
-    return map_tree(lambda leaf: tracer(leaf, mapped) if isinstance(leaf, Layout | int | float) else leaf, value)
+    return map_tree(
+        lambda leaf: make_tracer(leaf, mapped) if isinstance(leaf, Layout | int | float) else leaf, value
+    )
 
 
 def _check_carry(call: Call, before: Value, after: Value) -> Value:
     """Record a carry that varies after the body and not before it; the carry that comes out."""
     run = call.interpreter
-    outs = dict(leaves(after))
-    for path, leaf in leaves(before):
+    outs = dict(tree_leaves(after))
+    for path, leaf in tree_leaves(before):
         out = outs.get(path)
         own, other = (one.typed_spec if isinstance(one, Layout) else None for one in (leaf, out))
         if own is not None and other is not None and None not in (*own, *other) and own != other:
@@ -686,7 +698,7 @@ def _check_carry(call: Call, before: Value, after: Value) -> Value:
             run.violate("carry.spec", call.place, **said)
             break
     if run.checks_varying:
-        for path, leaf in leaves(before):
+        for path, leaf in tree_leaves(before):
             out = outs.get(path)
             if (
                 isinstance(leaf, Layout)
@@ -711,19 +723,19 @@ def _check_carry(call: Call, before: Value, after: Value) -> Value:
 def _join_varying(call: Call, first: Value, second: Value) -> Value:
     """One of two results of a traced body: it varies along the axes along which either does."""
     if not call.interpreter.axes:
-        return join(first, second)
+        return join_values(first, second)
 
-    def widen(_: str, leaf: Value, other: Value) -> Value:
+    def widen_leaf(_: str, leaf: Value, other: Value) -> Value:
         if not isinstance(leaf, Layout) or not isinstance(other, Layout) or None in (leaf.varying, other.varying):
             return leaf
         return replace(leaf, varying=(leaf.varying or frozenset()).union(other.varying or ()))
 
-    return join(map_spread(widen, second, first), map_spread(widen, first, second))
+    return join_values(map_spread(widen_leaf, second, first), map_spread(widen_leaf, first, second))
 
 
 def _check_rows(call: Call, rows: Value) -> None:
     """Record an array that is taken row by row, and whose rows are split over Explicit axes."""
-    for path, leaf in leaves(rows):
+    for path, leaf in tree_leaves(rows):
         spec = leaf.typed_spec if isinstance(leaf, Layout) else None
         if spec and spec[0]:
             call.interpreter.violate(
@@ -737,16 +749,20 @@ def _check_rows(call: Call, rows: Value) -> None:
             return
 
 
-def _row(call: Call, rows: Value) -> tuple[Value, Size]:
+def _row_of_tree(call: Call, rows: Value) -> tuple[Value, Size]:
     """One row of a tree of arrays, as the traced body sees it, and how many rows there are."""
     _check_rows(call, rows)
-    arrays = [leaf for _, leaf in leaves(rows) if isinstance(leaf, Layout) and leaf.shape]
+    arrays = [leaf for _, leaf in tree_leaves(rows) if isinstance(leaf, Layout) and leaf.shape]
 
-    def first(leaf: Value) -> Value:
+    def first_row(leaf: Value) -> Value:
         mapped = bool(call.interpreter.axes)
-        return without(tracer(leaf, mapped), 0) if isinstance(leaf, Layout) and leaf.shape else _row_of_any(leaf)
+        return (
+            without_dimension(make_tracer(leaf, mapped), 0)
+            if isinstance(leaf, Layout) and leaf.shape
+            else _row_of_any(leaf)
+        )
 
-    return map_tree(first, rows), arrays[0].shape[0] if arrays and arrays[0].shape else None
+    return map_tree(first_row, rows), arrays[0].shape[0] if arrays and arrays[0].shape else None
 
 
 def _row_of_any(leaf: Value) -> Layout:
@@ -754,76 +770,82 @@ def _row_of_any(leaf: Value) -> Layout:
     return leaf.shaped(None) if isinstance(leaf, Layout) else Layout()
 
 
-def _stacked(tree: Value, count: Size) -> Value:
+def _stack_results(tree: Value, count: Size) -> Value:
     """Return the results of the iterations of a loop, stacked along a new first dimension."""
 
-    def one(leaf: Value) -> Value:
+    def row_of_leaf(leaf: Value) -> Value:
         if not isinstance(leaf, Layout) or leaf.shape is None:
             return _row_of_any(leaf)
         return leaf.shaped((count, *leaf.shape), (NO_AXES, *leaf.spec) if leaf.spec is not None else None)
 
-    return map_tree(one, tree)
+    return map_tree(row_of_leaf, tree)
 
 
-def _compiled(call: Call, found: Value, given: Value) -> Value:
+def _compile_result(call: Call, found: Value, given: Value) -> Value:
     """Return the result of an operation that is compiled as a whole, placed according to its arguments."""
     if call.interpreter.traced or isinstance(found, Unknown):
         return found
-    arrays = [leaf for _, leaf in leaves(given) if isinstance(leaf, Layout)]
+    arrays = [leaf for _, leaf in tree_leaves(given) if isinstance(leaf, Layout)]
     check_devices(call, arrays)
-    return _results(call, map_tree(as_computed, found), None, arrays, call.place)
+    return _results_of_jit(call, map_tree(as_computed, found), None, arrays, call.place)
 
 
 @function("jax.lax.scan")
-def scan(call: Call) -> Value:
+def run_scan(call: Call) -> Value:
     """The body runs for each row of `xs`; the carry keeps its type."""
     body, init, rows = call.get(0, "f"), call.get(1, "init"), call.get(2, "xs", None)
-    carry = _carry(call, init)
-    row, count = _row(call, rows)
+    carry = _carry_in_body(call, init)
+    row, count = _row_of_tree(call, rows)
     length = call.get(3, "length", None)
-    found = traced(call, body, (carry, row), {})
+    found = run_traced(call, body, (carry, row), {})
     if not isinstance(found, tuple) or len(found) != 2:
         return (Unknown("a carry"), Unknown("stacked results"))
     after = _check_carry(call, carry, found[0])
-    rest = _stacked(found[1], count if count is not None else length if isinstance(length, int) else None)
-    if isinstance(carry, AnyTree) and children(after) is not None:  # it has the structure of what comes after it
-        return _compiled(call, (map_tree(lambda leaf: join(carry.leaf, leaf), after), rest), (init, rows))
-    return _compiled(call, (_join_varying(call, carry, after), rest), (init, rows))
+    rest = _stack_results(
+        found[1], count if count is not None else length if isinstance(length, int) else None
+    )
+    if (
+        isinstance(carry, AnyTree) and tree_children(after) is not None
+    ):  # it has the structure of what comes after it
+        return _compile_result(
+            call, (map_tree(lambda leaf: join_values(carry.leaf, leaf), after), rest), (init, rows)
+        )
+    return _compile_result(call, (_join_varying(call, carry, after), rest), (init, rows))
 
 
 @function("jax.lax.map")
 def lax_map(call: Call) -> Value:
     """The function runs for each row."""
     rows = call.get(1, "xs")
-    row, count = _row(call, rows)
-    return _compiled(call, _stacked(traced(call, call.get(0, "f"), (row,), {}), count), rows)
+    row, count = _row_of_tree(call, rows)
+    return _compile_result(call, _stack_results(run_traced(call, call.get(0, "f"), (row,), {}), count), rows)
 
 
 @function("jax.lax.fori_loop")
 def fori_loop(call: Call) -> Value:
     """The body runs with a counter and the carry."""
     init = call.get(3, "init_val")
-    carry = _carry(call, init)
+    carry = _carry_in_body(call, init)
     counter = Layout((), "int32", committed=False, host=False, memory="device", varying=frozenset())
-    found = traced(call, call.get(2, "body_fun"), (counter, carry), {})
-    return _compiled(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
+    found = run_traced(call, call.get(2, "body_fun"), (counter, carry), {})
+    return _compile_result(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
 
 
 @function("jax.lax.while_loop")
 def while_loop(call: Call) -> Value:
     """Condition and body run with the carry."""
     init = call.get(2, "init_val")
-    carry = _carry(call, init)
-    predicate = traced(call, call.get(0, "cond_fun"), (carry,), {})
-    with deciding(call, predicate):
+    carry = _carry_in_body(call, init)
+    predicate = run_traced(call, call.get(0, "cond_fun"), (carry,), {})
+    with enter_predicate(call, predicate):
         if call.interpreter.decided:
-            traced(call, call.get(0, "cond_fun"), (carry,), {})
-        found = traced(call, call.get(1, "body_fun"), (carry,), {})
-    return _compiled(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
+            run_traced(call, call.get(0, "cond_fun"), (carry,), {})
+        found = run_traced(call, call.get(1, "body_fun"), (carry,), {})
+    return _compile_result(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
 
 
 @function("jax.lax.cond", "jax.lax.switch")
-def cond(call: Call) -> Value:
+def run_cond(call: Call) -> Value:
     """Both branches run with the operands."""
     branches: tuple[Value, ...]
     if call.name.endswith("cond"):
@@ -836,8 +858,8 @@ def cond(call: Call) -> Value:
         operands = call.args[2:]
     found: list[Value] = []
     for one in branches:
-        with call.interpreter.uncertain(), deciding(call, call.get(0, "pred")):
-            found.append(traced(call, one, tuple(_carry(call, each) for each in operands), {}))
+        with call.interpreter.uncertain(), enter_predicate(call, call.get(0, "pred")):
+            found.append(run_traced(call, one, tuple(_carry_in_body(call, each) for each in operands), {}))
     if not found:
         return Unknown("a branch")
     _check_branches(call, found)
@@ -864,9 +886,9 @@ def _check_branches(call: Call, found: Sequence[Value]) -> None:
     """Record branches whose results vary over different axes."""
     if not call.interpreter.checks_varying:
         return
-    first = dict(leaves(found[0]))
+    first = dict(tree_leaves(found[0]))
     for other in found[1:]:
-        for path, leaf in leaves(other):
+        for path, leaf in tree_leaves(other):
             one = first.get(path)
             if not isinstance(one, Layout) or not isinstance(leaf, Layout) or one.literal or leaf.literal:
                 continue

@@ -13,10 +13,10 @@ from shardlint.layouts.values import (
     ListValue,
     Unknown,
     Value,
-    children,
     known_items,
     map_tree,
-    rebuilt,
+    rebuild_tree,
+    tree_children,
 )
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
@@ -39,10 +39,10 @@ def tree_map(call: Call) -> Value:
     tree = AnyTree(tree) if isinstance(tree, Unknown) else tree
     is_leaf = call.keywords.get("is_leaf")
 
-    def stops(part: Value) -> bool:
+    def stops_at_leaf(part: Value) -> bool:
         return truth_of(call.interpreter.call(is_leaf, (part,), {}, call.place)) is True
 
-    stop = stops if is_leaf is not None else None
+    stop = stops_at_leaf if is_leaf is not None else None
     return map_tree(
         lambda *each: call.interpreter.call(given, each, {}, call.place), tree, *others, stop=stop
     )
@@ -54,20 +54,22 @@ def map_with_path(call: Call) -> Value:
     if len(call.args) != 2 or isinstance(call.args[1], Unknown | AnyTree):
         return AnyTree(Unknown())
 
-    def walk(tree: Value, path: tuple[Value, ...]) -> Value:
-        parts = children(tree)
+    def walk_tree(tree: Value, path: tuple[Value, ...]) -> Value:
+        parts = tree_children(tree)
         if parts is not None:
-            return rebuilt(tree, [walk(part, (*path, _step(tree, key))) for key, part in parts])
+            return rebuild_tree(
+                tree, [walk_tree(part, (*path, _path_step(tree, key))) for key, part in parts]
+            )
         return None if tree is None else call.interpreter.call(call.args[0], (path, tree), {}, call.place)
 
-    return walk(call.args[1], ())
+    return walk_tree(call.args[1], ())
 
 
 def _is_known(tree: Value) -> bool:
     """Return whether all leaves of a tree are known."""
     if isinstance(tree, Unknown | AnyTree) or getattr(tree, "open", False):
         return False
-    return all(_is_known(part) for _, part in children(tree) or ())
+    return all(_is_known(part) for _, part in tree_children(tree) or ())
 
 
 def _has_known_leaves(call: Call) -> bool:
@@ -75,37 +77,37 @@ def _has_known_leaves(call: Call) -> bool:
     return bool(call.args) and not call.has(1, "is_leaf") and _is_known(call.args[0])
 
 
-def _sorted(tree: Value) -> list[tuple[Value, Value]] | None:
+def _sorted_parts(tree: Value) -> list[tuple[Value, Value]] | None:
     """The parts of a tree in the order of jax, which sorts the keys of dicts; None of a leaf."""
-    parts = children(tree)
+    parts = tree_children(tree)
     if parts is not None and isinstance(tree, DictValue) and all(isinstance(key, str) for key, _ in parts):
         return sorted(parts, key=lambda part: str(part[0]))
     return parts
 
 
-def _ordered(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
+def _ordered_leaves(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
     """The leaves of a tree with their paths, in the order of jax."""
-    parts = _sorted(tree)
+    parts = _sorted_parts(tree)
     if parts is None:
         if tree is not None:
             yield path, tree
         return
     for key, part in parts:
-        yield from _ordered(part, (*path, _step(tree, key)))
+        yield from _ordered_leaves(part, (*path, _path_step(tree, key)))
 
 
 def ordered_leaves(tree: Value) -> list[Value]:
     """The leaves of a tree in the order of jax."""
-    return [leaf for _, leaf in _ordered(tree, ())]
+    return [leaf for _, leaf in _ordered_leaves(tree, ())]
 
 
-def _filled(tree: Value, values: Iterator[Value]) -> Value:
+def _fill_leaves(tree: Value, values: Iterator[Value]) -> Value:
     """A tree with other leaves, given in the order of jax."""
-    parts = _sorted(tree)
+    parts = _sorted_parts(tree)
     if parts is None:
         return None if tree is None else next(values)
-    found = {key: _filled(part, values) for key, part in parts}
-    return rebuilt(tree, [found[key] for key, _ in children(tree) or ()])
+    found = {key: _fill_leaves(part, values) for key, part in parts}
+    return rebuild_tree(tree, [found[key] for key, _ in tree_children(tree) or ()])
 
 
 @function("jax.tree leaves", "jax.tree_util tree_leaves", "jax tree_leaves")
@@ -134,7 +136,7 @@ def tree_unflatten(call: Call) -> Value:
         return AnyTree(Unknown())
     if len(given) != len(ordered_leaves(structure.tree)):
         return Unknown("a call that raises")
-    return _filled(structure.tree, iter(given))
+    return _fill_leaves(structure.tree, iter(given))
 
 
 @function(
@@ -143,7 +145,9 @@ def tree_unflatten(call: Call) -> Value:
 )
 def with_paths(call: Call) -> Value:
     """The leaves of a tree, each with its path."""
-    found = ListValue(list(_ordered(call.args[0], ()))) if _has_known_leaves(call) else AnyTree(Unknown())
+    found = (
+        ListValue(list(_ordered_leaves(call.args[0], ()))) if _has_known_leaves(call) else AnyTree(Unknown())
+    )
     return (found, tree_structure(call)) if "flatten" in call.function_name else found
 
 
@@ -177,7 +181,7 @@ def flatten_dict(call: Call) -> Value:
     tree, separator = call.get(0, "xs"), call.get(-1, "sep", None)
     if not isinstance(tree, DictValue) or not _is_known(tree) or call.keywords.keys() - {"sep"}:
         return Unknown("a flat dict")
-    flat = dict(_entries(tree, ()))
+    flat = dict(_dict_entries(tree, ()))
     if separator is None:
         return DictValue(flat)
     if not isinstance(separator, str) or not all(isinstance(one, str) for path in flat for one in path):
@@ -185,12 +189,12 @@ def flatten_dict(call: Call) -> Value:
     return DictValue({separator.join(path): value for path, value in flat.items()})
 
 
-def _entries(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
+def _dict_entries(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
     if not isinstance(tree, DictValue):
         yield path, tree
         return
     for key, part in tree.entries.items():
-        yield from _entries(part, (*path, key))
+        yield from _dict_entries(part, (*path, key))
 
 
 @function("flax.traverse_util.unflatten_dict", "flax.nnx.traversals.unflatten_mapping")
@@ -213,22 +217,22 @@ def unflatten_dict(call: Call) -> Value:
     return found
 
 
-def _step(tree: Value, key: Value) -> Value:
+def _path_step(tree: Value, key: Value) -> Value:
     """One step of a path, as an object."""
     kind = "name" if isinstance(tree, Instance) else "key" if isinstance(tree, DictValue) else "idx"
     return Instance(None, {kind: key})
 
 
 @function("jax.tree_util keystr", "jax.tree keystr")
-def keystr(call: Call) -> Value:
+def path_text(call: Call) -> Value:
     """A path as jax spells it."""
     parts = call.get(0, "keys")
     if not isinstance(parts, tuple) or call.keywords:
         return Unknown("a path")
-    return "".join(_shown(one) for one in parts)
+    return "".join(_format_step(one) for one in parts)
 
 
-def _shown(part: Value) -> str:
+def _format_step(part: Value) -> str:
     values = part.attributes if isinstance(part, Instance) else {}
     if "name" in values:
         return f".{values['name']}"
@@ -242,16 +246,16 @@ def path_aware_map(call: Call) -> Value:
     if not isinstance(tree, DictValue) or tree.open:
         return AnyTree(Unknown())
 
-    def walk(part: Value, path: tuple[Value, ...]) -> Value:
+    def walk_tree(part: Value, path: tuple[Value, ...]) -> Value:
         if isinstance(part, DictValue) and part.entries:
-            return rebuilt(part, [walk(one, (*path, key)) for key, one in part.entries.items()])
+            return rebuild_tree(part, [walk_tree(one, (*path, key)) for key, one in part.entries.items()])
         return call.interpreter.call(given, (path, part), {}, call.place)
 
-    return walk(tree, ())
+    return walk_tree(tree, ())
 
 
 @function("flax.core pop", "flax.core.frozen_dict pop")
-def popped(call: Call) -> Value:
+def pop_entry(call: Call) -> Value:
     """A dict without an entry, and that entry."""
     tree, key = call.get(0, "x"), call.get(1, "key")
     if not isinstance(tree, DictValue) or not isinstance(key, str):

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from shardlint.layouts.layout import Layout, Shape, Size, count_entries, multiply_size
 from shardlint.layouts.values import Call, Instance, Value, known_items
 from shardlint.libraries.jax_numpy import dtype_of, sizes_of
-from shardlint.libraries.meeting import as_array, common, computed
+from shardlint.libraries.meeting import as_array, common_properties, computed_array
 from shardlint.libraries.registry import function
 
 Padding = tuple[int, int] | str | None
 """How many entries a dimension gains at its ends, or how that is computed."""
 
 
-def sweep(size: Size, window: Size, step: Size, padding: Padding, spread: Size, gaps: Size) -> Size:
+def sweep_count(size: Size, window: Size, step: Size, padding: Padding, spread: Size, gaps: Size) -> Size:
     """How often a window fits along a dimension.
 
     `spread` is the distance of the entries of the window, `gaps` that of the entries of the array.
@@ -48,7 +48,7 @@ def sweep_all(
         sizes, windows, numbers_of(steps, count), paddings_of(padding, count), numbers_of(spread, count),
         numbers_of(gaps, count), strict=True,
     )  # fmt: skip
-    return [sweep(size, window, step, pad, far, gap) for size, window, step, pad, far, gap in rows]
+    return [sweep_count(size, window, step, pad, far, gap) for size, window, step, pad, far, gap in rows]
 
 
 def paddings_of(value: Value, count: int) -> list[Padding]:
@@ -91,7 +91,7 @@ Letters = tuple[str, str, str]
 """The letters of the dimensions of an array, a kernel and the result: N, C, O, I, and one for each other."""
 
 
-def _layouts(value: Value, rank: int, channels_last: bool) -> Letters | None:
+def _dimension_letters(value: Value, rank: int, channels_last: bool) -> Letters | None:
     """The letters that `dimension_numbers` give; of None those of jax, or with the channels last."""
     spatial = _LETTERS[: rank - 2]
     if isinstance(value, Instance) and "layouts" in value.attributes:
@@ -111,15 +111,17 @@ def dimension_numbers(call: Call) -> Value:
     """The letters of the dimensions, as an object."""
     rank = as_array(call.get(0, "lhs_shape")).shape
     count = rank[0] if rank is not None and len(rank) == 1 and isinstance(rank[0], int) else 0
-    found = _layouts(call.get(2, "dimension_numbers"), count, False) if count > 1 else None
+    found = _dimension_letters(call.get(2, "dimension_numbers"), count, False) if count > 1 else None
     return Instance(None, {"layouts": found} if found is not None else {}, open=True)
 
 
-def _spatial(letters: Letters) -> list[str]:
+def _spatial_letters(letters: Letters) -> list[str]:
     return [one for one in letters[0] if one not in "NC"]
 
 
-def _sizes(letters: Letters | None, array: Layout, kernel: Layout) -> tuple[dict[str, Size], dict[str, Size]] | None:
+def _sizes_by_letter(
+    letters: Letters | None, array: Layout, kernel: Layout
+) -> tuple[dict[str, Size], dict[str, Size]] | None:
     """The sizes of an array and a kernel by the letters of their dimensions; None where a rank is another one."""
     if letters is None or array.shape is None or kernel.shape is None:
         return None
@@ -128,51 +130,51 @@ def _sizes(letters: Letters | None, array: Layout, kernel: Layout) -> tuple[dict
     return dict(zip(letters[0], array.shape, strict=True)), dict(zip(letters[1], kernel.shape, strict=True))
 
 
-def _operands(call: Call) -> tuple[Layout, Layout, str | None]:
+def _convolution_operands(call: Call) -> tuple[Layout, Layout, str | None]:
     """The array and the kernel of a convolution, and the type of its result."""
     array, kernel = as_array(call.get(0, "lhs")), as_array(call.get(1, "rhs"))
     wanted = call.keywords.get("preferred_element_type")
-    return array, kernel, common([array, kernel]).dtype if wanted is None else dtype_of(wanted)
+    return array, kernel, common_properties([array, kernel]).dtype if wanted is None else dtype_of(wanted)
 
 
-def _convolved(
+def _convolve(
     call: Call, letters: Letters | None, gaps: Value = None, spread: Value = None, batches: Value = 1
 ) -> Value:
     """The result of a convolution; without its shape where one of its sizes is not known."""
-    array, kernel, dtype = _operands(call)
-    known = _sizes(letters, array, kernel)
+    array, kernel, dtype = _convolution_operands(call)
+    known = _sizes_by_letter(letters, array, kernel)
     if known is None or letters is None:
-        return computed(call, [array, kernel], None, dtype)
+        return computed_array(call, [array, kernel], None, dtype)
     sizes, windows = known
-    spatial = _spatial(letters)
+    spatial = _spatial_letters(letters)
     inside, over = [sizes[name] for name in spatial], [windows.get(name) for name in spatial]
     swept = sweep_all(inside, over, call.get(2, "window_strides"), call.get(3, "padding"), spread, gaps)
     found = dict(zip(spatial, swept, strict=True))
     rows = sizes["N"]
     found["N"] = rows // batches if isinstance(rows, int) and isinstance(batches, int) else None
     found["C"] = windows["O"]
-    return computed(call, [array, kernel], tuple(found.get(one) for one in letters[2]), dtype)
+    return computed_array(call, [array, kernel], tuple(found.get(one) for one in letters[2]), dtype)
 
 
-def _rank(call: Call) -> int:
+def _convolution_rank(call: Call) -> int:
     return max(as_array(call.get(0, "lhs")).rank or 0, 2)
 
 
 @function("jax.lax conv_general_dilated")
 def conv_general(call: Call) -> Value:
     """A convolution with all that can be said of it."""
-    letters = _layouts(call.get(6, "dimension_numbers", None), _rank(call), False)
+    letters = _dimension_letters(call.get(6, "dimension_numbers", None), _convolution_rank(call), False)
     dilations = call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None)
-    return _convolved(call, letters, *dilations, call.get(8, "batch_group_count", 1))
+    return _convolve(call, letters, *dilations, call.get(8, "batch_group_count", 1))
 
 
 @function("jax.lax conv conv_with_general_padding")
-def conv(call: Call) -> Value:
+def convolve_arrays(call: Call) -> Value:
     """A convolution of arrays whose dimensions are in the order of jax."""
-    letters = _layouts(None, _rank(call), False)
+    letters = _dimension_letters(None, _convolution_rank(call), False)
     if call.function_name == "conv":
-        return _convolved(call, letters)
-    return _convolved(call, letters, call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None))
+        return _convolve(call, letters)
+    return _convolve(call, letters, call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None))
 
 
 def transposed_size(size: Size, window: Size, step: Size, padding: Padding, spread: Size = 1) -> Size:
@@ -185,19 +187,19 @@ def transposed_size(size: Size, window: Size, step: Size, padding: Padding, spre
         return size * step
     if padding == "VALID":
         return size * step + max(wide - step, 0)
-    return sweep(size, window, 1, padding, spread, step) if isinstance(padding, tuple) else None
+    return sweep_count(size, window, 1, padding, spread, step) if isinstance(padding, tuple) else None
 
 
 @function("jax.lax conv_transpose")
 def conv_transpose(call: Call) -> Value:
     """A convolution whose result is larger: the strides are those of the array."""
-    array, kernel, dtype = _operands(call)
-    letters = _layouts(call.get(5, "dimension_numbers", None), _rank(call), True)
-    known = _sizes(letters, array, kernel)
+    array, kernel, dtype = _convolution_operands(call)
+    letters = _dimension_letters(call.get(5, "dimension_numbers", None), _convolution_rank(call), True)
+    known = _sizes_by_letter(letters, array, kernel)
     if known is None or letters is None:
-        return computed(call, [array, kernel], None, dtype)
+        return computed_array(call, [array, kernel], None, dtype)
     sizes, windows = known
-    spatial = _spatial(letters)
+    spatial = _spatial_letters(letters)
     count = len(spatial)
     rows = zip(
         spatial, numbers_of(call.get(2, "strides"), count), paddings_of(call.get(3, "padding"), count),
@@ -207,23 +209,23 @@ def conv_transpose(call: Call) -> Value:
     turned = call.get(6, "transpose_kernel", False)
     found["N"] = sizes["N"]
     found["C"] = windows["I" if turned else "O"] if isinstance(turned, bool) else None
-    return computed(call, [array, kernel], tuple(found.get(one) for one in letters[2]), dtype)
+    return computed_array(call, [array, kernel], tuple(found.get(one) for one in letters[2]), dtype)
 
 
 @function("jax.lax conv_general_dilated_patches")
-def patches(call: Call) -> Value:
+def window_patches(call: Call) -> Value:
     """The windows themselves, as channels."""
     array, window = as_array(call.get(0, "lhs")), sizes_of(call.get(1, "filter_shape"))
-    letters = _layouts(call.get(6, "dimension_numbers", None), _rank(call), False)
+    letters = _dimension_letters(call.get(6, "dimension_numbers", None), _convolution_rank(call), False)
     if letters is None or array.shape is None or window is None or len(letters[0]) != len(array.shape):
-        return computed(call, [array], None, array.dtype)
-    sizes, spatial = dict(zip(letters[0], array.shape, strict=True)), _spatial(letters)
+        return computed_array(call, [array], None, array.dtype)
+    sizes, spatial = dict(zip(letters[0], array.shape, strict=True)), _spatial_letters(letters)
     dilations = call.get(5, "rhs_dilation", None), call.get(4, "lhs_dilation", None)
     inside = [sizes[name] for name in spatial]
     swept = sweep_all(inside, window, call.get(2, "window_strides"), call.get(3, "padding"), *dilations)
     found = dict(zip(spatial, swept, strict=True))
     found |= {"N": sizes["N"], "C": multiply_size(sizes["C"], count_entries(window))}
-    return computed(call, [array], tuple(found.get(one) for one in letters[2]), array.dtype)
+    return computed_array(call, [array], tuple(found.get(one) for one in letters[2]), array.dtype)
 
 
 # pooling
@@ -246,14 +248,14 @@ def reduce_window(call: Call) -> Value:
     plain = not call.has(6, "base_dilation") and not call.has(7, "window_dilation")
     window, steps = call.get(3, "window_dimensions"), call.get(4, "window_strides")
     shape = pooled_shape(array, window, steps, call.get(5, "padding"), 0, 0) if plain else None
-    return computed(call, [array], shape, array.dtype)
+    return computed_array(call, [array], shape, array.dtype)
 
 
 _HOMES = ("flax.linen", "flax.nnx")
 
 
 @function(*(f"{home} max_pool avg_pool min_pool pool" for home in _HOMES), "flax.linen.pooling max_pool avg_pool pool")
-def pool(call: Call) -> Value:
+def pool_windows(call: Call) -> Value:
     """Pooling of the dimensions before the last one, as many as the window has."""
     general = call.function_name == "pool"
     array, window = as_array(call.get(0, "inputs")), call.get(3 if general else 1, "window_shape")
@@ -261,18 +263,18 @@ def pool(call: Call) -> Value:
     padding = call.get(5 if general else 3, "padding", "VALID")
     sizes = sizes_of(window)
     if array.rank is None or sizes is None or array.rank < len(sizes) + 1:
-        return computed(call, [array], None, array.dtype)
+        return computed_array(call, [array], None, array.dtype)
     before = array.rank - len(sizes) - 1
-    return computed(call, [array], pooled_shape(array, window, steps, padding, before, 1), array.dtype)
+    return computed_array(call, [array], pooled_shape(array, window, steps, padding, before, 1), array.dtype)
 
 
 # images
 
 
 @function("jax.image resize scale_and_translate")
-def resized(call: Call) -> Value:
+def resize_image(call: Call) -> Value:
     """An image of another size."""
     array, sizes = as_array(call.get(0, "image")), sizes_of(call.get(1, "shape"))
-    return computed(call, [array], sizes, array.dtype if "float" in (array.dtype or "") else None)
+    return computed_array(call, [array], sizes, array.dtype if "float" in (array.dtype or "") else None)
 
 

@@ -18,9 +18,9 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
-    children,
     known_items,
     map_tree,
+    tree_children,
 )
 from shardlint.libraries.jax_sharding import place_of
 from shardlint.model.values import Place
@@ -120,7 +120,7 @@ def _mismatch_of_keys(argument: Value, spec: Value) -> str:
 
 def with_structure(argument: Value, spec: Value) -> Value:
     """An argument of which nothing is known as a tree like its specs."""
-    if not isinstance(argument, Unknown) or children(spec) is None:
+    if not isinstance(argument, Unknown) or tree_children(spec) is None:
         return argument
     return map_tree(lambda _: argument, spec)
 

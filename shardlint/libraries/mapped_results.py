@@ -23,11 +23,11 @@ from shardlint.layouts.values import (
     PartitionSpec,
     Unknown,
     Value,
-    children,
     function_of,
     item_of,
     known_items,
     path_step,
+    tree_children,
 )
 from shardlint.libraries.draws import check_repeated
 from shardlint.model.values import Place
@@ -45,7 +45,7 @@ _SUMS = re.compile(r"(?i)grad|accum")
 def check_results(call: Call, given: Value, specs: Value, results: Value, check: str, where: Place) -> None:
     """Record results of a mapped function that do not fit `out_specs` of shard_map, or `out_axes` of pmap."""
     _check_structure(call, specs, results, where, "specs.results" if check else "axes.results")
-    for path, leaf, spec in _pairs(results, specs, ""):
+    for path, leaf, spec in _leaves_with_prefix(results, specs, ""):
         if isinstance(leaf, Layout):
             check_statistic(call, leaf, bool(check))
         axes = spec.axes() if isinstance(spec, PartitionSpec) and not spec.open else None
@@ -65,7 +65,7 @@ def check_statistic(call: Call, array: Layout, is_sharded: bool) -> None:
         return
     if found.kind == "own-sum" and is_sharded:
         return  # it is recorded as a result that differs
-    said = {"axes": name_axes(found.axes), "of": found.of, "factor": _count(call, found.axes)}
+    said = {"axes": name_axes(found.axes), "of": found.of, "factor": _device_count_text(call, found.axes)}
     call.interpreter.violate(f"reducer.{found.kind}", found.place, *found.calls, **said)
 
 
@@ -119,13 +119,15 @@ def check_unpacked(call: Call, specs: Value, count: int | None, where: Place) ->
         call.interpreter.violate("specs.results", where, mismatch=said)
 
 
-def _pairs(tree: Value, prefix: Value, path: str) -> Iterator[tuple[str, Value, Value]]:
+def _leaves_with_prefix(tree: Value, prefix: Value, path: str) -> Iterator[tuple[str, Value, Value]]:
     """The leaves of a tree, also of one of which not all parts are known, with what a prefix of it says of each."""
-    parts, inside = children(tree), children(prefix) is not None
+    parts, inside = tree_children(tree), tree_children(prefix) is not None
     if parts is None:
         yield path, tree.leaf if isinstance(tree, AnyTree) else tree, Unknown() if inside else prefix
     for key, part in parts or ():
-        yield from _pairs(part, item_of(prefix, key) if inside else prefix, path + path_step(tree, key))
+        yield from _leaves_with_prefix(
+            part, item_of(prefix, key) if inside else prefix, path + path_step(tree, key)
+        )
 
 
 def _check_result(
@@ -139,7 +141,9 @@ def _check_result(
     figure = array.figure
     if figure is not None and figure.kind in ("copies", "counted") and figure.axes and isinstance(figure.place, Place):
         kind = "copies.summed" if figure.kind == "copies" else "term.counted"
-        run.violate(kind, figure.place, axes=name_axes(figure.axes), factor=_count(call, figure.axes))
+        run.violate(
+            kind, figure.place, axes=name_axes(figure.axes), factor=_device_count_text(call, figure.axes)
+        )
     split = frozenset(axis for axis, size in run.axes.items() if size != 1)
     left = (array.differs & split) - named
     said = {"axes": ", ".join(sorted(left)), "result": path, "function": name_of(given)}
@@ -179,7 +183,7 @@ def _summed_at(array: Layout) -> Place | None:
     return figure.place if figure is not None and figure.kind == "sum" and isinstance(figure.place, Place) else None
 
 
-def _count(call: Call, axes: frozenset[str]) -> str:
+def _device_count_text(call: Call, axes: frozenset[str]) -> str:
     """How many devices are along axes; "" where that is not known."""
     count = count_entries(tuple(call.interpreter.axes.get(axis) for axis in axes))
     return str(count) if isinstance(count, int) else ""
@@ -212,18 +216,18 @@ def find_returned_part(value: Value, path: str) -> Place | None:
         returned = [one.value if isinstance(one, ast.Return) else None for one in found]
     if len(returned) != 1 or returned[0] is None:
         return None
-    return Place(file, _part(returned[0], path))
+    return Place(file, _node_at_path(returned[0], path))
 
 
-def _part(node: ast.expr, path: str) -> ast.expr:
+def _node_at_path(node: ast.expr, path: str) -> ast.expr:
     step, _, rest = path.removeprefix("[").partition("]")
     match node:
         case ast.Tuple(elts=parts) if step.isdigit() and int(step) < len(parts):
-            return _part(parts[int(step)], rest)
+            return _node_at_path(parts[int(step)], rest)
         case ast.Dict(keys=keys, values=values):
             for key, value in zip(keys, values, strict=True):
                 if isinstance(key, ast.Constant) and repr(key.value) == step:
-                    return _part(value, rest)
+                    return _node_at_path(value, rest)
     return node
 
 

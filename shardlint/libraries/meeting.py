@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shardlint.layouts.layout import Axes, Figure, Layout, Mesh, Order, Shape, Size, Spec, Statistic
-from shardlint.layouts.values import AnyTree, Call, Device, ListValue, Sharding, Value, operand
+from shardlint.layouts.values import AnyTree, Call, Device, ListValue, Sharding, Value, as_operand
 from shardlint.libraries.draws import keep_draw
 
 NO_AXES: Axes = ()
@@ -29,7 +29,7 @@ _LEGACY_PLACES_NOTHING = (0, 6, 2)
 
 def as_array(value: Value) -> Layout:
     """The layout of something that is used as an array; unknown in all parts where it may be anything."""
-    value = operand(value)
+    value = as_operand(value)
     if isinstance(value, AnyTree):  # an operation on it says that it is one array
         value = value.leaf
     if isinstance(value, Layout):
@@ -59,7 +59,7 @@ def as_computed(leaf: Value) -> Value:
     return replace(leaf, asked=None) if isinstance(leaf, Layout) else leaf
 
 
-def meet(call: Call, operands: Sequence[Layout], in_one_memory: bool = True) -> Layout:
+def meet_operands(call: Call, operands: Sequence[Layout], in_one_memory: bool = True) -> Layout:
     """Return the properties of an operation's result, except shape and spec. Record operands that cannot meet."""
     arrays = [one for one in operands if not one.literal]
     if in_one_memory:
@@ -67,7 +67,7 @@ def meet(call: Call, operands: Sequence[Layout], in_one_memory: bool = True) -> 
     if call.interpreter.manual is not None and _is_closed_over(call, arrays):
         operands = [replace(one, mesh=None, spec=None, committed=None) for one in operands]
     check_devices(call, arrays)
-    found = common(operands)
+    found = common_properties(operands)
     if not call.interpreter.traced and is_recent(call) is not True:
         found = replace(found, memory=settled_memory(call, found))
     if call.interpreter.traced or found.host or found.committed:
@@ -96,7 +96,7 @@ def settled_memory(call: Call, array: Layout) -> str | None:
     return array.memory if array.memory == "device" or stays else None
 
 
-def common(operands: Sequence[Layout]) -> Layout:
+def common_properties(operands: Sequence[Layout]) -> Layout:
     """Return the common properties of arrays, except shape and spec."""
     arrays = [one for one in operands if not one.literal]
     if not arrays:
@@ -116,7 +116,7 @@ def common(operands: Sequence[Layout]) -> Layout:
     exchanged = frozenset[str]().union(*(one.exchanged for one in arrays))
     marks = [one.statistic for one in arrays if one.statistic is not None]
     return Layout(
-        dtype=_promoted(operands),
+        dtype=_promoted_dtype(operands),
         mesh=mesh,
         device=device,
         committed=committed,
@@ -136,7 +136,7 @@ def common(operands: Sequence[Layout]) -> Layout:
     )
 
 
-def _promoted(operands: Sequence[Layout]) -> str | None:
+def _promoted_dtype(operands: Sequence[Layout]) -> str | None:
     """The dtype of an operation on arrays and numbers; None where it is not known."""
     counts = [one.literal or one.weak is True for one in operands]
     if all(counts):
@@ -292,7 +292,7 @@ def context_type(call: Call, rank: int) -> tuple[Mesh | None, Spec | None]:
     return None, None
 
 
-def fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
+def fresh_array(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     """An array that jax makes of nothing, or of what the host holds."""
     mesh, spec = context_type(call, len(shape or ()))
     return Layout(
@@ -353,13 +353,13 @@ def _settled_spec(operands: Sequence[Layout], shape: Shape | None, mesh: Mesh | 
     return tuple(None if axes is None else tuple(one for one in axes if mesh.size([one]) != 1) for axes in spec)
 
 
-def broadcast(call: Call, values: Sequence[Value]) -> Layout:
+def broadcast_values(call: Call, values: Sequence[Value]) -> Layout:
     """The result of an elementwise operation."""
     operands = [as_array(one) for one in values]
     if call.interpreter.traced:
         operands = [_as_traced(one) for one in operands]
     shape = broadcast_shapes([one.shape for one in operands])
-    base = meet(call, operands)
+    base = meet_operands(call, operands)
     if call.interpreter.axes:
         figure = _figure_of_operation(call, operands, base.figure)
         base = replace(base, figure=figure, drawn=keep_draw(call, operands))
@@ -372,7 +372,7 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     for place in range(rank):
         entry: Axes | None = NO_AXES
         for one in operands:
-            own = _entry(one, place - rank)
+            own = _axes_of_dimension(one, place - rank)
             if own is None:
                 entry = None
                 break
@@ -411,7 +411,7 @@ def _figure_of_operation(call: Call, operands: Sequence[Layout], figure: Figure 
     return figure
 
 
-def _entry(array: Layout, place: int) -> Axes | None:
+def _axes_of_dimension(array: Layout, place: int) -> Axes | None:
     """The axes of a dimension, counted from the last one, in an operand that may have fewer dimensions."""
     if array.shape is not None and len(array.shape) < -place:
         return NO_AXES
@@ -485,7 +485,7 @@ def refuses_outside(call: Call) -> bool:
     return bool(recent) or (recent is False and run.mesh is None and run.mesh_known)
 
 
-def computed(
+def computed_array(
     call: Call, arrays: Sequence[Layout], shape: Shape | None, dtype: str | None = None, whole: bool | None = False
 ) -> Layout:
     """Return the result, of a shape and a type, of an operation on arrays that is not elementwise.
@@ -495,7 +495,7 @@ def computed(
     """
     for one in arrays if whole else ():
         check_whole(call, one)
-    base = meet(call, arrays, in_one_memory=False)
+    base = meet_operands(call, arrays, in_one_memory=False)
     if base.figure is not None and base.figure.kind == "term":
         base = replace(base, figure=None)
     specs = [explicit_spec(one) for one in arrays]

@@ -13,7 +13,7 @@ _POSITIONAL = "num_heads in_features qkv_features out_features num_kv_heads in_k
 _SHARED = ("dtype", "param_dtype", "kernel_init", "bias_init", "use_bias", "kernel_metadata", "bias_metadata", "rngs")
 
 
-def _attend(call: Call, layer: Object) -> Value:
+def _attend_with_layer(call: Call, layer: Object) -> Value:
     """The result of the last projection: like the queries, with the features that go out."""
     inputs = as_array(call.get(0, "inputs_q"))
     size = layer.setting("out_features", None)
@@ -22,7 +22,7 @@ def _attend(call: Call, layer: Object) -> Value:
 
 
 @function(f"{HOME} MultiHeadAttention")
-def attention(call: Call) -> Value:
+def make_attention(call: Call) -> Value:
     """Attention with its projections `query`, `key`, `value` and `out`."""
     names = _POSITIONAL.split()
     if call.open or len(call.args) > 4:
@@ -35,18 +35,22 @@ def attention(call: Call) -> Value:
     known = isinstance(heads, int) and isinstance(inner, int) and heads > 0
     size: Value = inner // heads if known and isinstance(inner, int) and isinstance(heads, int) else Unknown("a size")
     made = Object(
-        None, {**given, "out_features": out}, region=call.interpreter.region, kind="MultiHeadAttention", apply=_attend
+        None,
+        {**given, "out_features": out},
+        region=call.interpreter.region,
+        kind="MultiHeadAttention",
+        apply=_attend_with_layer,
     )
     made.attributes.pop("rngs", None)
     shared: dict[str, Value] = {name: given[name] for name in _SHARED if name in given}
 
-    def project(inputs: Value, outputs: Value, **more: Value) -> Value:
+    def make_projection(inputs: Value, outputs: Value, **more: Value) -> Value:
         general, fields = Library(f"{HOME}.LinearGeneral"), {**shared, **more}
         return call.interpreter.call(general, (inputs, outputs), fields, call.place)
 
-    made.attributes["query"] = project(inside, (heads, size))
-    made.attributes["key"] = project(keys, (groups, size))
-    made.attributes["value"] = project(keys, (groups, size))
+    made.attributes["query"] = make_projection(inside, (heads, size))
+    made.attributes["key"] = make_projection(keys, (groups, size))
+    made.attributes["value"] = make_projection(keys, (groups, size))
     if given.get("normalize_qk", False) is not False:
         norms: dict[str, Value] = {name: shared[name] for name in ("dtype", "param_dtype", "rngs") if name in shared}
         for name in ("query_ln", "key_ln"):
@@ -55,7 +59,7 @@ def attention(call: Call) -> Value:
             )
     last = {name: given[f"out_{name}"] for name in ("kernel_init", "bias_init", "kernel_metadata", "bias_metadata")
             if given.get(f"out_{name}") is not None}  # fmt: skip
-    made.attributes["out"] = project((heads, size), out, axis=(-2, -1), **last)
+    made.attributes["out"] = make_projection((heads, size), out, axis=(-2, -1), **last)
     if given.get("dropout_rate", 0.0) != 0.0:
         made.attributes["rngs"] = Unknown("a stream of keys")
     return made

@@ -10,12 +10,21 @@ from dataclasses import field, replace
 from typing import cast
 
 from shardlint.layouts.layout import Layout, Symbol
-from shardlint.layouts.values import Call, DictValue, Instance, Library, Unknown, Value, known_items, operand
+from shardlint.layouts.values import (
+    Call,
+    DictValue,
+    Instance,
+    Library,
+    Unknown,
+    Value,
+    as_operand,
+    known_items,
+)
 from shardlint.libraries import flax_layers, flax_modules
 from shardlint.libraries.jax_numpy import size_of
-from shardlint.libraries.meeting import as_array, fresh
+from shardlint.libraries.meeting import as_array, fresh_array
 from shardlint.libraries.nnx_objects import HOME, Apply, Object
-from shardlint.libraries.nnx_variables import make_variable, next_key, stream
+from shardlint.libraries.nnx_variables import make_stream, make_variable, next_key
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -41,11 +50,11 @@ class Layer:
     defaults: Mapping[str, Value] = field(default_factory=dict)
 
 
-def _linen(apply: flax_modules.Apply) -> Apply:
+def _as_apply(apply: flax_modules.Apply) -> Apply:
     return cast("Apply", apply)
 
 
-def _sizes(*names: str) -> Sizes:
+def _size_settings(*names: str) -> Sizes:
     """The sizes that settings give, which may be tuples of them."""
 
     def find(layer: Object) -> tuple[Value, ...] | None:
@@ -63,38 +72,38 @@ def _sizes(*names: str) -> Sizes:
     return find
 
 
-def _convolution(layer: Object) -> tuple[Value, ...] | None:
+def _convolution_sizes(layer: Object) -> tuple[Value, ...] | None:
     """The window, the features that come in for each group, those that go out."""
-    sizes, inside = _sizes("kernel_size")(layer), layer.setting("in_features", None)
+    sizes, inside = _size_settings("kernel_size")(layer), layer.setting("in_features", None)
     groups = layer.setting("feature_group_count", 1)
     if sizes is None or not isinstance(inside, int) or not isinstance(groups, int) or not groups:
         return None
     return (*sizes, inside // groups, layer.setting("out_features", Unknown("a size")))
 
 
-def _contracting(layer: Object) -> tuple[Value, ...] | None:
+def _contraction_sizes(layer: Object) -> tuple[Value, ...] | None:
     """The sizes of a general product without a dimension for the batch."""
     plain = isinstance(batch := layer.setting("batch_axis", DictValue()), DictValue) and not batch.entries
-    return _sizes("in_features", "out_features")(layer) if plain else None
+    return _size_settings("in_features", "out_features")(layer) if plain else None
 
 
-def _conv(call: Call, layer: Object) -> Value:
-    return flax_layers.conv(call, cast("flax_modules.Module", _featured(layer)))
+def _apply_conv(call: Call, layer: Object) -> Value:
+    return flax_layers.conv(call, cast("flax_modules.Module", _with_features(layer)))
 
 
-def _dense(call: Call, layer: Object) -> Value:
-    return flax_layers.dense(call, cast("flax_modules.Module", _featured(layer)))
+def _apply_dense(call: Call, layer: Object) -> Value:
+    return flax_layers.dense(call, cast("flax_modules.Module", _with_features(layer)))
 
 
-def _featured(layer: Object) -> Object:
+def _with_features(layer: Object) -> Object:
     """A layer with the settings of the one of linen: `features` for what goes out."""
     return layer.with_parts({**layer.attributes, "features": layer.setting("out_features", Unknown("a size"))})
 
 
-def _general(call: Call, layer: Object) -> Value:
+def _apply_linear_general(call: Call, layer: Object) -> Value:
     """A contraction of some dimensions: of the result, the shape where they are the last ones."""
     x = as_array(call.get(0, "inputs"))
-    axes, out = _sizes("axis")(layer), _sizes("out_features")(layer)
+    axes, out = _size_settings("axis")(layer), _size_settings("out_features")(layer)
     last = axes is not None and axes == tuple(range(-len(axes), 0))
     if not last or x.shape is None or axes is None or out is None or len(x.shape) < len(axes):
         return Layout()
@@ -102,18 +111,18 @@ def _general(call: Call, layer: Object) -> Value:
     return Layout((*x.shape[: len(x.shape) - len(axes)], *sizes))
 
 
-def _einsum(call: Call, layer: Object) -> Value:
+def _apply_einsum(call: Call, layer: Object) -> Value:
     """An Einstein summation with the kernel, and the bias added to it."""
     run, given = call.interpreter, call.get(1, "einsum_str", None)
     text = layer.setting("einsum_str", Unknown("a text")) if given is None else given
-    kernel, bias = (operand(layer.setting(name, None)) for name in ("kernel", "bias"))
+    kernel, bias = (as_operand(layer.setting(name, None)) for name in ("kernel", "bias"))
     found = run.call(Library("jax.numpy.einsum"), (text, call.get(0, "inputs"), kernel), {}, call.place)
     return found if bias is None else run.call(Library("jax.numpy.add"), (found, bias), {}, call.place)
 
 
 def _transposed_kernel(layer: Object) -> tuple[Value, ...] | None:
     """The window, then the features that come in and those that go out, or the other way round."""
-    sizes, turned = _sizes("kernel_size")(layer), layer.setting("transpose_kernel", False)
+    sizes, turned = _size_settings("kernel_size")(layer), layer.setting("transpose_kernel", False)
     if sizes is None or not isinstance(turned, bool):
         return None
     features = [layer.setting(name, Unknown("a size")) for name in ("in_features", "out_features")]
@@ -121,7 +130,7 @@ def _transposed_kernel(layer: Object) -> tuple[Value, ...] | None:
 
 
 def _conv_transpose(call: Call, layer: Object) -> Value:
-    return flax_layers.conv_transpose(call, cast("flax_modules.Module", _featured(layer)))
+    return flax_layers.conv_transpose(call, cast("flax_modules.Module", _with_features(layer)))
 
 
 def _batch_norm(call: Call, layer: Object) -> Value:
@@ -135,10 +144,10 @@ def _batch_norm(call: Call, layer: Object) -> Value:
             held = layer.setting(name, None)
             if isinstance(held, Instance):
                 run.write_attribute(run.current_copy(held), "value", Layout((size,), "float32"))
-    return flax_layers.normalized(call, cast("flax_modules.Module", layer), ("bias", "scale"))
+    return flax_layers.normalize_array(call, cast("flax_modules.Module", layer), ("bias", "scale"))
 
 
-def _dropout(call: Call, layer: Object) -> Value:
+def _apply_dropout(call: Call, layer: Object) -> Value:
     """Nothing where it is deterministic; else some entries are zero."""
     x = as_array(call.get(0, "inputs"))
     quiet = call.keywords.get("deterministic")
@@ -152,40 +161,46 @@ def _dropout(call: Call, layer: Object) -> Value:
     return replace(x, varying=None, committed=x.committed or None)
 
 
-_LINEAR = {"kernel": _sizes("in_features", "out_features"), "bias": _sizes("out_features")}
-_FEATURES = _sizes("num_features")
+_LINEAR = {"kernel": _size_settings("in_features", "out_features"), "bias": _size_settings("out_features")}
+_FEATURES = _size_settings("num_features")
 LAYERS = {
-    "Linear": Layer("in_features out_features", _dense, _LINEAR),
+    "Linear": Layer("in_features out_features", _apply_dense, _LINEAR),
     "LinearGeneral": Layer(
-        "in_features out_features", _general, {**_LINEAR, "kernel": _contracting}, {"axis": -1}
+        "in_features out_features", _apply_linear_general, {**_LINEAR, "kernel": _contraction_sizes}, {"axis": -1}
     ),
     "Embed": Layer(
-        "num_embeddings features", _linen(flax_layers.embed), {"embedding": _sizes("num_embeddings", "features")}
+        "num_embeddings features",
+        _as_apply(flax_layers.embed),
+        {"embedding": _size_settings("num_embeddings", "features")},
     ),
     "Conv": Layer(
-        "in_features out_features kernel_size strides", _conv, {"kernel": _convolution, "bias": _sizes("out_features")}
+        "in_features out_features kernel_size strides",
+        _apply_conv,
+        {"kernel": _convolution_sizes, "bias": _size_settings("out_features")},
     ),
     "ConvTranspose": Layer(
         "in_features out_features kernel_size strides", _conv_transpose,
-        {"kernel": _transposed_kernel, "bias": _sizes("out_features")},
+        {"kernel": _transposed_kernel, "bias": _size_settings("out_features")},
     ),
     "Einsum": Layer(
-        "einsum_str kernel_shape bias_shape", _einsum, {"kernel": _sizes("kernel_shape"), "bias": _sizes("bias_shape")},
+        "einsum_str kernel_shape bias_shape",
+        _apply_einsum,
+        {"kernel": _size_settings("kernel_shape"), "bias": _size_settings("bias_shape")},
         {"bias_shape": None},
     ),
-    "LayerNorm": Layer("num_features", _linen(flax_layers.layer_norm), {"scale": _FEATURES, "bias": _FEATURES}),
-    "RMSNorm": Layer("num_features", _linen(flax_layers.rms_norm), {"scale": _FEATURES}),
+    "LayerNorm": Layer("num_features", _as_apply(flax_layers.layer_norm), {"scale": _FEATURES, "bias": _FEATURES}),
+    "RMSNorm": Layer("num_features", _as_apply(flax_layers.rms_norm), {"scale": _FEATURES}),
     "GroupNorm": Layer(
-        "num_features num_groups", _linen(flax_layers.group_norm), {"scale": _FEATURES, "bias": _FEATURES}
+        "num_features num_groups", _as_apply(flax_layers.group_norm), {"scale": _FEATURES, "bias": _FEATURES}
     ),
     "BatchNorm": Layer(
         "num_features", _batch_norm, {"scale": _FEATURES, "bias": _FEATURES}, {"use_running_average": False}
     ),
-    "Dropout": Layer("rate", _dropout, {}, {"deterministic": False}),
+    "Dropout": Layer("rate", _apply_dropout, {}, {"deterministic": False}),
 }  # fmt: skip
 
 
-def _make(call: Call) -> Value:
+def _make_layer(call: Call) -> Value:
     """A layer with its parameters."""
     run, kind = call.interpreter, call.function_name
     spec = LAYERS[kind]
@@ -215,27 +230,29 @@ def _make(call: Call) -> Value:
     if kind == "BatchNorm":
         size = size_of(given.get("num_features"))
         for name in ("mean", "var"):
-            made.attributes[name] = make_variable(plain, "BatchStat", fresh(call, (size,), "float32"), {})
+            made.attributes[name] = make_variable(
+                plain, "BatchStat", fresh_array(call, (size,), "float32"), {}
+            )
     if kind == "Dropout":
-        made.attributes["rngs"] = _forked(call, source)
+        made.attributes["rngs"] = _fork_stream(call, source)
     return made
 
 
-def _forked(call: Call, source: Value) -> Value:
+def _fork_stream(call: Call, source: Value) -> Value:
     """The stream of a Dropout."""
     if source is None:
         return None
     known = isinstance(source, Object) and source.kind in ("Rngs", "RngStream")
-    return stream(call, next_key(call, source, "dropout")) if known else Unknown("a stream")
+    return make_stream(call, next_key(call, source, "dropout")) if known else Unknown("a stream")
 
 
 for _kind in LAYERS:
-    function(f"{HOME}.{_kind}")(_make)
+    function(f"{HOME}.{_kind}")(_make_layer)
 
 
 @function(f"{HOME}.Sequential")
-def sequential(call: Call) -> Value:
+def make_sequential(call: Call) -> Value:
     """One layer after the other."""
     layers: Value = Unknown("layers") if call.open else tuple(call.args)
     return Object(None, {"layers": layers}, region=call.interpreter.region, kind="Sequential",
-                  apply=_linen(flax_layers.sequential))  # fmt: skip
+                  apply=_as_apply(flax_layers.sequential))  # fmt: skip

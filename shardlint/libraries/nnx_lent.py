@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shardlint.layouts.layout import Layout
-from shardlint.layouts.values import Call, DictValue, Instance, ListValue, Unknown, Value, join, map_tree
-from shardlint.libraries.nnx_objects import Object, Variable, inner, is_object, objects
+from shardlint.layouts.values import (
+    Call,
+    DictValue,
+    Instance,
+    ListValue,
+    Unknown,
+    Value,
+    join_values,
+    map_tree,
+)
+from shardlint.libraries.nnx_objects import Object, Variable, inner_parts, is_object, reachable_objects
 
 
 class Lent:
@@ -22,9 +31,9 @@ class Lent:
         self.active = not self.run.traced
         if not self.active:
             return
-        for one in list(objects(self.run, trees)):
+        for one in list(reachable_objects(self.run, trees)):
             own = self.run.thaw(one)
-            for name in _slots(own):
+            for name in _array_attributes(own):
                 before = own.attributes[name]
                 own.attributes[name] = shown = map_tree(tracer, before)
                 self.held[id(own), name] = own, before, shown
@@ -46,14 +55,14 @@ class Lent:
             left = map_tree(free, now)
             self.run.forget_changed(holder.others)
             sure = holder.region is self.run.region
-            holder.attributes[name] = left if sure else join(before, left)
+            holder.attributes[name] = left if sure else join_values(before, left)
             self.run.changes += 1
 
     def finish(self, found: Value) -> None:
         """The same for what the function made."""
-        for one in list(objects(self.run, (found, self.trees))) if self.active else ():
+        for one in list(reachable_objects(self.run, (found, self.trees))) if self.active else ():
             own = self.run.thaw(one)
-            for name in _slots(own):
+            for name in _array_attributes(own):
                 if (id(own), name) not in self.held:
                     own.attributes[name] = map_tree(self.free, own.attributes[name])
             for name, value in own.attributes.items():
@@ -61,7 +70,7 @@ class Lent:
                     own.attributes[name] = Unknown("what a jit may have changed")
 
 
-def _slots(holder: Instance) -> list[str]:
+def _array_attributes(holder: Instance) -> list[str]:
     """The attributes of an object that are arrays themselves."""
     if isinstance(holder, Variable):
         return ["value"]
@@ -70,4 +79,6 @@ def _slots(holder: Instance) -> list[str]:
 
 def _has_array(tree: Value) -> bool:
     """Return whether a list or dict holds an array outside of Variables."""
-    return isinstance(tree, Layout) or any(_has_array(one) for _, one in inner(tree) or () if not is_object(tree))
+    return isinstance(tree, Layout) or any(
+        _has_array(one) for _, one in inner_parts(tree) or () if not is_object(tree)
+    )

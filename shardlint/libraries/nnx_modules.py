@@ -21,7 +21,7 @@ from shardlint.layouts.values import (
     State,
     Unknown,
     Value,
-    operand,
+    as_operand,
 )
 from shardlint.libraries.jax_sharding import check_axes
 from shardlint.libraries.nnx_objects import (
@@ -30,9 +30,9 @@ from shardlint.libraries.nnx_objects import (
     Variable,
     VariableShardings,
     chosen_of,
-    copied,
-    merged,
-    put,
+    copy_graph,
+    merge_graphs,
+    put_state,
     state_of,
 )
 from shardlint.libraries.nnx_variables import spec_of
@@ -51,14 +51,14 @@ class GraphDef(Instance):
 
 
 @function(*(f"{HOME}.{one}.__new__" for one in ("Module", "Object", "Pytree")))
-def made(call: Call) -> Value:
+def make_object(call: Call) -> Value:
     """An object of a class of the project, before its `__init__`."""
     of = call.args[0]
     return Object(of if isinstance(of, ClassValue) else None, region=call.interpreter.region)
 
 
 @function(f"{HOME}.Module.__call__")
-def called(call: Call) -> Value:
+def call_layer(call: Call) -> Value:
     """A layer that is called."""
     held = call.args[0]
     if not isinstance(held, Object) or held.apply is None:
@@ -85,14 +85,14 @@ def set_mode(call: Call) -> Value:
             for name in ("deterministic", "use_running_average"):
                 if name in value.attributes:
                     run.write_attribute(value, name, quiet)
-        for one in _parts(value):
+        for one in _child_values(value):
             visit(one)
 
     visit(held)
     return None
 
 
-def _parts(value: Value) -> list[Value]:
+def _child_values(value: Value) -> list[Value]:
     match value:
         case Object(attributes=entries) | DictValue(entries=entries):
             return list(entries.values())
@@ -104,7 +104,7 @@ def _parts(value: Value) -> list[Value]:
 
 
 @function(f"{HOME} List Dict data static")
-def container(call: Call) -> Value:
+def make_container(call: Call) -> Value:
     """Lists and dicts that may hold Modules; `data` and `static` mark a value."""
     if call.function_name in ("data", "static"):
         return call.get(0, "value")
@@ -118,7 +118,7 @@ def container(call: Call) -> Value:
 # states
 
 
-def taken(call: Call, node: Value, filters: tuple[Value, ...]) -> Value:
+def take_state(call: Call, node: Value, filters: tuple[Value, ...]) -> Value:
     """The state of a graph: in one part without filters, in a tuple with several."""
     if not isinstance(node, Object | Variable | ListValue | DictValue | tuple):
         return _ANY if len(filters) < 2 else tuple(_ANY for _ in filters)
@@ -132,81 +132,81 @@ def taken(call: Call, node: Value, filters: tuple[Value, ...]) -> Value:
 
 
 @function(f"{HOME} state variables")
-def state(call: Call) -> Value:
+def state_of_graph(call: Call) -> Value:
     """The Variables of a graph by their paths."""
     if call.open:
         return Unknown("a state")
-    return taken(call, call.get(0, "node"), call.args[1:])
+    return take_state(call, call.get(0, "node"), call.args[1:])
 
 
 @function(f"{HOME} split")
-def split(call: Call) -> Value:
+def split_graph(call: Call) -> Value:
     """The structure of a graph, and its state in one part for each filter."""
     if call.open:
         return Unknown("a structure and states")
     node, filters = call.get(0, "node"), call.args[1:]
-    found = taken(call, node, filters)
+    found = take_state(call, node, filters)
     states = found if len(filters) > 1 and isinstance(found, tuple) else (found,)
     known = isinstance(node, Object | Variable | ListValue | DictValue | tuple)
-    template = copied(call.interpreter, node, lambda one: one.with_parts({"value": Unknown("a value")})
+    template = copy_graph(call.interpreter, node, lambda one: one.with_parts({"value": Unknown("a value")})
                       if isinstance(one, Variable) else Layout()) if known else Unknown("a graph")  # fmt: skip
     return (GraphDef(None, {}, region=call.interpreter.region, template=template), *states)
 
 
 @function(f"{HOME} graphdef")
-def graphdef(call: Call) -> Value:
+def graph_definition(call: Call) -> Value:
     """The structure of a graph."""
-    found = split(replace(call, args=call.args[:1]))
+    found = split_graph(replace(call, args=call.args[:1]))
     return found[0] if isinstance(found, tuple) else Unknown("a structure")
 
 
 @function(f"{HOME} merge")
-def merge(call: Call) -> Value:
+def merge_graph(call: Call) -> Value:
     """A graph of a structure and states."""
     structure = call.get(0, "graphdef")
     if not isinstance(structure, GraphDef) or call.open or call.keywords:
         return Unknown("a graph")
-    return merged(call.interpreter, structure.template, call.args[1:])
+    return merge_graphs(call.interpreter, structure.template, call.args[1:])
 
 
 @function(f"{HOME} update")
-def update(call: Call) -> Value:
+def update_graph(call: Call) -> Value:
     """Writes the values of states into a graph."""
     node = call.get(0, "node")
     if call.open:
         call.interpreter.forget_changed(call.args)
     for one in call.args[1:]:
-        put(call.interpreter, node, one, call.place)
+        put_state(call.interpreter, node, one, call.place)
     return None
 
 
 @function(f"{HOME} clone")
-def clone(call: Call) -> Value:
+def clone_graph(call: Call) -> Value:
     """A graph with Variables of its own."""
-    def again(one: Variable | Layout) -> Value:
+    def copy_again(one: Variable | Layout) -> Value:
         if isinstance(one, Layout):
             return one
         made_ = one.with_parts(dict(one.attributes))
         made_.region = call.interpreter.region
         return made_
 
-    return copied(call.interpreter, call.get(0, "node"), again)
+    return copy_graph(call.interpreter, call.get(0, "node"), copy_again)
 
 
 @function(f"{HOME} to_pure_dict as_pure pure to_arrays", f"{HOME}.State to_pure_dict")
 def to_pure_dict(call: Call) -> Value:
     """A state with arrays in place of Variables."""
-    return _pure(call.get(0, "state") if call.args else Unknown("a state"))
+    return _pure_tree(call.get(0, "state") if call.args else Unknown("a state"))
 
 
-def _pure(tree: Value) -> Value:
+def _pure_tree(tree: Value) -> Value:
     if isinstance(tree, DictValue):
-        return DictValue({key: _pure(one) for key, one in tree.entries.items()}, tree.open)
-    return operand(tree)
+        return DictValue({key: _pure_tree(one) for key, one in tree.entries.items()}, tree.open)
+    return as_operand(tree)
 
 
 @function(f"{HOME} display tabulate has_data")
-def shown(call: Call) -> Value:
+def show_nothing(call: Call) -> Value:
     """Changes nothing."""
     return Unknown("text")
 
@@ -214,25 +214,25 @@ def shown(call: Call) -> Value:
 # specs and shardings
 
 
-def _specs(call: Call, tree: Value) -> Value:
+def _specs_of_tree(call: Call, tree: Value) -> Value:
     """A tree with specs in place of the arrays of Variables."""
     if isinstance(tree, Variable):
-        found = tree.with_parts({"value": _spec(call, tree)})
+        found = tree.with_parts({"value": _spec_of_variable(call, tree)})
         found.region = call.interpreter.region
         return found
     if isinstance(tree, DictValue):
         kind = State if isinstance(tree, State) else DictValue
-        return kind({key: _specs(call, one) for key, one in tree.entries.items()}, tree.open)
+        return kind({key: _specs_of_tree(call, one) for key, one in tree.entries.items()}, tree.open)
     if isinstance(tree, ListValue):
-        return ListValue([_specs(call, one) for one in tree.items], tree.open)
+        return ListValue([_specs_of_tree(call, one) for one in tree.items], tree.open)
     if isinstance(tree, Object):
-        return tree.with_tree({name: _specs(call, one) for name, one in tree.parts().items()})
+        return tree.with_tree({name: _specs_of_tree(call, one) for name, one in tree.parts().items()})
     if isinstance(tree, tuple):
-        return tuple(_specs(call, one) for one in tree)
+        return tuple(_specs_of_tree(call, one) for one in tree)
     return PartitionSpec(()) if isinstance(tree, Layout) else Unknown("a spec")
 
 
-def _spec(call: Call, variable: Variable) -> PartitionSpec:
+def _spec_of_variable(call: Call, variable: Variable) -> PartitionSpec:
     """The names of a Variable as a spec; one without names is replicated."""
     metadata = variable.metadata
     if metadata is None or metadata.open:
@@ -247,23 +247,25 @@ def _spec(call: Call, variable: Variable) -> PartitionSpec:
 def get_partition_spec(call: Call) -> Value:
     """The specs of a state, each in its Variable."""
     tree = call.get(0, "tree")
-    return _ANY if isinstance(tree, Unknown | AnyTree) else _specs(call, tree)
+    return _ANY if isinstance(tree, Unknown | AnyTree) else _specs_of_tree(call, tree)
 
 
 @function(f"{HOME} get_named_sharding")
 def get_named_sharding(call: Call) -> Value:
     """The shardings of a state, each in its Variable."""
     tree, mesh = call.get(0, "tree"), call.get(1, "mesh")
-    specs = _specs(call, tree) if not isinstance(tree, Unknown | AnyTree) else None
+    specs = _specs_of_tree(call, tree) if not isinstance(tree, Unknown | AnyTree) else None
     if not isinstance(specs, DictValue):
         return VariableShardings({}, True)
-    found = _shardings(call, specs, mesh if isinstance(mesh, Mesh) else Unknown("a mesh"))
+    found = _shardings_of_tree(call, specs, mesh if isinstance(mesh, Mesh) else Unknown("a mesh"))
     return VariableShardings(found.entries, found.open) if isinstance(found, DictValue) else Unknown("shardings")
 
 
-def _shardings(call: Call, tree: Value, mesh: Mesh | Unknown) -> Value:
+def _shardings_of_tree(call: Call, tree: Value, mesh: Mesh | Unknown) -> Value:
     if isinstance(tree, DictValue):
-        return State({key: _shardings(call, one, mesh) for key, one in tree.entries.items()}, tree.open)
+        return State(
+            {key: _shardings_of_tree(call, one, mesh) for key, one in tree.entries.items()}, tree.open
+        )
     if not isinstance(tree, Variable):
         return Unknown("a sharding")
     spec = tree.operand
@@ -273,7 +275,7 @@ def _shardings(call: Call, tree: Value, mesh: Mesh | Unknown) -> Value:
 
 
 @function(f"{HOME}.Module sow perturb")
-def sown(call: Call) -> Value:
+def sow_value(call: Call) -> Value:
     """Stores a value in the Module, in a Variable of which no more is known."""
     held, name = call.args[0], call.get(2, "name")
     if isinstance(held, Object) and isinstance(name, str):

@@ -22,8 +22,8 @@ from shardlint.layouts.values import (
     State,
     Unknown,
     Value,
+    as_operand,
     is_tree,
-    operand,
 )
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
@@ -158,7 +158,7 @@ def holds_arrays(value: Value) -> bool:
     return False
 
 
-def inner(tree: Value) -> list[tuple[Value, Value]] | None:
+def inner_parts(tree: Value) -> list[tuple[Value, Value]] | None:
     """The parts of a graph by their keys in a state; None of a leaf."""
     match tree:
         case Object():
@@ -174,7 +174,9 @@ def inner(tree: Value) -> list[tuple[Value, Value]] | None:
     return None
 
 
-def objects(run: RunState, tree: Value, seen: set[int] | None = None) -> Iterator[Object | Variable]:
+def reachable_objects(
+    run: RunState, tree: Value, seen: set[int] | None = None
+) -> Iterator[Object | Variable]:
     """The objects that a value leads to, each once."""
     seen = set() if seen is None else seen
     if isinstance(tree, Instance):
@@ -184,11 +186,11 @@ def objects(run: RunState, tree: Value, seen: set[int] | None = None) -> Iterato
     seen.add(id(tree))
     if isinstance(tree, Object | Variable):
         yield tree
-    for _, part in inner(tree) or ():
-        yield from objects(run, part, seen)
+    for _, part in inner_parts(tree) or ():
+        yield from reachable_objects(run, part, seen)
 
 
-def copied(
+def copy_graph(
     run: RunState, tree: Value, change: Callable[[Variable | Layout], Value], made: dict[int, Value] | None = None
 ) -> Value:
     """A graph with its Variables changed; what it shares, the copy shares too."""
@@ -208,18 +210,24 @@ def copied(
             found.region = run.region
             made[id(tree)] = found
             for name, one in tree.attributes.items():
-                found.attributes[name] = copied(run, one, change, made)
+                found.attributes[name] = copy_graph(run, one, change, made)
         case ListValue(items=items):
-            found = ListValue([copied(run, one, change, made) for one in items], tree.open, region=run.region)
+            found = ListValue(
+                [copy_graph(run, one, change, made) for one in items], tree.open, region=run.region
+            )
         case DictValue(entries=entries):
             kind = State if isinstance(tree, State) else DictValue
             found = kind(
-                {key: copied(run, one, change, made) for key, one in entries.items()}, tree.open, region=run.region
+                {key: copy_graph(run, one, change, made) for key, one in entries.items()},
+                tree.open,
+                region=run.region,
             )
         case tuple():
-            found = tuple(copied(run, one, change, made) for one in tree)
+            found = tuple(copy_graph(run, one, change, made) for one in tree)
         case Instance() if is_tree(tree):
-            found = tree.with_parts({name: copied(run, one, change, made) for name, one in tree.attributes.items()})
+            found = tree.with_parts(
+                {name: copy_graph(run, one, change, made) for name, one in tree.attributes.items()}
+            )
             found.region = run.region
     made[id(tree)] = found
     return found
@@ -229,7 +237,7 @@ def state_of(run: RunState, tree: Value) -> Value:
     """The state of a graph: its Variables and arrays, by paths."""
     if isinstance(tree, Instance):
         tree = run.current_copy(tree)
-    parts = inner(tree)
+    parts = inner_parts(tree)
     if parts is None:
         if isinstance(tree, Variable) and run.releases.get("flax", (99,)) < (0, 11):
             return tree.with_parts(dict(tree.attributes))
@@ -238,7 +246,7 @@ def state_of(run: RunState, tree: Value) -> Value:
                  and not isinstance(tree, Object), region=run.region)  # fmt: skip
 
 
-def fits(leaf: Value, chosen: Value) -> bool | None:
+def filter_fits(leaf: Value, chosen: Value) -> bool | None:
     """Return whether a filter selects a leaf of a state; None if that is not known."""
     if chosen is ... or chosen is True:
         return True
@@ -246,7 +254,7 @@ def fits(leaf: Value, chosen: Value) -> bool | None:
         return False
     if isinstance(chosen, tuple | ListValue):
         items = chosen if isinstance(chosen, tuple) else chosen.items
-        found = [fits(leaf, one) for one in items]
+        found = [filter_fits(leaf, one) for one in items]
         return True if True in found else None if None in found or getattr(chosen, "open", False) else False
     if isinstance(leaf, Layout):
         return False
@@ -274,7 +282,7 @@ def chosen_of(state: Value, filters: tuple[Value, ...]) -> list[Value] | None:
                     holder.entries[key] = one
             continue
         for holder, one in zip(found, filters, strict=True):
-            taken = fits(part, one)
+            taken = filter_fits(part, one)
             if taken is None and isinstance(part, AnyTree):
                 holder.entries[key] = part  # some of it may be there
                 continue
@@ -288,7 +296,7 @@ def chosen_of(state: Value, filters: tuple[Value, ...]) -> list[Value] | None:
 
 def check_kept(run: RunState, held: Value, value: Value, place: Place) -> None:
     """Record a fresh array that a sharded Variable takes as it is."""
-    array = operand(value)
+    array = as_operand(value)
     if not isinstance(held, Variable) or not held.placed or not isinstance(array, Layout) or run.traced:
         return
     if array.host:
@@ -299,7 +307,7 @@ def check_kept(run: RunState, held: Value, value: Value, place: Place) -> None:
         run.violate("variable.whole", place, where="replicated on every device")
 
 
-def put(run: RunState, target: Value, state: Value, place: Place) -> None:
+def put_state(run: RunState, target: Value, state: Value, place: Place) -> None:
     """Put the values of a state into the Variables of a graph; forget the graph where they are not known."""
     if isinstance(target, Instance):
         target = run.current_copy(target)
@@ -307,7 +315,7 @@ def put(run: RunState, target: Value, state: Value, place: Place) -> None:
         check_kept(run, target, state, place)
         run.write_attribute(target, "value", state.operand if isinstance(state, Variable) else state)
         return
-    parts = dict(inner(target) or ())
+    parts = dict(inner_parts(target) or ())
     if not isinstance(state, DictValue) or state.open:
         run.forget_changed((target,))
         return
@@ -315,21 +323,21 @@ def put(run: RunState, target: Value, state: Value, place: Place) -> None:
         if isinstance(one, AnyTree | Unknown):
             run.forget_changed((parts.get(key),))
         elif key in parts and isinstance(parts[key], Instance | ListValue | DictValue | tuple):
-            put(run, parts[key], one, place)
+            put_state(run, parts[key], one, place)
         elif key in parts and isinstance(target, Object):
             run.write_attribute(target, str(key), one)
         else:
             run.forget_changed((target,))
 
 
-def merged(run: RunState, template: Value, states: tuple[Value, ...]) -> Value:
+def merge_graphs(run: RunState, template: Value, states: tuple[Value, ...]) -> Value:
     """A new graph like a template, with the Variables of states."""
     given: dict[tuple[Value, ...], Value] = {}
-    known = all(isinstance(one, DictValue) and _enter(given, (), one) for one in states)
+    known = all(isinstance(one, DictValue) and _add_entries(given, (), one) for one in states)
     paths: dict[int, tuple[Value, ...]] = {}
-    _paths(run, template, (), paths)
+    _record_paths(run, template, (), paths)
 
-    def change(variable: Variable | Layout) -> Value:
+    def change_variable(variable: Variable | Layout) -> Value:
         if isinstance(variable, Layout):
             return Layout()
         found = given.get(paths.get(id(variable), (object(),))) if known else None
@@ -340,27 +348,29 @@ def merged(run: RunState, template: Value, states: tuple[Value, ...]) -> Value:
         made.region = run.region
         return made
 
-    return copied(run, template, change)
+    return copy_graph(run, template, change_variable)
 
 
-def _enter(given: dict[tuple[Value, ...], Value], path: tuple[Value, ...], state: DictValue) -> bool:
+def _add_entries(given: dict[tuple[Value, ...], Value], path: tuple[Value, ...], state: DictValue) -> bool:
     for key, one in state.entries.items():
         if isinstance(one, DictValue):
-            if not _enter(given, (*path, key), one):
+            if not _add_entries(given, (*path, key), one):
                 return False
         else:
             given.setdefault((*path, key), one)
     return not state.open
 
 
-def _paths(run: RunState, tree: Value, path: tuple[Value, ...], found: dict[int, tuple[Value, ...]]) -> None:
+def _record_paths(
+    run: RunState, tree: Value, path: tuple[Value, ...], found: dict[int, tuple[Value, ...]]
+) -> None:
     if isinstance(tree, Instance):
         tree = run.current_copy(tree)
     if id(tree) in found:
         return
     found[id(tree)] = path
-    for key, one in inner(tree) or ():
-        _paths(run, one, (*path, key), found)
+    for key, one in inner_parts(tree) or ():
+        _record_paths(run, one, (*path, key), found)
 
 
 class VariableShardings(State):

@@ -15,15 +15,15 @@ from shardlint.layouts.values import (
     State,
     Unknown,
     Value,
-    children,
     item_of,
     map_tree,
+    tree_children,
 )
 from shardlint.libraries.flax_boxes import find_mesh_of_flax
-from shardlint.libraries.jax_transforms import traced, tracer
-from shardlint.libraries.meeting import fresh
-from shardlint.libraries.nnx_modules import taken
-from shardlint.libraries.nnx_objects import HOME, Object, Variable, copied
+from shardlint.libraries.jax_transforms import make_tracer, run_traced
+from shardlint.libraries.meeting import fresh_array
+from shardlint.libraries.nnx_modules import take_state
+from shardlint.libraries.nnx_objects import HOME, Object, Variable, copy_graph
 from shardlint.libraries.nnx_variables import make_variable, report_no_mesh
 from shardlint.libraries.registry import function
 
@@ -31,7 +31,7 @@ _PARAM = Library(f"{HOME}.Param")
 
 
 @function(f"{HOME} Optimizer ModelAndOptimizer")
-def optimizer(call: Call) -> Value:
+def make_optimizer(call: Call) -> Value:
     """A step, and the state that the transformation makes for the chosen Variables."""
     run = call.interpreter
     if call.open:
@@ -39,12 +39,12 @@ def optimizer(call: Call) -> Value:
     model, tx, chosen = call.get(0, "model"), call.get(1, "tx"), call.get(2, "wrt", _PARAM)
     held: Value = Unknown("the state of an optimizer")
     if isinstance(tx, Instance) and "init" in tx.attributes:
-        found = run.call(tx.attributes["init"], (taken(call, model, (chosen,)),), {}, call.place)
-        if find_mesh_of_flax(call) is None and any(one.placed for one in _variables(found)):
+        found = run.call(tx.attributes["init"], (take_state(call, model, (chosen,)),), {}, call.place)
+        if find_mesh_of_flax(call) is None and any(one.placed for one in _variables_in_tree(found)):
             report_no_mesh(call)
-        held = copied(run, found, partial(_as_opt_state, call))
+        held = copy_graph(run, found, partial(_as_opt_state, call))
     plain = replace(call, args=(), keywords={})
-    step = make_variable(plain, "OptState", fresh(call, (), "uint32"), {})
+    step = make_variable(plain, "OptState", fresh_array(call, (), "uint32"), {})
     parts = {"step": step, "opt_state": held, "tx": tx, "wrt": chosen}
     old = run.releases.get("flax", (99,)) < (0, 11)
     if old or call.function_name == "ModelAndOptimizer":
@@ -61,16 +61,16 @@ def _as_opt_state(call: Call, leaf: Variable | Layout) -> Value:
     return made
 
 
-def _variables(tree: Value) -> Iterator[Variable]:
+def _variables_in_tree(tree: Value) -> Iterator[Variable]:
     if isinstance(tree, Variable):
         yield tree
     else:
-        for _, part in children(tree) or ():
-            yield from _variables(part)
+        for _, part in tree_children(tree) or ():
+            yield from _variables_in_tree(part)
 
 
 @function(f"{HOME}.Optimizer update")
-def step(call: Call) -> Value:
+def run_step(call: Call) -> Value:
     """Writes new arrays into the chosen Variables and into its own: they are on the devices of those before."""
     run, held = call.interpreter, call.args[0]
     if not isinstance(held, Object) or call.open:
@@ -78,35 +78,35 @@ def step(call: Call) -> Value:
         return Unknown("updates")
     grads = call.args[-1] if len(call.args) > 1 else call.get(-1, "grads", Unknown("gradients"))
     model = call.args[1] if len(call.args) > 2 else held.attributes.get("model", Unknown("a Module"))
-    chosen = taken(call, model, (held.attributes.get("wrt", _PARAM),))
+    chosen = take_state(call, model, (held.attributes.get("wrt", _PARAM),))
     if isinstance(chosen, State):
-        _advance(call, chosen, grads)
+        _update_params(call, chosen, grads)
     else:
         run.forget_changed((model,))
     run.forget_changed((held.attributes.get("step"),))
     if "opt_state" in held.attributes:
-        run.write_attribute(held, "opt_state", map_tree(_later, held.attributes["opt_state"]))
+        run.write_attribute(held, "opt_state", map_tree(_leaf_after_step, held.attributes["opt_state"]))
     return Unknown("updates")
 
 
-def _advance(call: Call, params: State, grads: Value) -> None:
+def _update_params(call: Call, params: State, grads: Value) -> None:
     """New arrays in the Variables of a state. Arrays of other devices raise."""
     run = call.interpreter
     for key, one in params.entries.items():
         grad = item_of(grads, key) if not isinstance(grads, AnyTree | Unknown) else Unknown("a gradient")
         if isinstance(one, State):
-            _advance(call, one, grad)
+            _update_params(call, one, grad)
         elif isinstance(one, Variable):
             own = run.current_copy(one)
             given = grad.operand if isinstance(grad, Instance) else grad
             if isinstance(own.operand, Layout) and isinstance(given, Layout):
                 run.call(Library("jax.numpy.add"), (own.operand, given), {}, call.place)
-            run.write_attribute(own, "value", _later(own.operand))
+            run.write_attribute(own, "value", _leaf_after_step(own.operand))
         else:
             run.forget_changed((one,))
 
 
-def _later(leaf: Value) -> Value:
+def _leaf_after_step(leaf: Value) -> Value:
     """An array after a step: its shape and type, its devices if it is committed to them, and an Explicit spec."""
     if not isinstance(leaf, Layout):
         return Unknown("the state of an optimizer")
@@ -124,19 +124,23 @@ def eval_shape(call: Call) -> Value:
     if not call.args:
         return Unknown("a shape")
     run = call.interpreter
-    found = traced(
-        call, call.args[0], tuple(map_tree(tracer, one) for one in call.args[1:]), call.keywords, call.open
+    found = run_traced(
+        call,
+        call.args[0],
+        tuple(map_tree(make_tracer, one) for one in call.args[1:]),
+        call.keywords,
+        call.open,
     )
 
-    def describe(leaf: Variable | Layout) -> Value:
+    def describe_part(leaf: Variable | Layout) -> Value:
         if isinstance(leaf, Layout):
             return Layout(leaf.shape, leaf.dtype)
-        made = leaf.with_parts({"value": map_tree(_described, leaf.operand)})
+        made = leaf.with_parts({"value": map_tree(_describe_leaf, leaf.operand)})
         made.region = run.region
         return made
 
-    return copied(run, found, describe)
+    return copy_graph(run, found, describe_part)
 
 
-def _described(leaf: Value) -> Value:
+def _describe_leaf(leaf: Value) -> Value:
     return Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown("a description")

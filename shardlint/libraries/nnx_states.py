@@ -18,8 +18,8 @@ from shardlint.layouts.values import (
     Value,
     known_items,
 )
-from shardlint.libraries.nnx_modules import taken
-from shardlint.libraries.nnx_objects import HOME, Object, Variable, chosen_of, objects, state_of
+from shardlint.libraries.nnx_modules import take_state
+from shardlint.libraries.nnx_objects import HOME, Object, Variable, chosen_of, reachable_objects, state_of
 from shardlint.libraries.registry import function
 
 _ANY = AnyTree(Unknown())
@@ -33,16 +33,16 @@ def _as_state(tree: Value) -> Value:
 
 
 @function(f"{HOME} State")
-def state(call: Call) -> Value:
+def make_state(call: Call) -> Value:
     """A state of nested dicts."""
     given = call.get(0, "mapping", DictValue())
     return _as_state(given) if isinstance(given, DictValue) else _ANY
 
 
-def _flat(tree: DictValue, path: tuple[Value, ...]) -> list[Value]:
+def _flatten_state(tree: DictValue, path: tuple[Value, ...]) -> list[Value]:
     found: list[Value] = []
     for key, one in tree.entries.items():
-        found += _flat(one, (*path, key)) if isinstance(one, DictValue) else [((*path, key), one)]
+        found += _flatten_state(one, (*path, key)) if isinstance(one, DictValue) else [((*path, key), one)]
     return found
 
 
@@ -59,7 +59,7 @@ def to_flat_state(call: Call) -> Value:
         tree = state_of(call.interpreter, tree)
     if not isinstance(tree, DictValue):
         return ListValue([(Unknown("a path"), Unknown("a Variable"))], True)
-    return ListValue(_flat(tree, ()), not _is_closed(tree))
+    return ListValue(_flatten_state(tree, ()), not _is_closed(tree))
 
 
 @function(f"{HOME} from_flat_state", f"{HOME}.State from_flat_path")
@@ -83,9 +83,9 @@ def from_flat_state(call: Call) -> Value:
 
 
 @function(f"{HOME} pop")
-def pop(call: Call) -> Value:
+def pop_variables(call: Call) -> Value:
     """The Variables that filters take, which go from the Module."""
-    found = taken(call, call.get(0, "node"), call.args[1:])
+    found = take_state(call, call.get(0, "node"), call.args[1:])
     call.interpreter.forget_changed(call.args[:1])
     return found
 
@@ -93,7 +93,9 @@ def pop(call: Call) -> Value:
 @function(f"{HOME} iter_graph", f"{HOME}.graph iter_graph")
 def iter_graph(call: Call) -> Value:
     """The objects of a graph with their paths."""
-    found: list[Value] = [(Unknown("a path"), one) for one in objects(call.interpreter, call.get(0, "node"))]
+    found: list[Value] = [
+        (Unknown("a path"), one) for one in reachable_objects(call.interpreter, call.get(0, "node"))
+    ]
     return ListValue(found or [(Unknown("a path"), Unknown("an object"))], True)
 
 
@@ -104,24 +106,24 @@ def merge_state(call: Call) -> Value:
         return _ANY
     found = State({})
     for one in call.args:
-        _add(found, one)
+        _merge_state(found, one)
     return found
 
 
-def _add(holder: DictValue, other: DictValue) -> None:
+def _merge_state(holder: DictValue, other: DictValue) -> None:
     holder.open = holder.open or other.open
     for key, one in other.entries.items():
         known = holder.entries.get(key)
         if isinstance(one, DictValue):
             inner = State(dict(known.entries), known.open) if isinstance(known, DictValue) else State({})
             holder.entries[key] = inner
-            _add(inner, one)
+            _merge_state(inner, one)
         else:
             holder.entries[key] = one
 
 
 @function(f"{HOME} filter_state split_state", f"{HOME}.statelib filter_state split_state")
-def part(call: Call) -> Value:
+def part_of_state(call: Call) -> Value:
     """The parts of a state that filters take, a tuple of several."""
     filters = call.args[1:]
     found = chosen_of(call.get(0, "state"), filters)
@@ -135,18 +137,18 @@ def replace_values(call: Call) -> Value:
     """Puts the arrays of nested dicts into a state."""
     held, arrays = call.get(0, "state"), call.get(1, "pure_dict")
     if isinstance(held, DictValue) and isinstance(arrays, DictValue) and not arrays.open:
-        _replace(call, held, arrays)
+        _replace_arrays(call, held, arrays)
     else:
         call.interpreter.forget_changed((held,))
     return None
 
 
-def _replace(call: Call, held: DictValue, arrays: DictValue) -> None:
+def _replace_arrays(call: Call, held: DictValue, arrays: DictValue) -> None:
     held = call.interpreter.thaw(held)
     for key, one in arrays.entries.items():
         known = held.entries.get(key)
         if isinstance(known, DictValue) and isinstance(one, DictValue):
-            _replace(call, known, one)
+            _replace_arrays(call, known, one)
         else:
             held.entries[key] = known.with_parts({"value": one}) if isinstance(known, Variable) else one
 

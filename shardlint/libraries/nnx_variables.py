@@ -24,15 +24,15 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
+    as_operand,
     known_items,
-    operand,
 )
 from shardlint.libraries.contexts import Entered, set_context
 from shardlint.libraries.flax_boxes import ONLY_SET_MESH, RULES, find_mesh_of_flax
 from shardlint.libraries.jax_initializers import RANDOM_MAKERS
 from shardlint.libraries.jax_random import DRAWS
 from shardlint.libraries.jax_sharding import check_axes
-from shardlint.libraries.meeting import as_array, fresh
+from shardlint.libraries.meeting import as_array, fresh_array
 from shardlint.libraries.nnx_objects import HOME, VARIABLES, Annotated, Object, Variable, check_kept
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
@@ -53,14 +53,14 @@ def make_variable(
     metadata = dict(given)
     if isinstance(value, Annotated):
         metadata, value = {**metadata, **value.metadata}, value.value
-    value = operand(value)
+    value = as_operand(value)
     names = next((metadata.pop(one) for one in _NAMES if one in metadata), None)
     hooked = any(metadata.get(one, ()) not in ((), None) for one in _HOOKS)
     own = of is not None and any(of.find(one) is not MISSING for one in _HOOKS)
     if hooked or own or call.open:
         value = Unknown("what a hook makes of it")
     else:
-        value = _placed(call, value, names, metadata)
+        value = _place_in_variable(call, value, names, metadata)
     # Its own attribute `sharding` is that of the array.
     known = {**metadata, **dict.fromkeys(("out_sharding", "sharding_names"), names)}
     held = DictValue(known if names is not None else metadata, call.open)
@@ -81,7 +81,7 @@ def _is_placed(call: Call, names: Value, metadata: Mapping[str, Value]) -> bool:
     )
 
 
-def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value]) -> Value:
+def _place_in_variable(call: Call, value: Value, names: Value, metadata: Mapping[str, Value]) -> Value:
     """An array as a Variable with these names holds it."""
     run = call.interpreter
     if names is None or names == ():
@@ -152,7 +152,7 @@ def spec_of(call: Call, names: Value, metadata: Mapping[str, Value]) -> Partitio
     return None if None in found.axes() else found
 
 
-def _variable(call: Call) -> Value:
+def _make_variable(call: Call) -> Value:
     """A Variable as a program makes it: directly, or one of a class of the project."""
     of = call.args[0] if call.args and isinstance(call.args[0], ClassValue) and call.name.endswith("__new__") else None
     args = call.args[1:] if of is not None else call.args
@@ -167,7 +167,7 @@ def _variable(call: Call) -> Value:
 
 
 for _kind in VARIABLES:
-    function(f"{HOME}.{_kind}", f"{HOME}.{_kind}.__new__")(_variable)
+    function(f"{HOME}.{_kind}", f"{HOME}.{_kind}.__new__")(_make_variable)
 
 
 @function(f"{HOME} with_partitioning with_metadata")
@@ -200,7 +200,7 @@ def use_eager_sharding(call: Call) -> Value:
 
 
 @function("flax.config.update", "flax.configurations.config.update")
-def configured(call: Call) -> Value:
+def configure_sharding(call: Call) -> Value:
     """The same setting by its name."""
     if call.get(0, "name") in ("flax_always_shard_variable",):
         use_eager_sharding(replace(call, args=call.args[1:2]))
@@ -211,14 +211,14 @@ def configured(call: Call) -> Value:
 
 
 @function(f"{HOME}.Variable get_value get_raw_value copy replace")
-def read(call: Call) -> Value:
+def read_variable(call: Call) -> Value:
     """Its value; of `copy` and `replace`, a Variable like it."""
     held = call.args[0]
     if not isinstance(held, Variable):
         return Unknown("a value")
     if call.function_name in ("copy", "replace"):
         value = call.get(1, "value", held.operand)
-        made = held.with_parts({"value": operand(value)})
+        made = held.with_parts({"value": as_operand(value)})
         made.region = call.interpreter.region
         return made
     index = call.get(-1, "index", ...)
@@ -226,14 +226,16 @@ def read(call: Call) -> Value:
 
 
 @function(f"{HOME}.Variable set_value set_raw_value copy_from update_from_state")
-def write(call: Call) -> Value:
+def write_variable(call: Call) -> Value:
     """Replaces its value."""
     held, value = call.args[0], call.get(1, "value", Unknown("a value"))
     if isinstance(held, Instance):
         whole = call.get(-1, "index", ...) is ...
         if whole:
             check_kept(call.interpreter, held, value, call.place)
-        call.interpreter.write_attribute(held, "value", operand(value) if whole else _updated(held))
+        call.interpreter.write_attribute(
+            held, "value", as_operand(value) if whole else _array_after_update(held)
+        )
     return None
 
 
@@ -249,16 +251,18 @@ def write_value(call: Call) -> Value:
 def write_item(call: Call) -> Value:
     """Writes into its array: with `...` the array given, if it is like the one before, or else this one."""
     held, index, value = call.args[0], call.args[1], call.args[2]
-    given = operand(value)
+    given = as_operand(value)
     alike = isinstance(given, Layout) and isinstance(held.operand, Layout) and given == held.operand
     if index is ... and call.interpreter.releases.get("flax", (99,)) < _WRITES_INTO:
         check_kept(call.interpreter, held, given, call.place)
         alike = True
-    call.interpreter.write_attribute(held, "value", given if index is ... and alike else _updated(held))
+    call.interpreter.write_attribute(
+        held, "value", given if index is ... and alike else _array_after_update(held)
+    )
     return None
 
 
-def _updated(held: Instance) -> Value:
+def _array_after_update(held: Instance) -> Value:
     """An array after some of it was replaced."""
     before = held.operand
     if not isinstance(before, Layout):
@@ -272,7 +276,7 @@ def _updated(held: Instance) -> Value:
 
 
 @function(f"{HOME} Rngs RngStream")
-def rngs(call: Call) -> Value:
+def make_rngs(call: Call) -> Value:
     """Streams by name, each with a key and a count."""
     made = Object(None, {}, call.open, region=call.interpreter.region, kind="Rngs")
     given = dict(call.keywords)
@@ -283,17 +287,17 @@ def rngs(call: Call) -> Value:
         given = {**given, **{key: one for key, one in first.entries.items() if isinstance(key, str)}}
         given.pop("default", None)
         made.open = made.open or first.open
-    made.attributes = {name: stream(call, one) for name, one in given.items()}
+    made.attributes = {name: make_stream(call, one) for name, one in given.items()}
     return made
 
 
-def stream(call: Call, seed: Value) -> Value:
+def make_stream(call: Call, seed: Value) -> Value:
     """A stream of keys that begins with a seed or a key."""
-    key = fresh(call, (), "key") if isinstance(seed, int) else replace(as_array(seed), dtype="key")
+    key = fresh_array(call, (), "key") if isinstance(seed, int) else replace(as_array(seed), dtype="key")
     plain = replace(call, keywords={}, open=False)
     parts = {
         "key": make_variable(plain, "RngKey", key, {}),
-        "count": make_variable(plain, "RngCount", fresh(call, key.shape, "uint32"), {}),
+        "count": make_variable(plain, "RngCount", fresh_array(call, key.shape, "uint32"), {}),
     }
     return Object(None, dict(parts), region=call.interpreter.region, kind="RngStream")
 
@@ -318,27 +322,27 @@ def next_key(call: Call, source: Value, name: str = "default") -> Layout:
 
 
 @function(f"{HOME}.Rngs.__call__", f"{HOME}.RngStream.__call__")
-def drawn(call: Call) -> Value:
+def draw_key(call: Call) -> Value:
     """The next key."""
     return next_key(call, call.args[0])
 
 
 @function(f"{HOME}.Rngs fork split broadcast", f"{HOME}.RngStream fork split broadcast")
-def forked(call: Call) -> Value:
+def fork_streams(call: Call) -> Value:
     """Streams with new keys, or with so many of them."""
     held, count = call.args[0], call.keywords.get("split", call.get(1, "k", None))
     if not isinstance(held, Object) or not isinstance(count, int | None) or call.open:
         return Unknown("streams")
 
-    def another(one: Value) -> Value:
+    def another_stream(one: Value) -> Value:
         key = next_key(call, one)
         if count is not None:
             key = as_array(call.interpreter.call(Library("jax.random.split"), (key, count), {}, call.place))
-        return stream(call, key)
+        return make_stream(call, key)
 
     if held.kind == "RngStream":
-        return another(held)
-    return Object(None, {name: another(one) for name, one in held.attributes.items()},
+        return another_stream(held)
+    return Object(None, {name: another_stream(one) for name, one in held.attributes.items()},
                   region=call.interpreter.region, kind="Rngs")  # fmt: skip
 
 

@@ -10,11 +10,11 @@ from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree
 from shardlint.libraries.jax_numpy import dtype_of
 from shardlint.libraries.meeting import (
     as_array,
-    broadcast,
     broadcast_shapes,
-    common,
-    computed,
-    meet,
+    broadcast_values,
+    common_properties,
+    computed_array,
+    meet_operands,
     spec_entry,
 )
 from shardlint.libraries.optimizers import zeros_like_tree
@@ -24,69 +24,69 @@ _LOSSES = ("optax", "optax.losses")
 _TREES = ("optax.tree_utils tree_", "optax.tree ")
 
 
-def _trees(*names: str) -> list[str]:
+def _tree_functions(*names: str) -> list[str]:
     """Functions of trees, which older releases have under another name."""
     return [f"{home}{name}" for name in names for home in _TREES] + [f"optax.{name}" for name in names]
 
 
-def _map(change: Callable[[Value], Value], tree: Value) -> Value:
+def _map_tree_or_unknown(change: Callable[[Value], Value], tree: Value) -> Value:
     return AnyTree(Unknown()) if isinstance(tree, Unknown) else map_tree(change, tree)
 
 
-@function(*_trees("l2_norm", "norm", "l1_norm", "sum", "vdot", "max"), "optax global_norm",
+@function(*_tree_functions("l2_norm", "norm", "l1_norm", "sum", "vdot", "max"), "optax global_norm",
           "jax.example_libraries.optimizers l2_norm")  # fmt: skip
-def norm(call: Call) -> Value:
+def norm_of_tree(call: Call) -> Value:
     """One number of a tree."""
     return Layout((), "float32")
 
 
-@function(*_trees("zeros_like", "ones_like", "full_like"))
+@function(*_tree_functions("zeros_like", "ones_like", "full_like"))
 def tree_like(call: Call) -> Value:
     """A tree that is made like another one."""
     tree = call.get(0, "tree")
     return AnyTree(Unknown()) if isinstance(tree, Unknown) else zeros_like_tree(call, tree)
 
 
-@function(*_trees("cast"))
-def cast(call: Call) -> Value:
+@function(*_tree_functions("cast"))
+def cast_tree(call: Call) -> Value:
     """A tree of another type."""
     dtype = call.get(1, "dtype", None)
 
-    def convert(leaf: Value) -> Value:
+    def convert_leaf(leaf: Value) -> Value:
         array = as_array(leaf)
         return array if dtype is None else replace(array, dtype=dtype_of(dtype), literal=False)
 
-    return _map(convert, call.get(0, "tree"))
+    return _map_tree_or_unknown(convert_leaf, call.get(0, "tree"))
 
 
-@function(*_trees("bias_correction", "update_moment", "update_moment_per_elem_norm", "scale", "add_scale"),
+@function(*_tree_functions("bias_correction", "update_moment", "update_moment_per_elem_norm", "scale", "add_scale"),
           "jax.example_libraries.optimizers clip_grads")  # fmt: skip
-def moments(call: Call) -> Value:
+def scale_moments(call: Call) -> Value:
     """A tree of moments like before, or of gradients that are scaled."""
     second = call.function_name.removeprefix("tree_") in ("update_moment", "update_moment_per_elem_norm", "scale")
     position, name = (1, "moments") if second else (0, "moment")
 
-    def scaled(leaf: Value) -> Value:
+    def scale_leaf(leaf: Value) -> Value:
         array = as_array(leaf)
         return replace(array, dtype=array.dtype, committed=array.committed or None, literal=False)
 
-    return _map(scaled, call.get(position, name))
+    return _map_tree_or_unknown(scale_leaf, call.get(position, name))
 
 
 @function("optax incremental_update periodic_update")
-def mixed(call: Call) -> Value:
+def mix_trees(call: Call) -> Value:
     """A tree between a new and an old one."""
     new, old = call.get(0, "new_tensors"), call.get(1, "old_tensors")
     if isinstance(new, Unknown) or isinstance(old, Unknown):
         return AnyTree(Unknown())
-    return map_tree(lambda one, other: broadcast(call, (one, other)), new, old)
+    return map_tree(lambda one, other: broadcast_values(call, (one, other)), new, old)
 
 
 @function("optax safe_int32_increment safe_increment", "optax._src.numerics safe_int32_increment")
-def incremented(call: Call) -> Value:
+def increment_count(call: Call) -> Value:
     """A count after one more step."""
     array = as_array(call.get(0, "count"))
-    return computed(call, [array], array.shape, array.dtype)
+    return computed_array(call, [array], array.shape, array.dtype)
 
 
 @function("optax safe_norm safe_root_mean_squares", "optax._src.numerics safe_norm")
@@ -94,28 +94,28 @@ def safe_norm(call: Call) -> Value:
     """A norm over all dimensions, or over one."""
     array, axis = as_array(call.get(0, "x")), call.keywords.get("axis")
     shape: Shape | None = () if axis is None and not call.keywords.get("keepdims", False) else None
-    return computed(call, [array], shape, array.dtype)
+    return computed_array(call, [array], shape, array.dtype)
 
 
 @function(
     *(f"{home} l2_loss squared_error softmax_cross_entropy sigmoid_binary_cross_entropy huber_loss log_cosh hinge_loss "
       "softmax_cross_entropy_with_integer_labels" for home in _LOSSES)
 )  # fmt: skip
-def loss(call: Call) -> Value:
+def loss_per_example(call: Call) -> Value:
     """One number for each example, or for each entry."""
     last = call.function_name
     first, second = ("predictions", "targets") if last in _OF_PREDICTIONS else ("logits", "labels")
     logits, labels = as_array(call.get(0, first)), as_array(call.get(1, second, 0))
     if not last.endswith("labels"):
-        found = broadcast(call, (logits, labels))
+        found = broadcast_values(call, (logits, labels))
     else:
-        found = meet(call, [logits, labels]).shaped(logits.shape, logits.typed_spec)
+        found = meet_operands(call, [logits, labels]).shaped(logits.shape, logits.typed_spec)
         if logits.explicit and logits.shape and (axes := spec_entry(logits, -1)):
             call.interpreter.violate("index.split", call.place, array=str(logits), axes="/".join(axes))
             found = replace(found, mesh=None, spec=None)
     found = replace(found, dtype=logits.dtype)
     if call.interpreter.axes:
-        found = replace(found.varying_like(common([logits, labels])), figure=None)
+        found = replace(found.varying_like(common_properties([logits, labels])), figure=None)
     if "softmax" not in last or not found.shape:
         return found
     return found.shaped(found.shape[:-1], found.typed_spec[:-1] if found.typed_spec is not None else None)
@@ -125,23 +125,23 @@ _OF_PREDICTIONS = ("l2_loss", "squared_error", "huber_loss", "log_cosh")
 
 
 @function(*(f"{home} kl_divergence cosine_distance cosine_similarity convex_kl_divergence" for home in _LOSSES))
-def divergence(call: Call) -> Value:
+def divergence_per_row(call: Call) -> Value:
     """One number for each row."""
     arrays = [as_array(call.get(place, name)) for place, name in enumerate(("predictions", "targets"))]
     arrays = [as_array(one) for one in call.args[:2]] if len(call.args) > 1 else arrays
     shape = broadcast_shapes([one.shape for one in arrays]) if not call.keywords.keys() & {"axis", "where"} else None
-    return computed(call, arrays, shape[:-1] if shape else None)
+    return computed_array(call, arrays, shape[:-1] if shape else None)
 
 
 @function(*(f"{home} ctc_loss" for home in _LOSSES))
 def ctc_loss(call: Call) -> Value:
     """One number for each sequence."""
     logits = as_array(call.get(0, "logits"))
-    return computed(call, [logits], logits.shape[:1] if logits.shape else None)
+    return computed_array(call, [logits], logits.shape[:1] if logits.shape else None)
 
 
 @function(*(f"{home} smooth_labels" for home in _LOSSES))
 def smooth_labels(call: Call) -> Value:
     """Labels, each a little nearer to the others."""
     array = as_array(call.get(0, "labels"))
-    return replace(meet(call, [array]), dtype=array.dtype).shaped(array.shape, array.typed_spec)
+    return replace(meet_operands(call, [array]), dtype=array.dtype).shaped(array.shape, array.typed_spec)

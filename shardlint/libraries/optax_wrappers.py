@@ -23,7 +23,7 @@ from shardlint.layouts.values import (
     map_spread,
     map_tree,
 )
-from shardlint.libraries.meeting import fresh
+from shardlint.libraries.meeting import fresh_array
 from shardlint.libraries.optimizers import (
     STATES,
     begin_states,
@@ -63,7 +63,7 @@ _NAMED_STATES = {
 
 
 @function(*(f"optax {names}" for names in _NAMED_STATES))
-def state(call: Call) -> Value:
+def make_program_state(call: Call) -> Value:
     """A state as a program writes it."""
     fields = next(known for names, known in _NAMED_STATES.items() if call.function_name in names.split()).split()
     given = dict(zip(fields, call.args, strict=False))
@@ -74,29 +74,29 @@ def _masked_state(call: Call, inits: list[Value], mask: Value, params: Value) ->
     """The state of a transformation of the parameters for which a mask is true."""
     known = True
 
-    def choose(_: str, leaf: Value, wanted: Value) -> Value:
+    def choose_leaf(_: str, leaf: Value, wanted: Value) -> Value:
         nonlocal known
         known = known and isinstance(wanted, bool)
         return leaf if wanted is True else Instance(None, {})
 
-    chosen = map_spread(choose, mask, params)
+    chosen = map_spread(choose_leaf, mask, params)
     if not known:
         return AnyTree(Unknown())
     return Instance(None, {"inner_state": begin_states(call, inits, chosen)[0]})
 
 
-def _applied(call: Call, given: Value, params: Value) -> Value:
+def _apply_mask(call: Call, given: Value, params: Value) -> Value:
     """A mask or labels, which may be a function of the parameters."""
     return call.interpreter.call(given, (params,), {}, call.place) if isinstance(given, _FUNCTIONS) else given
 
 
 @function("optax masked")
-def masked(call: Call) -> Value:
+def mask_transformation(call: Call) -> Value:
     """A transformation of some of the parameters."""
     inits, mask = find_inits((call.get(0, "inner"),)), call.get(1, "mask")
 
     def init(again: Call, params: Value) -> Value:
-        wanted = _applied(again, mask, params)
+        wanted = _apply_mask(again, mask, params)
         if inits is None or isinstance(wanted, Unknown | AnyTree):
             return AnyTree(Unknown())
         return _masked_state(again, inits, wanted, params)
@@ -109,12 +109,12 @@ def _is_label(label: Value, leaf: Value) -> Value:
 
 
 @function("optax multi_transform partition")
-def partition(call: Call) -> Value:
+def partition_transformation(call: Call) -> Value:
     """A transformation for each label of parameters."""
     transforms, labels = call.get(0, "transforms"), call.get(1, "param_labels")
 
     def init(again: Call, params: Value) -> Value:
-        found = _applied(again, labels, params)
+        found = _apply_mask(again, labels, params)
         if not isinstance(transforms, DictValue) or transforms.open or isinstance(found, Unknown | AnyTree):
             return AnyTree(Unknown())
         states: dict[object, Value] = {}
@@ -128,16 +128,16 @@ def partition(call: Call) -> Value:
 
 
 @function("optax inject_hyperparams inject_stateful_hyperparams", "optax.schedules inject_hyperparams")
-def inject(call: Call) -> Value:
+def inject_hyperparameters(call: Call) -> Value:
     """A maker of transformations whose numbers are part of the state: a schedule gives its number of the step."""
     factory = call.get(0, "inner_factory")
 
-    def numbered(value: Value) -> Value:
+    def number_or_value(value: Value) -> Value:
         return Layout((), "float32") if isinstance(value, _FUNCTIONS) or _is_schedule(value) else value
 
     def make(again: Call) -> Value:
-        args = tuple(numbered(one) for one in again.args)
-        keywords = {name: numbered(one) for name, one in again.keywords.items()}
+        args = tuple(number_or_value(one) for one in again.args)
+        keywords = {name: number_or_value(one) for name, one in again.keywords.items()}
         inner = again.interpreter.call(factory, args, keywords, again.place, again.open)
         inits = find_inits((inner,))
 
@@ -163,10 +163,10 @@ def _is_schedule(value: Value) -> bool:
 # adafactor
 
 
-def _factored(call: Call, least: Value, factored: Value, params: Value) -> Value:
+def _factored_state(call: Call, least: Value, factored: Value, params: Value) -> Value:
     """The state of the root mean squares: of a large matrix those of its rows and columns alone."""
 
-    def part(leaf: Value, name: str) -> Value:
+    def part_of_leaf(leaf: Value, name: str) -> Value:
         if not isinstance(leaf, Layout) or leaf.shape is None or not all(isinstance(one, int) for one in leaf.shape):
             return Layout()
         if not isinstance(least, int) or not isinstance(factored, bool):
@@ -180,23 +180,26 @@ def _factored(call: Call, least: Value, factored: Value, params: Value) -> Value
         gone = order[-1] if name == "v_row" else order[-2]
         return Layout((*leaf.shape[:gone], *leaf.shape[gone + 1 :]), leaf.dtype, host=False)
 
-    parts = {name: map_tree(lambda leaf, name=name: part(leaf, name), params) for name in ("v_row", "v_col", "v")}
+    parts = {
+        name: map_tree(lambda leaf, name=name: part_of_leaf(leaf, name), params)
+        for name in ("v_row", "v_col", "v")
+    }
     return Instance(None, {"count": make_counter(call), **parts})
 
 
 def _one_entry(call: Call, leaf: Layout) -> Layout:
-    return replace(fresh(call, (1,), leaf.dtype), committed=make_counter(call).committed)
+    return replace(fresh_array(call, (1,), leaf.dtype), committed=make_counter(call).committed)
 
 
 @function("optax scale_by_factored_rms")
 def scale_by_factored_rms(call: Call) -> Value:
     """Updates by their root mean squares."""
     factored, least = call.get(0, "factored", True), call.get(3, "min_dim_size_to_factor", 128)
-    return make_transformation(lambda again, params: _factored(again, least, factored, params))
+    return make_transformation(lambda again, params: _factored_state(again, least, factored, params))
 
 
 @function("optax adafactor")
-def adafactor(call: Call) -> Value:
+def make_adafactor(call: Call) -> Value:
     """A chain of what its options say."""
     least, factored = call.get(1, "min_dim_size_to_factor", 128), call.keywords.get("factored", True)
     rate, scales = call.get(0, "learning_rate", None), call.get(4, "multiply_by_parameter_scale", True)
@@ -206,7 +209,7 @@ def adafactor(call: Call) -> Value:
         return make_transformation(lambda again, params: AnyTree(Unknown()))
 
     def init(again: Call, params: Value) -> Value:
-        parts = [_factored(again, least, factored, params)]
+        parts = [_factored_state(again, least, factored, params)]
         parts += [STATES["clip"](again, params)] if clips is not None else []
         parts += [state_of_rate(rate)(again, params)] if rate is not None else []
         parts += [STATES["scale"](again, params)] if scales else []

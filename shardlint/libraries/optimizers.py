@@ -17,12 +17,18 @@ from shardlint.layouts.values import (
     Native,
     Unknown,
     Value,
-    children,
     known_items,
-    leaves,
     map_tree,
+    tree_children,
+    tree_leaves,
 )
-from shardlint.libraries.meeting import as_array, as_computed, broadcast, common, fresh
+from shardlint.libraries.meeting import (
+    as_array,
+    as_computed,
+    broadcast_values,
+    common_properties,
+    fresh_array,
+)
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -63,23 +69,25 @@ Init = Callable[[Call, Value], Value]
 
 def zeros_like_tree(call: Call, params: Value) -> Value:
     """Zeros that are made like the parameters."""
-    from shardlint.libraries.jax_numpy import like
+    from shardlint.libraries.jax_numpy import array_like
 
-    def zeros(leaf: Value) -> Value:
+    def zeros_of_leaf(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
             return AnyTree(Layout()) if isinstance(leaf, Unknown) else Unknown("a moment")
-        made = as_array(like(replace(call, name="jax.numpy.zeros_like", args=(leaf,), keywords={})))
+        made = as_array(array_like(replace(call, name="jax.numpy.zeros_like", args=(leaf,), keywords={})))
         return replace(made, committed=made.committed and None)
 
-    return map_tree(zeros, params)
+    return map_tree(zeros_of_leaf, params)
 
 
 def make_counter(call: Call) -> Layout:
     """A count of steps."""
-    return replace(fresh(call, (), "int32"), committed=None if call.interpreter.mesh is not None else False)
+    return replace(
+        fresh_array(call, (), "int32"), committed=None if call.interpreter.mesh is not None else False
+    )
 
 
-def _fields(names: str, call: Call, params: Value) -> Value:
+def _state_fields(names: str, call: Call, params: Value) -> Value:
     made = {
         name: make_counter(call) if name in _SCALARS else zeros_like_tree(call, params) for name in names.split()
     }
@@ -87,7 +95,7 @@ def _fields(names: str, call: Call, params: Value) -> Value:
 
 
 STATES: dict[str, Init] = {
-    name: partial(_fields, fields) for names, fields in _FIELDS.items() for name in names.split()
+    name: partial(_state_fields, fields) for names, fields in _FIELDS.items() for name in names.split()
 }
 
 
@@ -100,7 +108,7 @@ def state_of_rate(rate: Value) -> Init:
     return lambda call, params: Unknown("the state of a learning rate")
 
 
-def _chain(names: str, call: Call) -> Value:
+def _chain_transforms(names: str, call: Call) -> Value:
     """An optimizer by the transforms that it is made of."""
     pieces = dict(STATES)
     momentum = call.get(1, "momentum", None)
@@ -119,16 +127,16 @@ def make_transformation(init: Init) -> Value:
 
     def update(call: Call) -> Value:
         updates, state = call.get(0, "updates"), call.get(1, "state")
-        for moments in _moments(state):
-            updates = map_tree(partial(_combined, call), updates, moments)
+        for moments in _moments_of_state(state):
+            updates = map_tree(partial(_combine_with_moment, call), updates, moments)
         return (map_tree(lambda leaf: _maybe_committed(apply_at(call, leaf)), updates), map_tree(as_computed, state))
 
     return Instance(None, {"init": Native("init", begin), "update": Native("update", update)})
 
 
-def _combined(call: Call, update: Value, moment: Value) -> Value:
+def _combine_with_moment(call: Call, update: Value, moment: Value) -> Value:
     """An update after arithmetic with a moment, which may be split in another way."""
-    found = broadcast(call, (moment, update))
+    found = broadcast_values(call, (moment, update))
     same = not isinstance(update, Layout) or not isinstance(moment, Layout) or update.spec == moment.spec
     return update if same else replace(update, mesh=found.mesh, spec=found.spec)
 
@@ -138,18 +146,18 @@ def _maybe_committed(leaf: Value) -> Value:
     return replace(leaf, committed=leaf.committed or None, asked=None) if isinstance(leaf, Layout) else leaf
 
 
-def _moments(state: Value) -> Iterator[Value]:
+def _moments_of_state(state: Value) -> Iterator[Value]:
     """The parts of a state that `update` combines with the updates."""
     if isinstance(state, Instance):
         yield from (one for name, one in state.attributes.items() if name in ("mu", "nu", "trace", "ema"))
     if isinstance(state, tuple | Instance):
-        for _, part in children(state) or ():
+        for _, part in tree_children(state) or ():
             if isinstance(part, tuple | Instance):
-                yield from _moments(part)
+                yield from _moments_of_state(part)
 
 
 for _names, _pieces in _CHAINS.items():
-    function(f"optax {_names}")(partial(_chain, _pieces))
+    function(f"optax {_names}")(partial(_chain_transforms, _pieces))
 for _name, _piece in STATES.items():
     function(f"optax.{_name}")(lambda call, piece=_piece: make_transformation(piece))  # type: ignore[misc]
 
@@ -166,7 +174,7 @@ def begin_states(call: Call, inits: list[Value], params: Value) -> tuple[Value, 
 
 
 @function("optax chain named_chain")
-def chain(call: Call) -> Value:
+def chain_transforms(call: Call) -> Value:
     """Transforms one after the other: the state is a tuple of theirs."""
     given = (known_items(call.args[0]) if len(call.args) == 1 else None) or call.args
     inits = None if call.open or call.function_name == "named_chain" else find_inits(given)
@@ -176,7 +184,7 @@ def chain(call: Call) -> Value:
 
 
 @function("optax MultiSteps")
-def accumulate(call: Call) -> Value:
+def accumulate_gradients(call: Call) -> Value:
     """Gradients that are added up over several steps, like the parameters."""
     inits = find_inits((call.get(0, "opt"),))
 
@@ -203,7 +211,7 @@ piecewise_interpolate_schedule linear_onecycle_schedule cosine_onecycle_schedule
 
 
 @function(f"optax {_SCHEDULES}", f"optax.schedules {_SCHEDULES}")
-def schedule(call: Call) -> Value:
+def make_schedule(call: Call) -> Value:
     """A number for each step."""
     return Native("schedule", lambda again: Layout((), "float32"))
 
@@ -215,21 +223,23 @@ def apply_updates(call: Call) -> Value:
     gradients = gradients_in(updates) or wrong_in(updates)
     if not gradients:
         return map_tree(as_computed, params)
-    along = common([as_array(gradients[0])])
+    along = common_properties([as_array(gradients[0])])
 
-    def updated(leaf: Value) -> Value:
+    def updated_leaf(leaf: Value) -> Value:
         array = as_array(leaf)
         both = array.differs | along.differs
         return replace(
             array, varying=along.varying, differs=both, figure=along.figure, statistic=along.statistic, asked=None
         )
 
-    return map_tree(updated, params) if not isinstance(params, Unknown) else AnyTree(updated(params))
+    return (
+        map_tree(updated_leaf, params) if not isinstance(params, Unknown) else AnyTree(updated_leaf(params))
+    )
 
 
 def gradients_in(tree: Value) -> list[Layout]:
     """The gradients in a tree of which all or some parts are known."""
-    parts = children(tree)
+    parts = tree_children(tree)
     if parts is None:
         leaf = tree.leaf if isinstance(tree, AnyTree) else tree
         return [as_array(leaf)] if is_gradient(leaf) else []
@@ -238,7 +248,7 @@ def gradients_in(tree: Value) -> list[Layout]:
 
 def wrong_in(tree: Value) -> list[Layout]:
     """The arrays of a tree that are wrong unless they are divided."""
-    arrays = [leaf for _, leaf in leaves(tree) if isinstance(leaf, Layout)]
+    arrays = [leaf for _, leaf in tree_leaves(tree) if isinstance(leaf, Layout)]
     return [one for one in arrays if one.statistic is not None and one.statistic.is_wrong]
 
 
@@ -277,7 +287,7 @@ class TrainState(Instance):
 
 
 @function(f"{_TRAIN_STATE}.create")
-def create(call: Call) -> Value:
+def create_train_state(call: Call) -> Value:
     """A state with a step of 0, the parameters, and the state of the optimizer."""
     tx = call.keywords.get("tx", Unknown())
     optimizer = Unknown()

@@ -21,14 +21,14 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
 )
-from shardlint.libraries.jax_transforms import decorator
+from shardlint.libraries.jax_transforms import transform_decorator
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
 _CONVERTING: dict[str, Callable[[str], Value]] = {"builtins.int": int, "builtins.float": float}
 
 
-def _option(call: Call, default: Value) -> Value:
+def _option_value(call: Call, default: Value) -> Value:
     """The value of an option with a default."""
     if default is MISSING or isinstance(default, Unknown):
         return Unknown("an option")
@@ -92,8 +92,8 @@ def _set_defaults(parser: Parser, call: Call) -> Value:
     return None
 
 
-def _parse(parser: Parser, call: Call) -> Value:
-    attributes = {name: _option(call, default) for name, default in parser.attributes.items()}
+def _parse_options(parser: Parser, call: Call) -> Value:
+    attributes = {name: _option_value(call, default) for name, default in parser.attributes.items()}
     found = Namespace(None, attributes, parser.open, region=call.interpreter.region)
     return found if call.function_name == "parse_args" else (found, Unknown("other arguments"))
 
@@ -103,22 +103,22 @@ _METHODS: dict[str, Callable[[Parser, Call], Value]] = {
     "add_argument_group": lambda parser, call: parser,
     "add_mutually_exclusive_group": lambda parser, call: parser,
     "set_defaults": _set_defaults,
-    "parse_args": _parse,
-    "parse_known_args": _parse,
+    "parse_args": _parse_options,
+    "parse_known_args": _parse_options,
 }
 
 
 @function("os.environ get setdefault", "os getenv")
-def variable(call: Call) -> Value:
+def environment_variable(call: Call) -> Value:
     """A variable of the environment."""
-    return _option(call, call.get(1, "default"))
+    return _option_value(call, call.get(1, "default"))
 
 
 @function("absl.flags DEFINE_integer DEFINE_float DEFINE_string DEFINE_bool DEFINE_boolean DEFINE_enum")
 def define_flag(call: Call) -> Value:
     """A flag. What `flags.FLAGS` holds is known of the flags that this file defines."""
     name, default = call.get(0, "name"), call.get(1, "default")
-    value = _option(call, Unknown() if default is None else default)
+    value = _option_value(call, Unknown() if default is None else default)
     if isinstance(name, str):
         call.interpreter.flags[f"absl.flags.FLAGS.{name}"] = value
     return Namespace(None, {"value": value, "name": name})
@@ -131,7 +131,7 @@ def run_main(call: Call) -> Value:
 
 
 @function("typer Option Argument", "click Option")
-def annotated(call: Call) -> Value:
+def annotated_default(call: Call) -> Value:
     """The default of a parameter, as typer takes it."""
     return call.get(0, "default")
 
@@ -150,11 +150,11 @@ def _with_options(call: Call, given: Value, keywords: dict[str, Value] | None = 
     return call.interpreter.call(given, (), keywords or {}, call.place, opened)
 
 
-def _command(call: Call, given: Value) -> Value:
+def _make_command(call: Call, given: Value) -> Value:
     return Native("command", lambda again: _with_options(again, given))
 
 
-function("click command group")(decorator(_command))
+function("click command group")(transform_decorator(_make_command))
 
 
 @function("hydra.main")
@@ -180,6 +180,6 @@ def click_option(call: Call) -> Value:
     value = call.get(-1, "default", default)
 
     def decorate(again: Call) -> Value:
-        return Partial(again.args[0], (), {name: _option(again, value)})
+        return Partial(again.args[0], (), {name: _option_value(again, value)})
 
     return Native("option", decorate)

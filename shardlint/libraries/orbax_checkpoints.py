@@ -26,7 +26,7 @@ from shardlint.layouts.values import (
     map_tree,
 )
 from shardlint.libraries.jax_numpy import dtype_of, sizes_of
-from shardlint.libraries.jax_sharding import placed
+from shardlint.libraries.jax_sharding import place_array
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -53,7 +53,7 @@ class Checkpointer(Instance):
 
 
 @function("orbax.checkpoint.args StandardRestore PyTreeRestore")
-def request(call: Call) -> Value:
+def restore_request(call: Call) -> Value:
     """Return the target that a checkpoint is restored to."""
     exact = call.function_name == "StandardRestore"
     target, placements = call.get(0, "item", None), call.get(1, "restore_args", None)
@@ -67,13 +67,13 @@ def _with_shapes(placements: Value, target: Value) -> Value:
     if isinstance(placements, Unknown):
         return placements
 
-    def fill(_: str, leaf: Value, like: Value) -> Value:
+    def fill_leaf(_: str, leaf: Value, like: Value) -> Value:
         if not isinstance(leaf, Layout) or not isinstance(like, Layout):
             return leaf
         filled = replace(leaf, shape=leaf.shape or like.shape, dtype=leaf.dtype or like.dtype)
         return filled if leaf.shape is not None or leaf.mesh is None else replace(filled, spec=None)
 
-    return map_spread(fill, Unknown() if target is None else target, placements)
+    return map_spread(fill_leaf, Unknown() if target is None else target, placements)
 
 
 @function("orbax.checkpoint.checkpoint_utils construct_restore_args")
@@ -84,7 +84,7 @@ def restore_args(call: Call) -> Value:
         return tree
 
     def place(path: str, leaf: Value, target: Value) -> Value:
-        return placed(call, leaf, target, call.place, path) if isinstance(leaf, Layout) else leaf
+        return place_array(call, leaf, target, call.place, path) if isinstance(leaf, Layout) else leaf
 
     return map_spread(place, shardings, tree)
 
@@ -95,7 +95,7 @@ def restore_argument(call: Call) -> Value:
     shape, dtype = call.keywords.get("global_shape"), call.keywords.get("dtype")
     array = Layout(sizes_of(shape) if shape is not None else None, dtype_of(dtype) if dtype is not None else None)
     target = call.keywords.get("sharding")
-    return placed(call, array, target, call.place) if isinstance(target, Sharding) else array
+    return place_array(call, array, target, call.place) if isinstance(target, Sharding) else array
 
 
 @function("orbax.checkpoint.args StandardSave PyTreeSave ArraySave", "orbax.checkpoint SaveArgs")
@@ -105,7 +105,7 @@ def to_save(call: Call) -> Value:
 
 
 @function("orbax.checkpoint.args.Composite")
-def composite(call: Call) -> Value:
+def composite_items(call: Call) -> Value:
     """Several items by their names."""
     return State(dict(call.keywords), call.open)
 
@@ -114,35 +114,35 @@ def composite(call: Call) -> Value:
     "orbax.checkpoint StandardCheckpointer PyTreeCheckpointer CheckpointManager",
     "orbax.checkpoint AsyncCheckpointer Checkpointer",
 )
-def checkpointer(call: Call) -> Value:
+def make_checkpointer(call: Call) -> Value:
     """An object that saves and restores; of handlers given to it nothing is known."""
     return Checkpointer(None, exact=call.function_name == "StandardCheckpointer")
 
 
-def _restore(owner: Checkpointer, call: Call) -> Value:
+def _restore_checkpoint(owner: Checkpointer, call: Call) -> Value:
     given = call.get(-1, "args", None)
     if isinstance(given, Request):
-        return _restored(given.target, given.exact, call.place.line)
+        return _restore_tree(given.target, given.exact, call.place.line)
     if isinstance(given, State) and not given.open:
         asked = {name: one for name, one in given.entries.items() if isinstance(one, Request)}
         line = call.place.line
-        return State({name: _restored(one.target, one.exact, line) for name, one in asked.items()}, True)
+        return State({name: _restore_tree(one.target, one.exact, line) for name, one in asked.items()}, True)
     if given is not None or call.open:
         return AnyTree(Unknown())
     target = call.get(1, "target", call.get(-1, "item", call.get(-1, "items", None)))
     placements = call.keywords.get("restore_args")
     if placements is not None:
-        return _restored(_with_shapes(placements, target), True, call.place.line)
-    return _restored(target, owner.exact, call.place.line)
+        return _restore_tree(_with_shapes(placements, target), True, call.place.line)
+    return _restore_tree(target, owner.exact, call.place.line)
 
 
-def _restored(target: Value, exact: bool, line: int) -> Value:
+def _restore_tree(target: Value, exact: bool, line: int) -> Value:
     if target is None or isinstance(target, Unknown):
         return AnyTree(Layout(committed=True, host=False, memory="device", varying=frozenset()))
-    return map_tree(lambda leaf: _placed(leaf, exact, line), target)
+    return map_tree(lambda leaf: _restore_leaf(leaf, exact, line), target)
 
 
-def _placed(leaf: Value, exact: bool, line: int) -> Value:
+def _restore_leaf(leaf: Value, exact: bool, line: int) -> Value:
     """A restored array, by what it is restored to."""
     if not isinstance(leaf, Layout):
         return Unknown("what was saved")
@@ -161,6 +161,6 @@ def _placed(leaf: Value, exact: bool, line: int) -> Value:
 
 
 _METHODS: dict[str, Callable[[Checkpointer, Call], Value]] = {
-    "restore": _restore,
+    "restore": _restore_checkpoint,
     **dict.fromkeys(("save", "wait_until_finished", "close"), lambda owner, call: None),
 }

@@ -9,7 +9,7 @@ from shardlint.libraries.registry import function
 
 
 @function("re match search fullmatch")
-def matched(call: Call) -> Value:
+def match_text(call: Call) -> Value:
     """Return whether a pattern matches a text. A match that `re.search` finds and `re.match` misses is noted."""
     pattern, text = call.get(0, "pattern"), call.get(1, "string")
     if not isinstance(pattern, str) or not isinstance(text, str):

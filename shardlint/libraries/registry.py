@@ -35,26 +35,26 @@ Marking = Callable[[Call, Value], Value]
 """What a result has more in a mapped body, by the call and the result."""
 
 
-def marking(*names: str) -> Callable[[Marking], Marking]:
+def mark_results(*names: str) -> Callable[[Marking], Marking]:
     """Enter what marks the results of functions of the table, or of one that is not modelled, in mapped bodies."""
 
     def enter(mark: Marking) -> Marking:
         for full in _full_names(names):
             known = FUNCTIONS.get(full) or FUNCTIONS[f"{full.rpartition('.')[0]}.*"]
-            FUNCTIONS[full] = partial(_marked, known, mark)
+            FUNCTIONS[full] = partial(_mark_result, known, mark)
         return mark
 
     return enter
 
 
-def _marked(known: Implementation, mark: Marking, call: Call) -> Value:
+def _mark_result(known: Implementation, mark: Marking, call: Call) -> Value:
     found = known(call)
     run = call.interpreter
     return mark(call, found) if run.axes or run.manual is not None else found
 
 
-def unmarked(known: Implementation) -> Implementation:
+def unmarked_function(known: Implementation) -> Implementation:
     """A function of the table without what marks its results."""
-    while isinstance(known, partial) and known.func is _marked:
+    while isinstance(known, partial) and known.func is _mark_result:
         known = known.args[0]
     return known

@@ -20,7 +20,7 @@ from shardlint.layouts.pieces import (
 )
 from shardlint.layouts.values import Call, Unknown, Value, known_items
 from shardlint.libraries.meeting import as_array
-from shardlint.libraries.registry import marking
+from shardlint.libraries.registry import mark_results
 from shardlint.model.values import Place
 
 _BOTH = ("jax.numpy", "numpy")
@@ -77,7 +77,9 @@ def check_met_again(call: Call, operands: Sequence[Layout]) -> None:
 
 def check_product_paired(call: Call, left: Layout, right: Layout) -> None:
     """Record a product whose operands are split over different axes along a dimension that pairs their entries."""
-    letters = _letters(call, left, right) if call.function_name in ("matmul", "dot", "einsum") else None
+    letters = (
+        _operand_letters(call, left, right) if call.function_name in ("matmul", "dot", "einsum") else None
+    )
     if letters is None or len(set(letters[0])) < len(letters[0]) or len(set(letters[1])) < len(letters[1]):
         return
     others = dict(zip(letters[1], right.pieces, strict=False))
@@ -120,7 +122,9 @@ def exchanged_pieces(call: Call, axes: Sequence[str]) -> Pieces:
 # functions
 
 
-@marking(*(f"{module} cumsum cumprod sort argsort" for module in _BOTH), "jax.lax cumsum cumprod cummax sort")
+@mark_results(
+    *(f"{module} cumsum cumprod sort argsort" for module in _BOTH), "jax.lax cumsum cumprod cummax sort"
+)
 def mark_along(call: Call, found: Value) -> Value:
     """Return the result of an operation along one dimension that keeps the others."""
     array, last = as_array(call.get(0, "a")), call.function_name
@@ -135,7 +139,7 @@ def mark_along(call: Call, found: Value) -> Value:
     return _with_pieces(found, array.pieces)
 
 
-@marking("jax.nn softmax log_softmax standardize")
+@mark_results("jax.nn softmax log_softmax standardize")
 def mark_normalized(call: Call, found: Value) -> Value:
     """The same of a softmax."""
     array, axis = as_array(call.get(0, "x")), call.get(1, "axis", -1)
@@ -143,14 +147,14 @@ def mark_normalized(call: Call, found: Value) -> Value:
     return _with_pieces(found, array.pieces)
 
 
-@marking("jax.lax.top_k")
+@mark_results("jax.lax.top_k")
 def mark_greatest(call: Call, found: Value) -> Value:
     """The same of the greatest entries."""
     doubt_along(call, as_array(call.get(0, "operand")), (-1,))
     return found
 
 
-@marking("jax.numpy roll flip diff")
+@mark_results("jax.numpy roll flip diff")
 def mark_moved(call: Call, found: Value) -> Value:
     """Return the result of an operation that combines neighbors. Along the first dimension any row of a batch will do,
     but not both ways.
@@ -167,7 +171,7 @@ def mark_moved(call: Call, found: Value) -> Value:
     return found if last == "diff" else _with_pieces(found, array.pieces)
 
 
-@marking(_CONVOLUTIONS, "jax.numpy.convolve")
+@mark_results(_CONVOLUTIONS, "jax.numpy.convolve")
 def mark_convolved(call: Call, found: Value) -> Value:
     """A convolution, which is along all dimensions but those of the batch and the channels."""
     array, order = as_array(call.args[0] if call.args else Unknown()), call.keywords.get("dimension_numbers")
@@ -182,7 +186,7 @@ def mark_convolved(call: Call, found: Value) -> Value:
     return found
 
 
-@marking("shardlint.index")
+@mark_results("shardlint.index")
 def mark_index(call: Call, found: Value) -> Value:
     """A part of an array: `x[:, 1:]` leaves out one entry of each piece."""
     array = as_array(call.args[0])
@@ -212,7 +216,9 @@ def _leaves_border_out(part: slice) -> bool:
     return False
 
 
-@marking(*(f"{module} transpose permute_dims swapaxes moveaxis" for module in _BOTH), "jax.lax transpose")
+@mark_results(
+    *(f"{module} transpose permute_dims swapaxes moveaxis" for module in _BOTH), "jax.lax transpose"
+)
 def mark_transposed(call: Call, found: Value) -> Value:
     """Dimensions in another order, with their pieces."""
     array = as_array(call.get(0, "a"))
@@ -244,7 +250,7 @@ def _with_pieces(found: Value, pieces: Pieces) -> Value:
 # products
 
 
-def _letters(call: Call, left: Layout, right: Layout) -> tuple[str, str, str] | None:
+def _operand_letters(call: Call, left: Layout, right: Layout) -> tuple[str, str, str] | None:
     """A letter for each dimension of two operands and of their product; None where a rank is not known."""
     if call.function_name == "einsum":
         text = call.get(0, "subscripts")
@@ -260,7 +266,7 @@ def _letters(call: Call, left: Layout, right: Layout) -> tuple[str, str, str] | 
 def contracted_axes(call: Call, left: Layout, right: Layout) -> frozenset[str]:
     """The axes over which a product may be one term of a sum: both operands differ, along what is summed."""
     both = left.differs & right.differs
-    letters = _letters(call, left, right)
+    letters = _operand_letters(call, left, right)
     if letters is None or not both:
         return both
     kept = frozenset(
@@ -275,7 +281,7 @@ def contracted_axes(call: Call, left: Layout, right: Layout) -> frozenset[str]:
 
 def product_pieces(call: Call, left: Layout, right: Layout) -> Pieces:
     """The pieces of a product."""
-    letters = _letters(call, left, right)
+    letters = _operand_letters(call, left, right)
     if letters is None:
         shared = all_axes(left.pieces) & right.differs
         if shared or left.rank == 1 or call.function_name == "einsum":

@@ -18,10 +18,10 @@ from shardlint.layouts.values import (
     Partial,
     Unknown,
     Value,
-    leaves,
+    tree_leaves,
 )
 from shardlint.libraries.draws import check_handed
-from shardlint.libraries.meeting import as_array, common
+from shardlint.libraries.meeting import as_array, common_properties
 from shardlint.libraries.optimizers import apply_at, gradients_in, wrong_in
 from shardlint.libraries.registry import function
 
@@ -29,19 +29,21 @@ from shardlint.libraries.registry import function
 @function("jax.numpy.*", "jax.numpy.linalg.*", "jax.nn.*", "jax.scipy.special.*", "optax.*", "optax.losses.*")
 def compute(call: Call) -> Value:
     """A function of a library that only computes: the result differs as its arguments do."""
-    given = [leaf for one in (*call.args, *call.keywords.values()) for _, leaf in leaves(one)]
+    given = [leaf for one in (*call.args, *call.keywords.values()) for _, leaf in tree_leaves(one)]
     arrays = [as_array(one) for one in given if isinstance(one, Layout | AnyTree | Unknown)]
     calls = any(isinstance(one, FunctionValue | Native | Partial | Method) for one in given)
     if not call.interpreter.axes or calls or not any(one.differs or one.varying for one in arrays):
         return call.interpreter.call_unknown(call.name, call.args, call.keywords, call.place)
-    return AnyTree(Layout().varying_like(common(arrays)))
+    return AnyTree(Layout().varying_like(common_properties(arrays)))
 
 
 @function("shardlint.unseen")
 def compute_unseen(call: Call) -> Value:
     """Return the result of invisible code in a mapped body, which may reduce values that differ between devices."""
     check_handed(call)
-    arrays = [leaf for _, leaf in leaves((*call.args, *call.keywords.values())) if isinstance(leaf, Layout)]
+    arrays = [
+        leaf for _, leaf in tree_leaves((*call.args, *call.keywords.values())) if isinstance(leaf, Layout)
+    ]
     axes = frozenset[str]().union(*(one.differs for one in arrays))
     events = call.interpreter.events
     if events is not None and (arrays or any(isinstance(one, Unknown | AnyTree) for one in call.args)):

@@ -11,11 +11,11 @@ from shardlint.model.needs import GROUPS, Needs
 from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.lazy import dataclass
-from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, holds
+from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, search_holds
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, code_digests
-from shardlint.syntax.parts import texts
+from shardlint.syntax.parts import texts_of_parts
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def again(
     gone: set[Need] = set()
     texts = {path: after.bytes_of(path) for path in changed if path in after.files}
     if "graph" in vars(before):
-        graph = _graph(before.graph, after, texts, moved)
+        graph = _changed_import_graph(before.graph, after, texts, moved)
         after.graph = graph if graph is not None else before.graph
         if graph is not None:
             gone.add(GROUPS)
@@ -75,7 +75,11 @@ def again(
             members = after.members.get(question)
             if members is None:
                 members = after.members[question] = frozenset(map(str, found))
-            other = [str(path) for path in changed if (str(path) in members) != _holds(question, texts.get(path))]
+            other = [
+                str(path)
+                for path in changed
+                if (str(path) in members) != _search_matches(question, texts.get(path))
+            ]
             if other:
                 gone.add(question)
                 members = after.members[question] = members.symmetric_difference(other)
@@ -89,21 +93,21 @@ def again(
     known = before.parsed()
     return after, Gone(
         frozenset(gone),
-        {str(path): _edited(known.get(path), after, path) for path in changed},
+        {str(path): _file_changes(known.get(path), after, path) for path in changed},
         frozenset(str(path) for path in changed if _moves_lines(known.get(path), after, path)),
     )
 
 
-def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
+def _file_changes(before: FileFacts | None, after: Project, path: Path) -> Edited:
     """Return the changes of a file. All of it counts as changed if its code was or is not parsed."""
     now = after.facts(path) if before is not None else None
     if before is None or now is None:
         return Edited(None, None)
-    had, text = _text(before), _text(now)
+    had, text = _text_of_file(before), _text_of_file(now)
     other = {
         name for name in had.parts.keys() | text.parts.keys() if had.parts.get(name) != text.parts.get(name)
     }
-    return Edited.between(_codes(had, other), text, _codes(text, other))
+    return Edited.between(_digests_of_parts(had, other), text, _digests_of_parts(text, other))
 
 
 def _moves_lines(before: FileFacts | None, after: Project, path: Path) -> bool:
@@ -115,31 +119,33 @@ def _moves_lines(before: FileFacts | None, after: Project, path: Path) -> bool:
     return len(had) != len(has) or sum(map(str.__ne__, had, has)) > 1
 
 
-def _codes(text: Text, names: set[str]) -> dict[str, str]:
+def _digests_of_parts(text: Text, names: set[str]) -> dict[str, str]:
     changed = {name: text.parts[name] for name in names & text.parts.keys()}
     return {**dict.fromkeys(text.parts, ""), **code_digests(Text(text.whole, changed))}
 
 
-def _text(facts: FileFacts) -> Text:
+def _text_of_file(facts: FileFacts) -> Text:
     text = facts.untold.text
-    return Text(text, texts(text, facts.looked.parts))
+    return Text(text, texts_of_parts(text, facts.looked.parts))
 
 
-def _holds(question: Question, data: bytes | None) -> bool:
+def _search_matches(question: Question, data: bytes | None) -> bool:
     """Return whether a search finds a text now; False for a deleted text."""
-    return data is not None and holds(question, data)
+    return data is not None and search_holds(question, data)
 
 
-def _graph(before: ImportGraph, after: Project, texts: dict[Path, bytes], moved: bool) -> ImportGraph | None:
+def _changed_import_graph(
+    before: ImportGraph, after: Project, texts: dict[Path, bytes], moved: bool
+) -> ImportGraph | None:
     """The imports as they are now; None where they are the same. `moved` says that files came or went."""
     new = {str(path): imports_of(data) for path, data in texts.items()}
     if not moved and all(before.imports.get(name) == found for name, found in new.items()):
         return None
-    imports = dict(_imports(before, after, new))
+    imports = dict(_imports_of_files(before, after, new))
     return ImportGraph(str(after.root), imports) if imports != before.imports else None
 
 
-def _imports(
+def _imports_of_files(
     before: ImportGraph, after: Project, new: dict[str, tuple[str, ...]]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     for path in after.files:

@@ -89,7 +89,7 @@ _PREFIXES = {
 }
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """The one name shardlint uses for a dotted name of a library."""
     if name in _ALIASES:
         return _ALIASES[name]
@@ -318,7 +318,7 @@ def has_name(module: str, name: str) -> bool:
     return f"{module}.{name}" in _NAMES
 
 
-def spellings() -> list[tuple[str, str]]:
+def canonical_spellings() -> list[tuple[str, str]]:
     """Every known old or short spelling with its canonical name."""
     return list(_ALIASES.items())
 

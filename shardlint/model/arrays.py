@@ -107,74 +107,86 @@ class Arrays:
     def of(self, place: Place, environment: Environment | None = None) -> Array:
         """Return the array that an expression makes."""
         env = environment or self.evaluator.environment(place)
-        return Array(shape_of(self.evaluator, place, env), self._placement(place, env, 0))
+        return Array(shape_of(self.evaluator, place, env), self._find_placement(place, env, 0))
 
     # placement
 
-    def _placement(self, place: Place, env: Environment | None, depth: int) -> Placement | None:
+    def _find_placement(self, place: Place, env: Environment | None, depth: int) -> Placement | None:
         if depth > _DEPTH:
             return None
         file, node = place.file, place.node
         match node:
             case ast.BinOp(op=ast.MatMult()):
-                return self._product(place, env, depth)
+                return self._product_placement(place, env, depth)
             case ast.BinOp(left=left, right=right):
-                return self._elementwise(place, [Place(file, left), Place(file, right)], env, depth)
+                return self._elementwise_placement(place, [Place(file, left), Place(file, right)], env, depth)
             case ast.UnaryOp(operand=operand):
-                return self._placement(Place(file, operand), env, depth + 1)
+                return self._find_placement(Place(file, operand), env, depth + 1)
             case ast.Attribute(attr="T", value=array):
-                return self._reversed(Place(file, array), env, depth)
+                return self._transposed_placement(Place(file, array), env, depth)
             case ast.Call():
-                return self._called(place, node, env, depth)
-        return self._value(self.evaluator.value(place, env), depth)
+                return self._placement_of_call(place, node, env, depth)
+        return self._placement_of_value(self.evaluator.value(place, env), depth)
 
-    def _value(self, value: Value, depth: int) -> Placement | None:
+    def _placement_of_value(self, value: Value, depth: int) -> Placement | None:
         """Where the array that a value is was made; agreed on by all ways there."""
-        found = [self._one(option, depth + 1) for option in options(value)]
+        found = [self._placement_of_option(option, depth + 1) for option in options(value)]
         first = found[0]
         same = first is not None and all(one is not None and one.axes == first.axes for one in found)
         return first if same else None
 
-    def _one(self, value: Value, depth: int) -> Placement | None:
-        if isinstance(value, CallResult) and value.call is not None and isinstance(value.call.place.node, ast.Call):
-            return self._called(value.call.place, value.call.place.node, value.call.environment, depth)
+    def _placement_of_option(self, value: Value, depth: int) -> Placement | None:
+        if (
+            isinstance(value, CallResult)
+            and value.call is not None
+            and isinstance(value.call.place.node, ast.Call)
+        ):
+            return self._placement_of_call(
+                value.call.place, value.call.place.node, value.call.environment, depth
+            )
         if isinstance(value, Computed) and value.place is not None:
-            return self._placement(value.place, value.environment, depth)
+            return self._find_placement(value.place, value.environment, depth)
         return None
 
-    def _called(self, place: Place, node: ast.Call, env: Environment | None, depth: int) -> Placement | None:
+    def _placement_of_call(
+        self, place: Place, node: ast.Call, env: Environment | None, depth: int
+    ) -> Placement | None:
         callee = self.evaluator.value(Place(place.file, node.func), env)
         arguments = self.evaluator.arguments(place, env)
         first = arguments.positional[0] if arguments.positional else None
         if isinstance(callee, Transformed) and callee.api.name in JIT_WRAPPERS:
-            return self._compiled(callee, place)
+            return self._placement_of_jit_result(callee, place)
         if isinstance(callee, Api):
             if callee.name in _PLACING:
                 target = arguments.get(_PLACING[callee.name], api.SIGNATURES.get(callee.name, ()))
-                return self._asked(self.evaluator.value(target, env), place) if target is not None else None
+                return (
+                    self._placement_of_target(self.evaluator.value(target, env), place)
+                    if target is not None
+                    else None
+                )
             if callee.name in PRODUCTS or callee.name == "jax.numpy.einsum":
-                return self._product(place, env, depth)
+                return self._product_placement(place, env, depth)
             if first is not None and callee.name in _KEEPING:
-                return self._placement(first, env, depth + 1)
+                return self._find_placement(first, env, depth + 1)
             if first is not None and callee.name in _REDUCING:
-                return self._reduced(first, arguments.keywords, arguments.positional, env, depth)
+                return self._reduced_placement(first, arguments.keywords, arguments.positional, env, depth)
             if first is not None and callee.name == "jax.numpy.transpose" and len(arguments.positional) == 1:
-                return self._reversed(first, env, depth)
+                return self._transposed_placement(first, env, depth)
             return None
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("astype", "block_until_ready", "copy"):
-            return self._placement(Place(place.file, node.func.value), env, depth + 1)
+            return self._find_placement(Place(place.file, node.func.value), env, depth + 1)
         result = self.evaluator.value(place, env)
         inside = isinstance(result, CallResult) and result.call is not None and result.call.place.node is node
-        return None if inside else self._value(result, depth + 1)
+        return None if inside else self._placement_of_value(result, depth + 1)
 
-    def _compiled(self, function: Transformed, place: Place) -> Placement | None:
+    def _placement_of_jit_result(self, function: Transformed, place: Place) -> Placement | None:
         """Return the placement of a jit's result by its `out_shardings`, if that is one array."""
         given = function.call.keywords.get("out_shardings") if function.call is not None else None
         if given is None or function.call is None:
             return None
-        return self._asked(self.evaluator.value(given, function.call.environment), place)
+        return self._placement_of_target(self.evaluator.value(given, function.call.environment), place)
 
-    def _asked(self, target: Value, place: Place) -> Placement | None:
+    def _placement_of_target(self, target: Value, place: Place) -> Placement | None:
         found = options(target)
         if len(found) != 1:
             return None
@@ -182,22 +194,23 @@ class Arrays:
         mesh = mesh_of(parts[0], self.evaluator) if parts is not None else None
         specs = options(parts[1] if parts is not None else found[0])
         spec = spec_of(specs[0], self.evaluator) if len(specs) == 1 else None
-        return Placement(mesh, _axes(spec), place) if spec is not None and not spec.open else None
+        return Placement(mesh, _axes_of_spec(spec), place) if spec is not None and not spec.open else None
 
-    def _reversed(self, place: Place, env: Environment | None, depth: int) -> Placement | None:
-        inner, shape = self._placement(place, env, depth + 1), shape_of(self.evaluator, place, env)
+    def _transposed_placement(self, place: Place, env: Environment | None, depth: int) -> Placement | None:
+        inner, shape = self._find_placement(place, env, depth + 1), shape_of(self.evaluator, place, env)
         if inner is None or shape is None:
             return None
         return Placement(
             inner.mesh, tuple(inner.split(one) for one in reversed(range(len(shape)))), inner.place
         )
 
-    def _elementwise(
+    def _elementwise_placement(
         self, whole: Place, parts: Sequence[Place], env: Environment | None, depth: int
     ) -> Placement | None:
         """Arithmetic: where one operand is split, and the other is not an array or split alike, so is the result."""
         found = [
-            (self._placement(part, env, depth + 1), shape_of(self.evaluator, part, env)) for part in parts
+            (self._find_placement(part, env, depth + 1), shape_of(self.evaluator, part, env))
+            for part in parts
         ]
         placed = [placement for placement, _ in found if placement is not None]
         rest = [shape for placement, shape in found if placement is None]
@@ -206,7 +219,7 @@ class Arrays:
         alike = len(placed) == 2 and placed[0].axes == placed[1].axes
         return placed[0] if alike and found[0][1] == found[1][1] else None
 
-    def _reduced(
+    def _reduced_placement(
         self,
         array: Place,
         keywords: Mapping[str, Place],
@@ -214,7 +227,7 @@ class Arrays:
         env: Environment | None,
         depth: int,
     ) -> Placement | None:
-        inner, shape = self._placement(array, env, depth + 1), shape_of(self.evaluator, array, env)
+        inner, shape = self._find_placement(array, env, depth + 1), shape_of(self.evaluator, array, env)
         axis = keywords.get("axis") or (positional[1] if len(positional) > 1 else None)
         if inner is None or shape is None or axis is None or "keepdims" in keywords:
             return None
@@ -225,9 +238,9 @@ class Arrays:
         kept = tuple(inner.split(one) for one in range(len(shape)) if one != gone)
         return Placement(inner.mesh, kept, inner.place)
 
-    def _product(self, place: Place, env: Environment | None, depth: int) -> Placement | None:
+    def _product_placement(self, place: Place, env: Environment | None, depth: int) -> Placement | None:
         """The result of a contraction keeps the axes of the dimensions that are left."""
-        found = self._operands(place, env, depth)
+        found = self._read_operands(place, env, depth)
         if found is None:
             return None
         _, output, labels, mesh = found
@@ -241,21 +254,22 @@ class Arrays:
 
     def contraction(self, place: Place, environment: Environment | None = None) -> Contraction | None:
         """The dimensions of a matmul or einsum, and what has to be moved; None where an operand is not known."""
-        found = self._operands(place, environment or self.evaluator.environment(place), 0)
+        found = self._read_operands(place, environment or self.evaluator.environment(place), 0)
         if found is None:
             return None
         labels = found[2]
-        return Contraction(labels, tuple(_moves(labels)))
+        return Contraction(labels, tuple(_explain_communication(labels)))
 
-    def _operands(
+    def _read_operands(
         self, place: Place, env: Environment | None, depth: int
     ) -> tuple[list[str], str, tuple[Label, ...], Mesh | None] | None:
-        written = self._written(place, env)
+        written = self._product_letters(place, env)
         if written is None:
             return None
         inputs, output, operands = written
         known = [
-            (shape_of(self.evaluator, one, env), self._placement(one, env, depth + 1)) for one in operands
+            (shape_of(self.evaluator, one, env), self._find_placement(one, env, depth + 1))
+            for one in operands
         ]
         if any(placement is None for _, placement in known):
             return None
@@ -268,11 +282,13 @@ class Arrays:
                     sides[side] = placement.split(letters.index(name))
                     if shape is not None and len(shape) == len(letters):
                         size = size if size is not None else shape[letters.index(name)]
-            labels.append(Label(name, size, _role(name, inputs, output), *sides))
+            labels.append(Label(name, size, _role_of_dimension(name, inputs, output), *sides))
         mesh = next((placement.mesh for _, placement in known if placement is not None), None)
         return inputs, output, tuple(labels), mesh
 
-    def _written(self, place: Place, env: Environment | None) -> tuple[list[str], str, list[Place]] | None:
+    def _product_letters(
+        self, place: Place, env: Environment | None
+    ) -> tuple[list[str], str, list[Place]] | None:
         """The letters of the operands and of the result, and the operands, of a product of two arrays."""
         node = place.node
         if isinstance(node, ast.BinOp):
@@ -281,7 +297,7 @@ class Arrays:
             operands = [Place(place.file, one) for one in node.args]
             first = self.evaluator.value(operands[0], env) if operands else None
             if isinstance(first, Constant) and isinstance(first.value, str):
-                return _einsum(first.value, operands[1:])
+                return _parse_einsum(first.value, operands[1:])
             callee = self.evaluator.value(Place(place.file, node.func), env)
             if not isinstance(callee, Api) or callee.name not in PRODUCTS:
                 return None
@@ -294,11 +310,11 @@ class Arrays:
         return [f"{left}k", "kn"], f"{left}n", operands
 
 
-def _axes(spec: Spec) -> tuple[Axes, ...]:
+def _axes_of_spec(spec: Spec) -> tuple[Axes, ...]:
     return tuple(entry.axes if entry.known and not entry.unconstrained else None for entry in spec.entries)
 
 
-def _einsum(text: str, operands: list[Place]) -> tuple[list[str], str, list[Place]] | None:
+def _parse_einsum(text: str, operands: list[Place]) -> tuple[list[str], str, list[Place]] | None:
     inputs, arrow, output = text.replace(" ", "").partition("->")
     letters = inputs.split(",")
     if (
@@ -311,7 +327,7 @@ def _einsum(text: str, operands: list[Place]) -> tuple[list[str], str, list[Plac
     return letters, output, operands
 
 
-def _role(
+def _role_of_dimension(
     name: str, inputs: Sequence[str], output: str
 ) -> Literal["batch", "free of the left", "free of the right", "contracted"]:
     if name not in output:
@@ -321,7 +337,7 @@ def _role(
     return "free of the left" if name in inputs[0] else "free of the right"
 
 
-def _moves(labels: Sequence[Label]) -> list[str]:
+def _explain_communication(labels: Sequence[Label]) -> list[str]:
     """The communication that follows from how the dimensions are split."""
     kept = {axis for label in labels if label.role != "contracted" for axis in (label.left or ())}
     found = []
@@ -330,20 +346,22 @@ def _moves(labels: Sequence[Label]) -> list[str]:
         if label.role != "contracted" or left is None or right is None or not (left or right):
             continue
         if left == right:
-            found.append(f"all-reduce of the result over {_listed(left)}")
+            found.append(f"all-reduce of the result over {_join_axes(left)}")
         elif right and not left:
             gathered = kept.intersection(right)
             found.append(
-                f"all-gather of the right operand over {_listed(right)}"
+                f"all-gather of the right operand over {_join_axes(right)}"
                 if gathered
-                else f"all-gather of the right operand, or all-reduce of the result, over {_listed(right)}"
+                else f"all-gather of the right operand, or all-reduce of the result, over {_join_axes(right)}"
             )
         elif left and not right:
-            found.append(f"all-reduce of the result over {_listed(left)}, with the right operand cut to fit")
+            found.append(
+                f"all-reduce of the result over {_join_axes(left)}, with the right operand cut to fit"
+            )
         else:
-            found.append(f"one operand is moved from {_listed(left)} to {_listed(right)}, or back")
+            found.append(f"one operand is moved from {_join_axes(left)} to {_join_axes(right)}, or back")
     return found
 
 
-def _listed(axes: Sequence[str]) -> str:
+def _join_axes(axes: Sequence[str]) -> str:
     return " and ".join(map(repr, axes))

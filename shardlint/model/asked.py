@@ -49,9 +49,9 @@ def asked(program: Program, place: Place, depth: int = 0) -> Iterator[Asked]:
             yield Asked(file, outer)
         case ast.NamedExpr(target=target):
             yield from asked(program, Place(file, outer), depth + 1)
-            yield from _read(program, file, target, depth)
+            yield from _control_uses_of_reads(program, file, target, depth)
         case ast.Assign(targets=[ast.Name() as target]) | ast.AnnAssign(target=ast.Name() as target):
-            yield from _read(program, file, target, depth)
+            yield from _control_uses_of_reads(program, file, target, depth)
         case ast.Return() | ast.Lambda():
             for use in results(program, file, outer):
                 yield from asked(program, use, depth + 1)
@@ -61,7 +61,9 @@ def _says_the_same(outer: ast.AST | None, inner: ast.AST) -> bool:
     return isinstance(outer, ast.Call) and last_name(outer.func) in _SAME and outer.func is not inner
 
 
-def _read(program: Program, file: FileFacts, target: ast.Name, depth: int) -> Iterator[Asked]:
+def _control_uses_of_reads(
+    program: Program, file: FileFacts, target: ast.Name, depth: int
+) -> Iterator[Asked]:
     for use, _ in readers(file, target):
         yield from asked(program, Place(file, use), depth + 1)
 
@@ -69,7 +71,7 @@ def _read(program: Program, file: FileFacts, target: ast.Name, depth: int) -> It
 def results(program: Program, file: FileFacts, outer: ast.AST) -> Iterator[Place]:
     """Where the calls in sight of the function around a `return` give what it returns; or a property is read."""
     if isinstance(outer, ast.Lambda):
-        yield from _expressions(program.flow.ends(file, outer))
+        yield from _calls_as_expressions(program.flow.ends(file, outer))
         return
     function = file.home(outer).function()
     node = function.node if function is not None else None
@@ -80,10 +82,10 @@ def results(program: Program, file: FileFacts, outer: ast.AST) -> Iterator[Place
         if isinstance(owner, ast.ClassDef):
             yield from _attribute_reads(program, file, owner, node.name)
         return
-    yield from _expressions(program.flow.in_sight(file, node))
+    yield from _calls_as_expressions(program.flow.in_sight(file, node))
 
 
-def _expressions(ends: Ends) -> Iterator[Place]:
+def _calls_as_expressions(ends: Ends) -> Iterator[Place]:
     return (place for place in ends.called(_CALLS) if isinstance(place.node, ast.expr))
 
 
@@ -105,10 +107,12 @@ def decides(found: Asked) -> Iterator[tuple[list[ast.stmt], bool]]:
     for block in (statement.body, statement.orelse):
         last = block[-1] if block else None
         if isinstance(last, ast.Return | ast.Break | ast.Continue):
-            yield from _past(file, statement, last)
+            yield from _blocks_skipped(file, statement, last)
 
 
-def _past(file: FileFacts, statement: ast.stmt, leaving: ast.stmt) -> Iterator[tuple[list[ast.stmt], bool]]:
+def _blocks_skipped(
+    file: FileFacts, statement: ast.stmt, leaving: ast.stmt
+) -> Iterator[tuple[list[ast.stmt], bool]]:
     """Yield the blocks that are not reached if a branch is left in this way: the following statements, and the loop
     around.
     """

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Literal
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.evaluator.taken import asks_for_shape, truth
+from shardlint.model.evaluator.taken import asks_for_shape, truth_of_test
 from shardlint.model.path_tests import MOST_TESTS, tests_to
 from shardlint.model.reach import lookup
 from shardlint.model.values import (
@@ -50,11 +50,11 @@ class Condition:
 
     def met(self, value: Value) -> bool | None:
         """Return whether a value meets it; None where the text does not tell."""
-        found = {self._of(option) for option in options(value)}
+        found = {self._truth_of_value(option) for option in options(value)}
         answer = found.pop() if len(found) == 1 else None
         return None if answer is None else answer is self.wanted
 
-    def _of(self, value: Value) -> bool | None:
+    def _truth_of_value(self, value: Value) -> bool | None:
         if self.asks == "none":
             return _is_none(value)
         if isinstance(value, Constant):
@@ -64,7 +64,7 @@ class Condition:
         return None
 
 
-def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Condition, ...]:
+def find_conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Condition, ...]:
     """Return the conditions on the function's parameters from tests around a node, and from earlier tests that
     leave.
     """
@@ -72,7 +72,7 @@ def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Conditi
         return ()
     found: list[Condition] = []
     for test, wanted in islice(tests_to(file, node, function.node), MOST_TESTS):
-        found += _asked(file, function, test, wanted)
+        found += _find_conditions(file, function, test, wanted)
     return tuple(dict.fromkeys(found))
 
 
@@ -84,21 +84,21 @@ def is_ruled_out(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> bool:
     for test, wanted in islice(tests_to(file, node), MOST_TESTS):
         env = evaluator.environment(Place(file, node))
         asked = env.asked if env is not None else 0
-        told = truth(evaluator, file, test, env)
+        told = truth_of_test(evaluator, file, test, env)
         if told is not None and told[0] is not wanted and told[1] is None:
             if (env is not None and env.asked > asked) or asks_for_shape(evaluator, file, test, env):
                 return True
     return False
 
 
-def _asked(file: FileFacts, function: Scope, test: ast.expr, wanted: bool) -> Iterator[Condition]:
+def _find_conditions(file: FileFacts, function: Scope, test: ast.expr, wanted: bool) -> Iterator[Condition]:
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield from _asked(file, function, operand, not wanted)
+            yield from _find_conditions(file, function, operand, not wanted)
         case ast.BoolOp(op=op, values=parts):
             if isinstance(op, ast.And) is wanted:  # all are true, or all are false
                 for part in parts:
-                    yield from _asked(file, function, part, wanted)
+                    yield from _find_conditions(file, function, part, wanted)
         case ast.Name(id=name) if _is_parameter(file, function, test):
             yield Condition(name, "truth", wanted)
         case ast.Compare(

@@ -67,12 +67,12 @@ class Flow:
     def ends(self, file: FileFacts, node: ast.AST) -> Ends:
         """Where the function or lambda defined by `node` is called."""
         if isinstance(node, ast.Lambda):
-            return self._found(node, lambda ends: self._expression(Place(file, node), (), ends, 0))
+            return self._find_ends(node, lambda ends: self._follow_expression(Place(file, node), (), ends, 0))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            return self._found(node, lambda ends: self._definition(file, node, ends))
+            return self._find_ends(node, lambda ends: self._follow_definition(file, node, ends))
         return Ends()
 
-    def _found(self, node: ast.AST, follow: Callable[[Ends], None], every: bool = False) -> Ends:
+    def _find_ends(self, node: ast.AST, follow: Callable[[Ends], None], every: bool = False) -> Ends:
         """The ends of a node, followed once. Asked for on its own way, those found so far."""
         known = self._seen if every else self._ends
         if node in known:
@@ -88,27 +88,29 @@ class Flow:
 
     def class_ends(self, file: FileFacts, node: ast.ClassDef) -> Ends:
         """Where a class is called, that is, its instances are made."""
-        return self._found(node, lambda ends: self._class(file, node, ends))
+        return self._find_ends(node, lambda ends: self._follow_class(file, node, ends))
 
     def in_sight(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Ends:
         """The calls of a function or class that can be seen, also where there may be others."""
         if isinstance(node, ast.ClassDef):
-            return self._found(node, lambda ends: self._class(file, node, ends), every=True)
-        return self._found(node, lambda ends: self._definition(file, node, ends), every=True)
+            return self._find_ends(node, lambda ends: self._follow_class(file, node, ends), every=True)
+        return self._find_ends(node, lambda ends: self._follow_definition(file, node, ends), every=True)
 
-    def _class(self, file: FileFacts, node: ast.ClassDef, ends: Ends) -> None:
+    def _follow_class(self, file: FileFacts, node: ast.ClassDef, ends: Ends) -> None:
         for decorator in node.decorator_list:
             ends.add(End("escaped", Place(file, decorator), (), "a class decorator may call it"))
-        self._name(file, node, node.name, (), ends, 0)
+        self._follow_name(file, node, node.name, (), ends, 0)
 
     def calls(self, place: Place, every: bool = False) -> Ends:
         """Where what an expression makes (`jax.jit(f)`) is called. `every`: there may be others."""
-        return self._found(place.node, lambda ends: self._expression(place, (), ends, 0), every)
+        return self._find_ends(place.node, lambda ends: self._follow_expression(place, (), ends, 0), every)
 
-    def _definition(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, ends: Ends) -> None:
-        self._decorated(file, node, node.decorator_list, (), ends, 0)
+    def _follow_definition(
+        self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, ends: Ends
+    ) -> None:
+        self._follow_decorators(file, node, node.decorator_list, (), ends, 0)
 
-    def _decorated(
+    def _follow_decorators(
         self,
         file: FileFacts,
         node: ast.FunctionDef | ast.AsyncFunctionDef,
@@ -120,28 +122,28 @@ class Flow:
         """A function through some of its decorators, the last of them first, and then its name."""
         for index, decorator in reversed(list(enumerate(decorators))):
             place = Place(file, decorator)
-            wrapper = self._decorator(place)
-            ruled = self._ruled(place)
+            wrapper = self._wrapper_of_decorator(place)
+            ruled = self._function_with_rule(place)
             if wrapper is not None:
                 wrappers += (wrapper,)
                 if wrapper.effect == "staged":
                     ends.add(End("wrapped", place, wrappers))
             elif ruled is not None:  # it returns the function
-                self._rule(place, ruled, wrappers, ends)
+                self._follow_rule(place, ruled, wrappers, ends)
             elif isinstance(value := self.evaluator.value(place), Function) and value.positional:
                 # The name is what the decorator returns; the function itself is known to the decorator alone.
-                for through in self._taken(place, value, wrappers, ends):
-                    self._decorated(file, node, decorators[:index], through, ends, depth + 1)
+                for through in self._follow_into_decorator(place, value, wrappers, ends):
+                    self._follow_decorators(file, node, decorators[:index], through, ends, depth + 1)
                 return
             else:
                 ends.add(End("escaped", place, wrappers, f"the decorator {place.text()} may call it"))
         scope = file.home(node)
         if scope.kind == "class":
-            self._method(file, node, ClassValue(Place(file, scope.node)), wrappers, ends)
+            self._follow_method(file, node, ClassValue(Place(file, scope.node)), wrappers, ends)
         else:
-            self._name(file, node, node.name, wrappers, ends, depth)
+            self._follow_name(file, node, node.name, wrappers, ends, depth)
 
-    def _taken(
+    def _follow_into_decorator(
         self, decorator: Place, value: Function, wrappers: tuple[Wrapper, ...], ends: Ends
     ) -> list[tuple[Wrapper, ...]]:
         """Follow a function into a decorator of the project; the wrappers through which it is behind its name.
@@ -152,7 +154,9 @@ class Flow:
         parameter = [*args.posonlyargs, *args.args][int(value.bound)]
         # Once for a decorator: what it returns comes to all that it decorates, and from there to it again.
         name = parameter.arg
-        inside = self._found(parameter, lambda found: self._name(file, parameter, name, (), found, 1), ends.every)
+        inside = self._find_ends(
+            parameter, lambda found: self._follow_name(file, parameter, name, (), found, 1), ends.every
+        )
         ends.cut = ends.cut or inside.cut
         results = options(self.evaluator.calls.decorated(value, Unknown("the decorated function"), decorator))
         behind: list[tuple[Wrapper, ...]] = []
@@ -161,7 +165,7 @@ class Flow:
             if end.kind != "called" or end.staged or home is None or home.node is value.node:
                 ends.add(End(end.kind, end.place, (*wrappers, *end.wrappers), end.why))
                 continue
-            layers = [_layers(one, home.node, decorator) for one in results]
+            layers = [_decorator_wrappers(one, home.node, decorator) for one in results]
             known = [(*wrappers, *end.wrappers, *layer) for layer in layers if layer is not None]
             staged = [any(one.effect == "staged" for one in through) for through in known]
             if len(known) < len(layers) or (len(known) > 1 and not all(staged)):
@@ -173,7 +177,7 @@ class Flow:
                 behind += known
         return list(dict.fromkeys(behind))
 
-    def _ruled(self, method: Place) -> Transformed | None:
+    def _function_with_rule(self, method: Place) -> Transformed | None:
         """The function that a method (`f.defvjp`) gives a rule of its own."""
         node = method.node
         if not isinstance(node, ast.Attribute) or node.attr not in _RULES:
@@ -181,7 +185,9 @@ class Flow:
         found = self.evaluator.value(Place(method.file, node.value))
         return found if isinstance(found, Transformed) and isinstance(found.inner, Function) else None
 
-    def _rule(self, method: Place, ruled: Transformed, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
+    def _follow_rule(
+        self, method: Place, ruled: Transformed, wrappers: tuple[Wrapper, ...], ends: Ends
+    ) -> None:
         """A rule of a function runs where the function does."""
         inner = ruled.inner
         assert isinstance(inner, Function) and isinstance(method.node, ast.Attribute)
@@ -194,17 +200,17 @@ class Flow:
             if any(one.api == ruled.api.name for one in end.wrappers):
                 ends.add(End(end.kind, end.place, (*wrappers, rule, *end.wrappers), end.why))
 
-    def _decorator(self, place: Place) -> Wrapper | None:
+    def _wrapper_of_decorator(self, place: Place) -> Wrapper | None:
         made = self.evaluator.decorated(place, Unknown("the decorated function"))
         name = made.api.name if isinstance(made, Transformed) else ""
         transform = api.TRANSFORMS.get(name)
         if transform is None:
             return None
-        return Wrapper(transform.effect, spelled(place), place, "decorated with", name)
+        return Wrapper(transform.effect, spelled_transform(place), place, "decorated with", name)
 
     # following a name
 
-    def _name(
+    def _follow_name(
         self,
         file: FileFacts,
         binder: ast.AST,
@@ -215,13 +221,13 @@ class Flow:
     ) -> None:
         """Uses of a name bound by `binder`, in its own file and, for a module's name, in its importers."""
         scope = file.home(binder)
-        self._reads(file, binder, name, wrappers, ends, depth)
+        self._follow_reads(file, binder, name, wrappers, ends, depth)
         if scope.kind == "module":
-            self._importers(file, name, wrappers, ends, depth)
+            self._follow_importers(file, name, wrappers, ends, depth)
         elif scope.kind == "class":
             ends.add(End("escaped", Place(file, binder), wrappers, "a class attribute"))
 
-    def _reads(
+    def _follow_reads(
         self,
         file: FileFacts,
         binder: ast.AST,
@@ -236,11 +242,13 @@ class Flow:
             if (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Load)
-                and self._refers(file, node, name, binder, ends)
+                and self._name_refers_here(file, node, name, binder, ends)
             ):
-                self._expression(Place(file, node), wrappers, ends, depth + 1)
+                self._follow_expression(Place(file, node), wrappers, ends, depth + 1)
 
-    def _refers(self, file: FileFacts, use: ast.Name, name: str, binder: ast.AST, ends: Ends) -> bool:
+    def _name_refers_here(
+        self, file: FileFacts, use: ast.Name, name: str, binder: ast.AST, ends: Ends
+    ) -> bool:
         if not may_refer(file, use, name, binder):
             return False
         bindings, _ = lookup(file, use, name)
@@ -248,7 +256,7 @@ class Flow:
             ends.cut = True
         return any(binding.node is binder for binding in bindings)
 
-    def _importers(
+    def _follow_importers(
         self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         if ends.stops(wrappers):
@@ -266,19 +274,19 @@ class Flow:
                 ends.add(End("escaped", Place(other, other.tree), wrappers, "exported by its package"))
             passed_on = starred and not other.bindings(other.module, name)
             if passed_on and ends.first((other.path, name, tuple(one.effect for one in wrappers))):
-                self._importers(other, name, wrappers, ends, depth + 1)
+                self._follow_importers(other, name, wrappers, ends, depth + 1)
             for node in other.mentions(name):
                 if isinstance(node, ast.Name) and starred and lookup(other, node, name)[1] is None:
-                    self._expression(Place(other, node), wrappers, ends, depth + 1)
+                    self._follow_expression(Place(other, node), wrappers, ends, depth + 1)
                 elif isinstance(node, ast.alias):
-                    if self._imports(other, node, file, name):
+                    if self._imports_name_of(other, node, file, name):
                         if other.path.name == "__init__.py":
                             ends.add(End("escaped", Place(other, node), wrappers, "exported by its package"))
-                        self._name(other, node, node.asname or node.name, wrappers, ends, depth + 1)
+                        self._follow_name(other, node, node.asname or node.name, wrappers, ends, depth + 1)
                 elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                     base = self.evaluator.value(Place(other, node.value))
                     if isinstance(base, ModuleValue) and base.file.path == file.path:
-                        self._expression(Place(other, node), wrappers, ends, depth + 1)
+                        self._follow_expression(Place(other, node), wrappers, ends, depth + 1)
 
     def _imports_all(self, other: FileFacts, file: FileFacts) -> bool:
         """Return whether a file has a `from file import *`."""
@@ -290,7 +298,7 @@ class Flow:
                     return True
         return False
 
-    def _imports(self, other: FileFacts, alias: ast.alias, file: FileFacts, name: str) -> bool:
+    def _imports_name_of(self, other: FileFacts, alias: ast.alias, file: FileFacts, name: str) -> bool:
         statement = other.parent(alias)
         if not isinstance(statement, ast.ImportFrom) or alias.name != name:
             return False
@@ -299,7 +307,7 @@ class Flow:
 
     # following a method
 
-    def _method(
+    def _follow_method(
         self,
         file: FileFacts,
         node: ast.FunctionDef | ast.AsyncFunctionDef,
@@ -308,32 +316,34 @@ class Flow:
         ends: Ends,
     ) -> None:
         if node.name == "__call__" and self._is_module(cls):
-            self._instances(cls, wrappers, ends)
+            self._follow_instances(cls, wrappers, ends)
             return
         if node.name.startswith("__") and node.name.endswith("__"):
             if node.name == "__call__":
-                self._instances(cls, wrappers, ends)
+                self._follow_instances(cls, wrappers, ends)
             ends.add(End("escaped", Place(file, node), wrappers, f"Python calls {node.name} itself"))
             return
-        self._reads(file, node, node.name, wrappers, ends, 0)  # `step = jax.jit(_step)` in the class body
-        self._attribute(file, node.name, cls, wrappers, ends, 0)
+        self._follow_reads(
+            file, node, node.name, wrappers, ends, 0
+        )  # `step = jax.jit(_step)` in the class body
+        self._follow_attribute(file, node.name, cls, wrappers, ends, 0)
 
     def _is_module(self, cls: ClassValue) -> bool:
         """Return whether a class is a Module of a library, whose instances are made and called visibly."""
         return any(isinstance(base, Api) and base.name in _MODULES for base in self.evaluator.bases(cls))
 
-    def _instances(self, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
+    def _follow_instances(self, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
         """Calls of the instances of a Module: of what its own calls make."""
         made = (self.in_sight if ends.every else self.class_ends)(cls.place.file, cls.node)
         if made.cut or not made.found:
             ends.cut = True
         for end in made.found:
             if end.kind == "called" and not end.wrappers:
-                self._expression(end.place, wrappers, ends, 1)
+                self._follow_expression(end.place, wrappers, ends, 1)
             else:
                 ends.add(End("escaped", end.place, wrappers, "made somewhere out of sight"))
 
-    def _attribute(
+    def _follow_attribute(
         self,
         file: FileFacts,
         name: str,
@@ -354,13 +364,15 @@ class Flow:
             for node in other.mentions(name):
                 if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                     continue
-                related = self._receiver(other, node, cls, ends.every)
+                related = self._is_instance_receiver(other, node, cls, ends.every)
                 if related is True:
-                    self._expression(Place(other, node), wrappers, ends, depth + 1)
+                    self._follow_expression(Place(other, node), wrappers, ends, depth + 1)
                 elif related is None:
                     ends.add(End("escaped", Place(other, node), wrappers, f"{other.text(node)} may be it"))
 
-    def _receiver(self, file: FileFacts, node: ast.Attribute, cls: ClassValue, every: bool) -> bool | None:
+    def _is_instance_receiver(
+        self, file: FileFacts, node: ast.Attribute, cls: ClassValue, every: bool
+    ) -> bool | None:
         """Return whether the receiver is an instance (or the class itself); None when that is not known."""
         answer: bool | None = False
         receivers = options(self.evaluator.value(Place(file, node.value)))
@@ -392,7 +404,7 @@ class Flow:
 
     # following an expression that is the function
 
-    def _expression(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
+    def _follow_expression(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
         if depth > _DEPTH:
             ends.too_deep()
             return
@@ -414,23 +426,25 @@ class Flow:
                 else:
                     ends.add(End("escaped", place, wrappers, "a class keyword"))
             case ast.List() | ast.Tuple() if isinstance(file.parent(parent), ast.Call | ast.keyword):
-                self._expression(Place(file, parent), wrappers, ends, depth + 1)  # lax.switch(i, [f, g])
+                self._follow_expression(
+                    Place(file, parent), wrappers, ends, depth + 1
+                )  # lax.switch(i, [f, g])
             case ast.List(elts=held) | ast.Tuple(elts=held) | ast.Dict(values=held) if node in held:
                 key = parent.keys[held.index(node)] if isinstance(parent, ast.Dict) else None
                 inside, before = Wrapper("held", file.text(node), Place(file, key or node)), len(ends.found)
-                self._expression(Place(file, parent), (*wrappers, inside), ends, depth + 1)
+                self._follow_expression(Place(file, parent), (*wrappers, inside), ends, depth + 1)
                 if len(ends.found) == before:  # nothing in sight takes it out
                     ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
             case ast.Assign():
                 for target in parent.targets:
-                    self._assigned(file, target, wrappers, ends, depth)
+                    self._follow_assigned(file, target, wrappers, ends, depth)
             case ast.AnnAssign():
-                self._assigned(file, parent.target, wrappers, ends, depth)
+                self._follow_assigned(file, parent.target, wrappers, ends, depth)
             case ast.NamedExpr():
-                self._assigned(file, parent.target, wrappers, ends, depth)
-                self._expression(Place(file, parent), wrappers, ends, depth + 1)
+                self._follow_assigned(file, parent.target, wrappers, ends, depth)
+                self._follow_expression(Place(file, parent), wrappers, ends, depth + 1)
             case ast.IfExp():
-                self._expression(Place(file, parent), wrappers, ends, depth + 1)
+                self._follow_expression(Place(file, parent), wrappers, ends, depth + 1)
             case ast.Attribute():
                 self._through_attribute(place, parent, wrappers, ends, depth)
             case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
@@ -439,7 +453,7 @@ class Flow:
             case ast.Expr() | ast.Compare() | ast.Assert() | ast.Delete():
                 pass  # it is looked at, not called
             case ast.Return():
-                self._returned(place, wrappers, ends, depth)
+                self._follow_returned(place, wrappers, ends, depth)
             case _:
                 ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
 
@@ -452,15 +466,17 @@ class Flow:
         if isinstance(parent, ast.Subscript) and parent.value is node:
             if isinstance(parent.ctx, ast.Load) and not self._another_entry(file, parent, wrappers[-1]):
                 one = not isinstance(parent.slice, ast.Slice)
-                self._expression(Place(file, parent), rest if one else wrappers, ends, depth + 1)
+                self._follow_expression(Place(file, parent), rest if one else wrappers, ends, depth + 1)
             return True
         if isinstance(parent, ast.For | ast.AsyncFor | ast.comprehension) and parent.iter is node:
-            if not isinstance(self._display(wrappers[-1]), ast.Dict):  # of a dict it goes over the keys
-                self._assigned(file, parent.target, rest, ends, depth + 1)
+            if not isinstance(
+                self._display_around(wrappers[-1]), ast.Dict
+            ):  # of a dict it goes over the keys
+                self._follow_assigned(file, parent.target, rest, ends, depth + 1)
             return True
         if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
             if parent.attr in _GIVE_ONE:
-                self._expression(Place(file, call), rest, ends, depth + 1)
+                self._follow_expression(Place(file, call), rest, ends, depth + 1)
             elif parent.attr in _GIVE_ALL:
                 self._gone_over(Place(file, call), int(parent.attr == "items"), wrappers, ends, depth)
             return parent.attr in (*_GIVE_ONE, *_GIVE_ALL, *_GIVE_NONE)
@@ -480,17 +496,17 @@ class Flow:
             target = parent.target
             if isinstance(target, ast.Tuple) and index < len(target.elts):
                 target = target.elts[index]
-            self._assigned(place.file, target, wrappers[:-1], ends, depth + 1)
+            self._follow_assigned(place.file, target, wrappers[:-1], ends, depth + 1)
         else:
-            self._expression(place, wrappers, ends, depth + 1)
+            self._follow_expression(place, wrappers, ends, depth + 1)
 
-    def _display(self, held: Wrapper) -> ast.AST | None:
+    def _display_around(self, held: Wrapper) -> ast.AST | None:
         """The display of a dict, list or tuple in which a function stands."""
         return held.place.file.parent(held.place.node)
 
-    def _index(self, held: Wrapper) -> int | None:
+    def _index_in_display(self, held: Wrapper) -> int | None:
         """The position of a function in a list or tuple; None where a star before it, or a dict, hides it."""
-        display, element = self._display(held), held.place.node
+        display, element = self._display_around(held), held.place.node
         if not isinstance(display, ast.List | ast.Tuple) or element not in display.elts:
             return None
         before = display.elts[: display.elts.index(element)]
@@ -498,8 +514,8 @@ class Flow:
 
     def _another_entry(self, file: FileFacts, taken: ast.Subscript, held: Wrapper) -> bool:
         """Return whether an entry of a dict or list is surely not the function, because its key is another one."""
-        display, key = self._display(held), held.place.node
-        own: Value = Constant(self._index(held))
+        display, key = self._display_around(held), held.place.node
+        own: Value = Constant(self._index_in_display(held))
         if isinstance(display, ast.Dict):
             own = self.evaluator.value(held.place) if key in display.keys else Unknown("spread")
         if not isinstance(own, Constant) or own.value is None:
@@ -511,7 +527,7 @@ class Flow:
         )
         return len(known) == len(asked) and own.value not in known and not negative
 
-    def _returned(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
+    def _follow_returned(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
         """Follow the calls of a function that returns the value: `jax.grad(make_loss(spec))`."""
         file = place.file
         maker = file.home(place.node)
@@ -529,11 +545,11 @@ class Flow:
             if isinstance(decorated, ast.FunctionDef | ast.AsyncFunctionDef):
                 above = decorated.decorator_list
                 above = above[: above.index(end.place.node)]  # type: ignore[arg-type]
-                self._decorated(end.place.file, decorated, above, wrappers, ends, depth + 1)
+                self._follow_decorators(end.place.file, decorated, above, wrappers, ends, depth + 1)
             elif end.decorated is not None:
                 ends.add(End("escaped", end.place, wrappers, "returned"))
             elif end.kind == "called" and not end.wrappers:
-                self._expression(end.place, wrappers, ends, depth + 1)
+                self._follow_expression(end.place, wrappers, ends, depth + 1)
             elif end.kind == "called":
                 ends.add(End("escaped", end.place, wrappers, "returned through a transform"))
 
@@ -564,7 +580,7 @@ class Flow:
             if isinstance(call, ast.Call) and any(one.arg in (None, "method") for one in call.keywords):
                 ends.add(End("escaped", place, wrappers, "another method may be run"))
             else:
-                self._expression(Place(file, parent), wrappers, ends, depth + 1)
+                self._follow_expression(Place(file, parent), wrappers, ends, depth + 1)
         elif parent.attr not in (*_RULES, "def_partition"):
             ends.add(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
 
@@ -576,22 +592,22 @@ class Flow:
         lineage = self.evaluator.classes.lineage(found.by)
         return any(c.place.file.bindings(c.place.file.scope(c.node), attribute.attr) for c in lineage)
 
-    def _assigned(
+    def _follow_assigned(
         self, file: FileFacts, target: ast.expr, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         if isinstance(target, ast.Name):
-            self._name(file, target, target.id, wrappers, ends, depth + 1)
+            self._follow_name(file, target, target.id, wrappers, ends, depth + 1)
             return
         if isinstance(target, ast.Tuple | ast.List) and wrappers and wrappers[-1].effect == "held":
-            index = self._index(wrappers[-1])  # `init, step = make()` of what returns `init, step`
+            index = self._index_in_display(wrappers[-1])  # `init, step = make()` of what returns `init, step`
             starred = any(isinstance(one, ast.Starred) for one in target.elts)
             if index is not None and index < len(target.elts) and not starred:
-                self._assigned(file, target.elts[index], wrappers[:-1], ends, depth)
+                self._follow_assigned(file, target.elts[index], wrappers[:-1], ends, depth)
                 return
         if isinstance(target, ast.Attribute):
             owner = self.evaluator.value(Place(file, target.value))
             if isinstance(owner, CallResult) and isinstance(owner.by, ClassValue):
-                self._attribute(file, target.attr, owner.by, wrappers, ends, depth + 1)
+                self._follow_attribute(file, target.attr, owner.by, wrappers, ends, depth + 1)
                 return
         ends.add(End("escaped", Place(file, target), wrappers, f"stored in {file.text(target)}"))
 
@@ -600,9 +616,9 @@ class Flow:
     ) -> None:
         file = place.file
         where = Place(file, call)
-        ruled = self._ruled(Place(file, call.func))
+        ruled = self._function_with_rule(Place(file, call.func))
         if ruled is not None:
-            self._rule(Place(file, call.func), ruled, wrappers, ends)
+            self._follow_rule(Place(file, call.func), ruled, wrappers, ends)
             return
         for option in options(self.evaluator.value(Place(file, call.func))):
             transform, name = transform_of(option)
@@ -613,7 +629,7 @@ class Flow:
             ):
                 transform, name = api.TRANSFORMS.get(option.inner.name), option.inner
             if ends.every:
-                self._passed(place, option, where, wrappers, ends, depth)
+                self._follow_into_function(place, option, where, wrappers, ends, depth)
             if name is not None and name.name in _LOOKING:
                 continue
             if transform is None or name is None:
@@ -621,22 +637,22 @@ class Flow:
                 continue
             if not is_function_argument(call, place.node, transform):
                 if name.name == "functools.partial" and (bound := self._bound_to(place, call)) is not None:
-                    self._expression(where, (*wrappers, bound), ends, depth + 1)
+                    self._follow_expression(where, (*wrappers, bound), ends, depth + 1)
                 elif name.name == "functools.partial":
                     ends.add(End("escaped", place, wrappers, "an argument bound by functools.partial"))
                 elif not name.name.startswith("jax.tree"):
                     ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
                 continue
             how = "passed to" if transform.now else "wrapped by"
-            wrapper = Wrapper(transform.effect, spelled(where), where, how, name.name)
+            wrapper = Wrapper(transform.effect, spelled_transform(where), where, how, name.name)
             if name.name == "functools.partial":
-                self._expression(where, (*wrappers, wrapper), ends, depth + 1)
+                self._follow_expression(where, (*wrappers, wrapper), ends, depth + 1)
             elif transform.now:
                 ends.add(End("called", where, (*wrappers, wrapper)))
             else:
                 if wrapper.effect == "staged":
                     ends.add(End("wrapped", where, (*wrappers, wrapper)))
-                self._expression(where, (*wrappers, wrapper), ends, depth + 1)
+                self._follow_expression(where, (*wrappers, wrapper), ends, depth + 1)
 
     def _bound_to(self, place: Place, call: ast.Call) -> Wrapper | None:
         """The transform to which a partial binds the function: `partial(jax.tree.map, f)`."""
@@ -648,27 +664,27 @@ class Flow:
         if not is_function_argument(given, place.node, transform):
             return None
         where = Place(place.file, call)
-        return Wrapper(transform.effect, spelled(where), where, "passed to", inner.name)
+        return Wrapper(transform.effect, spelled_transform(where), where, "passed to", inner.name)
 
-    def _passed(
+    def _follow_into_function(
         self, place: Place, to: Value, call: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         """Follow a function that is passed to a function of the project, or stored by an instance."""
-        wrapper = Wrapper("passed", spelled(call), call, "passed to")
+        wrapper = Wrapper("passed", spelled_transform(call), call, "passed to")
         effects = tuple(other.effect for other in wrappers if other.effect != "passed")
         inside = wrappers[-1:] if wrappers and wrappers[-1].effect == "held" else ()
         through = (*wrappers[: len(wrappers) - len(inside)], wrapper, *inside)
         for one in becomes(self.evaluator, to, call, place.node):
             if one.binder is not None and ends.first((one.binder.node, effects)):
-                self._name(one.binder.file, one.binder.node, one.name, through, ends, depth + 1)
+                self._follow_name(one.binder.file, one.binder.node, one.name, through, ends, depth + 1)
             elif one.owner is not None and ends.first((one.owner.node, one.name, effects)):
                 file = one.owner.place.file
-                self._attribute(file, one.name, one.owner, through, ends, depth + 1)
+                self._follow_attribute(file, one.name, one.owner, through, ends, depth + 1)
         kept = kept_as(self.evaluator, to, call, place.node)
         if kept is not None and ends.first((call.node, kept)):
-            self._kept(place.file, kept, through, ends, depth + 1)
+            self._follow_stored_function(place.file, kept, through, ends, depth + 1)
 
-    def _kept(
+    def _follow_stored_function(
         self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         """Reads of an attribute under which a library's object keeps a function."""
@@ -677,10 +693,10 @@ class Flow:
                 return
             for node in other.mentions(name):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                    self._expression(Place(other, node), wrappers, ends, depth + 1)
+                    self._follow_expression(Place(other, node), wrappers, ends, depth + 1)
 
 
-def _layers(value: Value, function: ast.AST, decorator: Place) -> tuple[Wrapper, ...] | None:
+def _decorator_wrappers(value: Value, function: ast.AST, decorator: Place) -> tuple[Wrapper, ...] | None:
     """The transforms through which a decorator returns a function of its own; None where it returns another value."""
     found: list[Wrapper] = []
     while isinstance(value, Transformed):
@@ -688,7 +704,9 @@ def _layers(value: Value, function: ast.AST, decorator: Place) -> tuple[Wrapper,
         if transform is None:
             return None
         where = value.call.place if value.call is not None else decorator
-        found.insert(0, Wrapper(transform.effect, spelled(where), where, "wrapped by", value.api.name))
+        found.insert(
+            0, Wrapper(transform.effect, spelled_transform(where), where, "wrapped by", value.api.name)
+        )
         value = value.inner
     return tuple(found) if isinstance(value, Function) and value.node is function else None
 
@@ -707,7 +725,7 @@ def _in_annotation(file: FileFacts, node: ast.AST) -> bool:
     return False
 
 
-def spelled(place: Place) -> str:
+def spelled_transform(place: Place) -> str:
     """A transform as the user wrote it: `eqx.filter_jit`, `jax.jit` (through `partial` too)."""
     node = place.node
     while isinstance(node, ast.Call):

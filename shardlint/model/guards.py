@@ -74,11 +74,11 @@ def _expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
     if function is not None and function.kind == "function" and function.parent is not None:
         uses = [use for use in file.mentions(function.name) if isinstance(use, ast.Name)]
         if uses and function.parent.kind == "function":
-            return all(_expects(file, use) for use in uses)
+            return all(_is_failure_expected(file, use) for use in uses)
     return False
 
 
-def _expects(file: FileFacts, node: ast.AST) -> bool:
+def _is_failure_expected(file: FileFacts, node: ast.AST) -> bool:
     for outer in file.ancestors(node):
         if isinstance(outer, ast.With) and any(
             called_name(item.context_expr) in _EXPECTING for item in outer.items
@@ -93,16 +93,16 @@ def guarded(file: FileFacts, node: ast.AST) -> bool:
     """Return whether the code runs only on some releases: in a try that catches its failure, or after a version
     test.
     """
-    return file.remembered("guarded", node, lambda: _guarded(file, node))
+    return file.remembered("guarded", node, lambda: _is_release_guarded(file, node))
 
 
-def _guarded(file: FileFacts, node: ast.AST) -> bool:
+def _is_release_guarded(file: FileFacts, node: ast.AST) -> bool:
     """An expression is asked about up to its statement; what is said of a statement is kept for all in it."""
     inner = node
     for outer in file.ancestors(node):
         if isinstance(inner, ast.stmt):
             break
-        if _guards(file, outer, inner):
+        if _guards_child(file, outer, inner):
             return True
         inner = outer
     if isinstance(inner, ast.stmt) and _in_a_guard(file, inner):
@@ -124,7 +124,7 @@ def _in_a_guard(file: FileFacts, statement: ast.stmt) -> bool:
             passed.append(inner)
         if outer is None:
             break
-        if _guards(file, outer, inner):
+        if _guards_child(file, outer, inner):
             found = True
             break
         inner = outer
@@ -132,14 +132,14 @@ def _in_a_guard(file: FileFacts, statement: ast.stmt) -> bool:
     return found
 
 
-def _guards(file: FileFacts, outer: ast.AST, inner: ast.AST) -> bool:
+def _guards_child(file: FileFacts, outer: ast.AST, inner: ast.AST) -> bool:
     """Return whether a node makes its direct child run on some releases only."""
     if isinstance(outer, ast.Try | ast.TryStar):
-        catches = any(_catches(handler) for handler in outer.handlers)
+        catches = any(_catches_import_error(handler) for handler in outer.handlers)
         # The handler is a guarded place too: it is what runs when the try did not work.
         return catches and (inner in outer.body or inner in outer.handlers or inner in outer.orelse)
     if isinstance(outer, ast.With):
-        return any(_suppresses(item.context_expr) for item in outer.items)
+        return any(_suppresses_import_error(item.context_expr) for item in outer.items)
     if isinstance(outer, ast.If | ast.IfExp):
         return inner is not outer.test and _tests_version(file, outer.test)
     if isinstance(outer, ast.While):
@@ -226,7 +226,7 @@ def _asks_for_a_kind(file: FileFacts, call: ast.Call) -> bool:
     )
 
 
-def _suppresses(context: ast.expr) -> bool:
+def _suppresses_import_error(context: ast.expr) -> bool:
     """`with contextlib.suppress(ImportError)`."""
     return (
         isinstance(context, ast.Call)
@@ -235,14 +235,14 @@ def _suppresses(context: ast.expr) -> bool:
     )
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
+def _catches_import_error(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(called_name(kind) in _IMPORT_ERRORS for kind in types)
 
 
-def tested(file: FileFacts, node: ast.AST) -> bool:
+def is_branch_tested(file: FileFacts, node: ast.AST) -> bool:
     """Return whether a branch around a node, or an earlier one that returns, tests a parameter of its function.
 
     Then a call that is seen may be one that does not come this way.
@@ -272,10 +272,10 @@ def met_by_every_call(file: FileFacts, node: ast.AST, function: ast.AST) -> bool
     A place in a function that is defined inside counts where that one is used on such a way itself: called there,
     decorated, or handed on. So `if whole: return first` / `return second` comes to neither for certain.
     """
-    return _met(file, node, function, 4)
+    return _is_reached(file, node, function, 4)
 
 
-def _met(file: FileFacts, node: ast.AST, function: ast.AST, depth: int) -> bool:
+def _is_reached(file: FileFacts, node: ast.AST, function: ast.AST, depth: int) -> bool:
     inner = node
     for outer in file.ancestors(node):
         if outer is function:
@@ -288,7 +288,7 @@ def _met(file: FileFacts, node: ast.AST, function: ast.AST, depth: int) -> bool:
                 for use in file.mentions(outer.name)
                 if isinstance(use, ast.Name) and function in file.ancestors(use) and outer not in file.ancestors(use)
             ]
-            return any(_met(file, use, function, depth - 1) for use in uses)
+            return any(_is_reached(file, use, function, depth - 1) for use in uses)
         if isinstance(outer, _PERHAPS) and inner not in _always_run(outer):
             return False
         inner = outer

@@ -23,12 +23,12 @@ def held(program: Program, place: Place, depth: int = 0) -> tuple[CallResult, ..
     """The objects of classes of the project that an expression may be; none where one of them is not seen."""
     found: list[CallResult] = []
     for option in options(program.evaluator.value(place)):
-        given = _given(program, option) if isinstance(option, Parameter) else (option,)
+        given = _values_of_parameter(program, option) if isinstance(option, Parameter) else (option,)
         for one in given:
             if isinstance(one, CallResult) and isinstance(one.by, ClassValue):
                 found.append(one)
             elif isinstance(place.node, ast.Attribute) and depth < _DEPTH:
-                inside = _attribute(program, place.file, place.node, depth)
+                inside = _values_of_attribute(program, place.file, place.node, depth)
                 if not inside:
                     return ()
                 found += inside
@@ -37,7 +37,7 @@ def held(program: Program, place: Place, depth: int = 0) -> tuple[CallResult, ..
     return tuple(found)
 
 
-def _given(program: Program, parameter: Parameter) -> tuple[Value, ...]:
+def _values_of_parameter(program: Program, parameter: Parameter) -> tuple[Value, ...]:
     """Return the values of a parameter: in all its calls or, for a method, which any code may call, in the visible
     ones.
     """
@@ -45,7 +45,9 @@ def _given(program: Program, parameter: Parameter) -> tuple[Value, ...]:
     return tuple(program.callers.seen(parameter)) if found == (parameter,) else found
 
 
-def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> tuple[CallResult, ...]:
+def _values_of_attribute(
+    program: Program, file: FileFacts, node: ast.Attribute, depth: int
+) -> tuple[CallResult, ...]:
     """Return the values that the methods of the class assign to an attribute of `self`, or of another held object."""
     found: list[CallResult] = []
     for cls in classes(program, Place(file, node.value), depth + 1):
@@ -85,14 +87,14 @@ def member(program: Program, place: Place) -> tuple[Value, ...]:
 
 def assigned(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
     """Yield the values that the methods of a class assign to `self.name` alone."""
-    for _, statement in _targets(file, cls, name):
+    for _, statement in _attribute_stores(file, cls, name):
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             yield statement.value
 
 
 def stored(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
     """Yield the values that the methods of a class assign to `self.name`, alone or as one of several targets."""
-    for target, outer in _targets(file, cls, name):
+    for target, outer in _attribute_stores(file, cls, name):
         statement = file.parent(outer) if isinstance(outer, ast.Tuple) else None
         if isinstance(outer, ast.Tuple) and isinstance(statement, ast.Assign):
             whole = statement.value
@@ -110,7 +112,9 @@ def read_in_class(file: FileFacts, target: ast.Attribute) -> Iterator[ast.Attrib
             yield one
 
 
-def _targets(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[tuple[ast.Attribute, ast.AST | None]]:
+def _attribute_stores(
+    file: FileFacts, cls: ast.ClassDef, name: str
+) -> Iterator[tuple[ast.Attribute, ast.AST | None]]:
     """Where a class stores to `self.name`, and what the target stands in."""
     for mention in file.mentions_in(file.scope(cls), name):
         if isinstance(mention, ast.Attribute) and isinstance(mention.ctx, ast.Store):

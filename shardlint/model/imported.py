@@ -30,7 +30,7 @@ def imports_of(linker: Linker, file: FileFacts) -> Iterator[FileFacts]:
         yield from (one.file for one in found)
 
 
-def together(linker: Linker, project: Project, home: FileFacts) -> Iterator[FileFacts]:
+def files_together(linker: Linker, project: Project, home: FileFacts) -> Iterator[FileFacts]:
     """The file, what it imports, what imports it, and what those import, the nearest first; tests aside, at most 80."""
     seen = {home.path}
     level = [home]
@@ -40,7 +40,7 @@ def together(linker: Linker, project: Project, home: FileFacts) -> Iterator[File
         for file in level:
             near = [*imports_of(linker, file)]
             if depth == 0:
-                near += _importers(project, home)
+                near += _importing_files(project, home)
             for other in near:
                 if other.path in seen or project.is_test(other.path) or len(seen) >= _FILES:
                     continue
@@ -50,7 +50,7 @@ def together(linker: Linker, project: Project, home: FileFacts) -> Iterator[File
         level = following
 
 
-def _importers(project: Project, home: FileFacts) -> Iterator[FileFacts]:
+def _importing_files(project: Project, home: FileFacts) -> Iterator[FileFacts]:
     stem = home.path.parent.name if home.path.stem == "__init__" else home.path.stem
     for other in project.importing(home.path, stem):
         if other is not None:

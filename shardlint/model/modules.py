@@ -97,17 +97,17 @@ class Modules:
 
     def instance(self, value: Value, depth: int = 0) -> Instance | None:
         """The instance a value surely is, whichever way was taken."""
-        found = [self._one(option, depth) for option in options(value)]
+        found = [self._instance_of_option(option, depth) for option in options(value)]
         first = found[0]
         if first is None or any(other is None or other.cls != first.cls for other in found):
             return None
         return first if len(found) == 1 else Instance(first.cls, None, first.surely)
 
-    def _one(self, value: Value, depth: int) -> Instance | None:
+    def _instance_of_option(self, value: Value, depth: int) -> Instance | None:
         if depth > _DEPTH:
             return None
         if isinstance(value, Parameter):
-            return self._annotated(value)
+            return self._instance_of_annotation(value)
         if not isinstance(value, CallResult):
             return None
         if isinstance(value.by, ClassValue | Api) and self.is_class(value.by):
@@ -120,7 +120,7 @@ class Modules:
                 return self.instance(self.evaluator.value(place, value.call.environment), depth + 1)
         return None
 
-    def _annotated(self, value: Parameter) -> Instance | None:
+    def _instance_of_annotation(self, value: Parameter) -> Instance | None:
         annotation = getattr(value.place.node, "annotation", None)
         if annotation is None:
             return None
@@ -150,8 +150,8 @@ class Modules:
         found: list[Leaf] = []
         for binding, owner in self.evaluator.classes.objects.fields(instance.cls).values():
             place = Place(owner.place.file, binding.node)
-            if not self._static(binding, place):
-                found += self._field(instance, binding, place, depth)
+            if not self._is_static_field(binding, place):
+                found += self._leaves_of_field(instance, binding, place, depth)
         return found
 
     def _library_leaves(self, name: str, instance: Instance, depth: int) -> Iterator[Leaf]:
@@ -176,8 +176,10 @@ class Modules:
         place = instance.call.get(name, ("",) * index + (name,))
         return self.evaluator.value(place, instance.call.environment) if place is not None else None
 
-    def _field(self, instance: Instance, binding: Binding, place: Place, depth: int) -> Iterator[Leaf]:
-        value = self._given(instance, binding, place)
+    def _leaves_of_field(
+        self, instance: Instance, binding: Binding, place: Place, depth: int
+    ) -> Iterator[Leaf]:
+        value = self._value_of_field(instance, binding, place)
         found = list(self._of_value(value, binding.name, depth)) if value is not None else []
         if found or (value is not None and not isinstance(value, Unknown | Parameter)):
             yield from found
@@ -200,7 +202,7 @@ class Modules:
                 yield Leaf(binding.name, "array")
         elif whole and isinstance(annotation, Api | ClassValue) and self.is_class(annotation):
             inner = Instance(annotation, None)
-            yield from self._below(binding.name, inner, depth)
+            yield from self._leaves_below(binding.name, inner, depth)
 
     def _of_value(self, value: Value, path: str, depth: int) -> Iterator[Leaf]:
         """The leaves of what a field holds. A choice tells where all its ways agree."""
@@ -216,12 +218,12 @@ class Modules:
             return
         inner = self.instance(value) if depth < _DEPTH else None
         if inner is not None:
-            yield from self._below(path, inner, depth)
+            yield from self._leaves_below(path, inner, depth)
         elif isinstance(value, Items):
             for index, item in enumerate(value.items):
                 yield from self._of_value(item, f"{path}[{index}]", depth + 1)
 
-    def _below(self, path: str, inner: Instance, depth: int) -> Iterator[Leaf]:
+    def _leaves_below(self, path: str, inner: Instance, depth: int) -> Iterator[Leaf]:
         for leaf in self.leaves(inner, depth + 1):
             yield Leaf(f"{path}.{leaf.path}", leaf.kind, leaf.sure)
 
@@ -235,7 +237,7 @@ class Modules:
                 if isinstance(value, Api):
                     yield value
 
-    def _static(self, binding: Binding, place: Place) -> bool:
+    def _is_static_field(self, binding: Binding, place: Place) -> bool:
         """Return whether a field is not a leaf: `eqx.field(static=True)`, or with an unknown setting."""
         if binding.value is None:
             return False
@@ -251,12 +253,12 @@ class Modules:
             return value.call.open_keywords or "metadata" in value.call.keywords
         return self.evaluator.value(static, value.call.environment) != Constant(False)
 
-    def _given(self, instance: Instance, binding: Binding, place: Place) -> Value | None:
+    def _value_of_field(self, instance: Instance, binding: Binding, place: Place) -> Value | None:
         """The value of a field: what `__init__` assigns, what the call gives, or its default."""
         assert isinstance(instance.cls, ClassValue)
         init = self.evaluator.classes.objects.init(instance.cls)
         if init is not None:
-            return self._assigned(instance, init, binding.name)
+            return self._value_set_by_init(instance, init, binding.name)
         if instance.call is not None:
             names = self.evaluator.classes.objects.fields(instance.cls)
             given = instance.call.get(binding.name, tuple(names))
@@ -264,10 +266,10 @@ class Modules:
                 return self.evaluator.value(given, instance.call.environment)
             if instance.call.may_have(binding.name, tuple(names)):
                 return None
-            return self._default(binding, place)
+            return self._default_of_field(binding, place)
         return None
 
-    def _default(self, binding: Binding, place: Place) -> Value | None:
+    def _default_of_field(self, binding: Binding, place: Place) -> Value | None:
         if binding.value is None:
             return None
         value = self.evaluator.value(Place(place.file, binding.value))
@@ -276,7 +278,7 @@ class Modules:
             return self.evaluator.value(default, value.call.environment) if default is not None else None
         return value
 
-    def _assigned(self, instance: Instance, init: Function, name: str) -> Value | None:
+    def _value_set_by_init(self, instance: Instance, init: Function, name: str) -> Value | None:
         """Return the value that `__init__` gives a field, if every path through it visibly does."""
         file = init.place.file
         environment: Environment | None = None

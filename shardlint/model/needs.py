@@ -56,14 +56,14 @@ class Needs:
         self._to_find: list[int] = []
         """Those that are not among these yet: most projects are never asked."""
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         self._last += 1  # 0 is to need nothing
         return self._last
 
     def note(self, need: Need) -> None:
         """Something was read or asked."""
         number = self._numbers.get(need)
-        self.now.add(self._numbered(need) if number is None else number)
+        self.now.add(self._number_of_need(need) if number is None else number)
 
     def take(self, needed: int) -> None:
         """An answer that needed this was used."""
@@ -72,7 +72,7 @@ class Needs:
 
     def unfinished(self) -> int:
         """Return a number for the dependencies of an answer that is still being computed."""
-        number = self._next()
+        number = self._next_number()
         self._parts[number] = ()
         self._rest[number] = True
         return number
@@ -119,7 +119,7 @@ class Needs:
         while todo:
             number = todo.pop()
             if number in self._lent:
-                self._number(number)
+                self._number_lent_needs(number)
             new = [part for part in self._parts.get(number, ()) if part not in seen]
             seen.update(new)
             todo += new
@@ -207,7 +207,7 @@ class Needs:
                 begun.add(number)
                 todo.append((number, True))
                 if number in self._lent:
-                    self._number(number)
+                    self._number_lent_needs(number)
                 todo += [(part, False) for part in self._parts.get(number, ())]
             elif number in begun:
                 round_about = True
@@ -247,24 +247,24 @@ class Needs:
 
     def lent(self, named: frozenset[Need]) -> int:
         """The same of one that may never be looked into."""
-        number = self._next()
+        number = self._next_number()
         self._lent[number] = named
         return number
 
-    def _number(self, lent: int) -> None:
-        parts = self._parts[lent] = tuple(map(self._numbered, self._lent.pop(lent)))
+    def _number_lent_needs(self, lent: int) -> None:
+        parts = self._parts[lent] = tuple(map(self._number_of_need, self._lent.pop(lent)))
         self._flat.add(lent)
         for part in parts:
             self._flat_with.setdefault(part, []).append(lent)
 
     def _number_all(self) -> None:
         for lent in list(self._lent):
-            self._number(lent)
+            self._number_lent_needs(lent)
 
-    def _numbered(self, need: Need) -> int:
+    def _number_of_need(self, need: Need) -> int:
         number = self._numbers.get(need)
         if number is None:
-            number = self._numbers[need] = self._next()
+            number = self._numbers[need] = self._next_number()
             self._needs[number] = need
             self._to_find.append(number)
         return number
@@ -274,7 +274,7 @@ class Needs:
         before = self.begin()
         for need in named:
             self.note(need)
-        own, self.now = self._set(self.now), before
+        own, self.now = self._number_of_set(self.now), before
         return own
 
     def begin(self) -> set[int]:
@@ -284,12 +284,12 @@ class Needs:
 
     def end(self, before: set[int]) -> int:
         """Return the dependencies of the answer, which become dependencies of the enclosing question too."""
-        own = self._set(self.now) if self.now else 0
+        own = self._number_of_set(self.now) if self.now else 0
         self.now = before
         self.take(own)
         return own
 
-    def _set(self, found: set[int]) -> int:
+    def _number_of_set(self, found: set[int]) -> int:
         """The number of a set; of what is alone in one, its own."""
         if len(found) > 1:
             whole = found - self._small
@@ -301,7 +301,7 @@ class Needs:
             key = tuple(sorted(whole))
             number = self._sets.get(key)
             if number is None:
-                number = self._sets[key] = self._next()
+                number = self._sets[key] = self._next_number()
                 self._parts[number] = key
                 if len(key) <= _SMALL and self._parts.keys().isdisjoint(key) and self._lent.keys().isdisjoint(key):
                     self._small.add(number)

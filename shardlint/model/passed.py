@@ -60,7 +60,7 @@ def becomes(evaluator: Evaluator, function: Value, call: Place, argument: ast.AS
     if isinstance(function, ClassValue):
         init = evaluator.classes.objects.init(function)
         if init is None:
-            yield from _fields(evaluator, function, call, argument)
+            yield from _fields_of_argument(evaluator, function, call, argument)
             return
     taking = init if init is not None else function
     parameters = parameters_of(taking, evaluator) if isinstance(taking, Function) else None
@@ -73,7 +73,9 @@ def becomes(evaluator: Evaluator, function: Value, call: Place, argument: ast.AS
             yield Becomes(arg.arg, Place(taking.place.file, arg))
 
 
-def _fields(evaluator: Evaluator, cls: ClassValue, call: Place, argument: ast.AST) -> Iterator[Becomes]:
+def _fields_of_argument(
+    evaluator: Evaluator, cls: ClassValue, call: Place, argument: ast.AST
+) -> Iterator[Becomes]:
     """The field of a dataclass or Module that an argument of its generated `__init__` is."""
     names = tuple(evaluator.classes.objects.fields(cls))
     arguments = evaluator.arguments(call)

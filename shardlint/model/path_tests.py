@@ -104,7 +104,7 @@ def is_not_none(file: FileFacts, node: ast.expr) -> bool:
 
 
 def _is_not_none(file: FileFacts, node: ast.expr) -> bool:
-    wanted = _read(node), "none", False
+    wanted = _canonical_text(node), "none", False
     return any(fact == wanted and _same_value(file, test, node) for fact, test in _facts_at(file, node))
 
 
@@ -119,7 +119,10 @@ def none_is_ruled_out(file: FileFacts, node: ast.Name, binding: Binding) -> bool
     if isinstance(given, ast.IfExp):
         for part, wanted in ((given.body, True), (given.orelse, False)):
             if isinstance(part, ast.Constant) and part.value is None:
-                return any(_contradicted(file, fact, test, facts) for fact, test in _facts(given.test, wanted))
+                return any(
+                    _is_contradicted(file, fact, test, facts)
+                    for fact, test in _facts_of_test(given.test, wanted)
+                )
         return False
     statement = file.parent(binding.node)
     parent = file.parent(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
@@ -132,12 +135,12 @@ def none_is_ruled_out(file: FileFacts, node: ast.Name, binding: Binding) -> bool
         bound = lookup(file, test, test.id)[0]
         here = [one for one in bound if file.parent(one.node) in block]
         nones = [isinstance(one.value, ast.Constant) and one.value.value is None for one in here]
-        if nones == [True] and all(_in(file, one.node, parent) for one in bound):
+        if nones == [True] and all(_is_inside(file, one.node, parent) for one in bound):
             return True
     return False
 
 
-def _in(file: FileFacts, node: ast.AST, outer: ast.AST) -> bool:
+def _is_inside(file: FileFacts, node: ast.AST, outer: ast.AST) -> bool:
     return any(one is outer for one in file.ancestors(node))
 
 
@@ -147,38 +150,38 @@ _Fact = tuple[str, str, bool]
 
 def _facts_at(file: FileFacts, node: ast.AST) -> Iterator[tuple[_Fact, ast.expr]]:
     for test, wanted in islice(tests_to(file, node), MOST_TESTS):
-        yield from _facts(test, wanted)
+        yield from _facts_of_test(test, wanted)
 
 
-def _facts(test: ast.expr, wanted: bool) -> Iterator[tuple[_Fact, ast.expr]]:
+def _facts_of_test(test: ast.expr, wanted: bool) -> Iterator[tuple[_Fact, ast.expr]]:
     """Yield the facts that hold if a test is true, or false, each with the expression that it is about."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield from _facts(operand, not wanted)
+            yield from _facts_of_test(operand, not wanted)
         case ast.BoolOp(op=op, values=parts):
             if isinstance(op, ast.And) is wanted:  # all are true, or all are false
                 for part in parts:
-                    yield from _facts(part, wanted)
+                    yield from _facts_of_test(part, wanted)
         case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]):
             left = left.target if isinstance(left, ast.NamedExpr) else left
             if isinstance(op, ast.Is | ast.Eq | ast.IsNot | ast.NotEq):
-                yield (_read(left), "none", isinstance(op, ast.Is | ast.Eq) is wanted), left
+                yield (_canonical_text(left), "none", isinstance(op, ast.Is | ast.Eq) is wanted), left
         case ast.Call(func=ast.Name(id="isinstance"), args=[asked, _], keywords=[]) if wanted:
-            yield (_read(asked), "none", False), asked
+            yield (_canonical_text(asked), "none", False), asked
         case ast.NamedExpr(target=target):
-            yield from _facts(target, wanted)
+            yield from _facts_of_test(target, wanted)
         case _:
-            yield (_read(test), "truth", wanted), test
+            yield (_canonical_text(test), "truth", wanted), test
             if wanted:
-                yield (_read(test), "none", False), test
+                yield (_canonical_text(test), "none", False), test
 
 
-def _read(node: ast.expr) -> str:
+def _canonical_text(node: ast.expr) -> str:
     """A text that is the same for all reads of an expression."""
     return ast.dump(ast.Name(node.id, ast.Load()) if isinstance(node, ast.Name) else node)
 
 
-def _contradicted(file: FileFacts, fact: _Fact, test: ast.expr, facts: dict[_Fact, ast.expr]) -> bool:
+def _is_contradicted(file: FileFacts, fact: _Fact, test: ast.expr, facts: dict[_Fact, ast.expr]) -> bool:
     """Return whether tests contradict the facts."""
     said = facts.get((fact[0], fact[1], not fact[2]))
     return said is not None and _same_value(file, said, test)

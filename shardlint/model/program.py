@@ -15,7 +15,7 @@ from shardlint.model.evaluator.callers import Callers
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.ways import Ways
 from shardlint.model.flow import Flow
-from shardlint.model.imported import together
+from shardlint.model.imported import files_together
 from shardlint.model.lifetime.donation import Donations
 from shardlint.model.lifetime.lifetimes import Lifetimes
 from shardlint.model.mesh.contexts import Context, Contexts
@@ -29,7 +29,7 @@ from shardlint.model.values import Place, Value
 from shardlint.source.searches import PART
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
-from shardlint.syntax.edited import joined
+from shardlint.syntax.edited import join_needs
 from shardlint.syntax.parts import OUTLINE
 
 Answer = TypeVar("Answer")
@@ -57,9 +57,9 @@ class Program:
         self.own = own
         self.needs = self.project.needs
         self._meshes: Memo[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Memo(self.needs)
-        self._start()
+        self._start_answers()
 
-    def _start(self) -> None:
+    def _start_answers(self) -> None:
         self._learned: list[object] = []
         """What holds parsed trees, or was learned from them."""
         self.evaluator = self.learning(Evaluator(self.project, self.own))
@@ -93,11 +93,11 @@ class Program:
 
     def forget(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""
-        self._release()
+        self._release_answers()
         self.needs.renumber(self._meshes, self._answers)
-        self._start()
+        self._start_answers()
 
-    def _release(self) -> None:
+    def _release_answers(self) -> None:
         self.evaluator.release()
         # They know each other; emptied, they go at once and no collector need look for them.
         for room in self._learned:
@@ -110,8 +110,8 @@ class Program:
     def end(self, heir: Program) -> None:
         """Let go of everything but the needs, which another has taken over: nothing will be asked any more."""
         self._meshes, self._answers = Memo(self.needs), Memo(self.needs)
-        self._release()
-        self._start()
+        self._release_answers()
+        self._start_answers()
         if heir.needs.many:
             heir.needs.renumber(heir._meshes, heir._answers)
 
@@ -163,7 +163,7 @@ class Program:
 
     def together(self, file: FileFacts) -> Iterator[FileFacts]:
         """The file and those that run together with it by import, the nearest first."""
-        yield from together(self.evaluator.linker, self.project, file)
+        yield from files_together(self.evaluator.linker, self.project, file)
 
     def shared_meshes(self, file: FileFacts, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
         """The meshes handed around by what runs with a file, if all are made with axes of this type; else none."""
@@ -178,7 +178,7 @@ class Program:
 
         The answer must hold no node of a file, and say nothing of the file itself.
         """
-        return self._kept((self.project.together(file.path, joined), joined, question), answer)
+        return self._kept_answer((self.project.together(file.path, joined), joined, question), answer)
 
     def of_file(self, file: FileFacts, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """Return the answer to a rule's question about one file, under the same condition: it holds no node and
@@ -194,10 +194,10 @@ class Program:
             finally:
                 needed, self.needs.now = self.needs.whole(self.needs.now), before
             # Such answers are many, and who asks for one asks for all.
-            self._answers.lend(key, made, joined(needed))
-        return self._kept(key, answer)
+            self._answers.lend(key, made, join_needs(needed))
+        return self._kept_answer(key, answer)
 
-    def _kept(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:
+    def _kept_answer(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:
         return cast(Answer, self._answers.get(key, answer))
 
     def inherit(self, before: Program, gone: Gone) -> None:

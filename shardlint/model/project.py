@@ -10,13 +10,13 @@ from pathlib import Path
 from shardlint.config.folders import MARKERS
 from shardlint.model.mesh.configuration import Configurations, configuration_files
 from shardlint.model.needs import Memo, Needs
-from shardlint.source.decoding import decode
-from shardlint.source.find import survey
+from shardlint.source.decoding import decode_file
+from shardlint.source.find import survey_folder
 from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
 from shardlint.source.notebook import read_program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
-from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, Question, holds
+from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, Question, search_holds
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, limit_of, read_bytes
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
@@ -90,20 +90,22 @@ class Project:
             try:
                 lent, own = self.lent.get(path), self._overlay.get(path)
                 if lent is not None and own is None:
-                    self._keep(path, lent)
+                    self._keep_facts(path, lent)
                 else:
-                    self._parse(path, own or decode(path, read_bytes(path)))
+                    self._parse_file(path, own or decode_file(path, read_bytes(path)))
             except (Unreadable, NotParsed):
                 self._facts[path] = None
         facts = self._facts[path]
         self.needs.note(path if facts is None else (PART, str(path), OUTLINE))
         return facts
 
-    def _parse(self, path: Path, source: Source) -> FileFacts:
+    def _parse_file(self, path: Path, source: Source) -> FileFacts:
         lent = self.lent.get(path)
-        return self._keep(path, lent if lent is not None and lent.is_of(source) else read_facts(source, path))
+        return self._keep_facts(
+            path, lent if lent is not None and lent.is_of(source) else read_facts(source, path)
+        )
 
-    def _keep(self, path: Path, facts: FileFacts) -> FileFacts:
+    def _keep_facts(self, path: Path, facts: FileFacts) -> FileFacts:
         if self.by_part:
             facts.looked.tell(self.needs.note)
             self.parts[path] = facts.looked.parts
@@ -113,7 +115,7 @@ class Project:
     def checked(self, source: Source, path: Path) -> FileFacts:
         """The facts of a file whose text the caller has read. Raises `NotParsed`."""
         known = self._facts.get(path)
-        facts = known if known is not None and known.is_of(source) else self._parse(path, source)
+        facts = known if known is not None and known.is_of(source) else self._parse_file(path, source)
         self.needs.note((PART, str(path), OUTLINE))
         return facts
 
@@ -153,20 +155,20 @@ class Project:
             self._index, self._outdated = before._index, outdated
 
     @cached_property
-    def _surveyed(self) -> tuple[dict[str, Stamp], tuple[Path, ...]]:
+    def _survey_files(self) -> tuple[dict[str, Stamp], tuple[Path, ...]]:
         tree = Tree()
-        files, folders = survey(self.root, tree)
+        files, folders = survey_folder(self.root, tree)
         return files, configuration_files(self.root, folders, tree)
 
     @cached_property
     def configurations(self) -> Configurations:
         """The configuration files of the project."""
-        return Configurations(self._surveyed[1])
+        return Configurations(self._survey_files[1])
 
     @cached_property
     def files(self) -> dict[Path, int]:
         """Every Python file of the project with its size, found when first asked for."""
-        found = {Path(path): stamp[0] for path, stamp in self._surveyed[0].items()}
+        found = {Path(path): stamp[0] for path, stamp in self._survey_files[0].items()}
         for path, source in self._overlay.items():  # what was never saved
             if path not in found and self.root in path.parents and not os.path.exists(path):
                 found[path] = len(source.text)
@@ -176,7 +178,7 @@ class Project:
     def _fits_in_index(self) -> bool:
         return sum(size for path, size in self.files.items() if size <= limit_of(path)) <= _INDEX_BYTES
 
-    def _texts(self) -> Iterator[tuple[Path, bytes]]:
+    def _file_contents(self) -> Iterator[tuple[Path, bytes]]:
         """Yield the contents of the files, one at a time, because together they may be large."""
         for path in self.files:
             self._reads += 1
@@ -202,38 +204,44 @@ class Project:
         """
         stem = path.parent.name if path.stem == "__init__" else path.stem
         found = dict.fromkeys((*self._whole(("named", name, stem)), *self._whole(("starred", stem))))
-        yield from self._read(list(found) if every else self._near(path, list(found)), path, every)
+        yield from self._read_files(
+            list(found) if every else self._files_running_with(path, list(found)), path, every
+        )
 
     def with_attribute(self, file: FileFacts, name: str) -> Iterator[FileFacts | None]:
         """Files that run with one and in which `.name` stands, the given one first. None when they are too many."""
         yield file
-        yield from self._read(self._near(file.path, self._whole(("attribute", name))), file.path)
+        yield from self._read_files(
+            self._files_running_with(file.path, self._whole(("attribute", name))), file.path
+        )
 
     def calling(self, path: Path, names: tuple[str, ...]) -> Iterator[FileFacts | None]:
         """Files that run with one, tests aside, in which `name(` stands for one of the names.
 
         None when there are too many to read.
         """
-        found = self._near(path, self._whole(("calling", *names)))
-        yield from self._read([path for path in found if not self.is_test(path)], None)
+        found = self._files_running_with(path, self._whole(("calling", *names)))
+        yield from self._read_files([path for path in found if not self.is_test(path)], None)
 
     def holding(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> Iterator[FileFacts | None]:
         """Files that run with one (or are `joined` to it) and hold one of the texts, however many.
 
         None for a file that cannot be read.
         """
-        yield from self._read(self._near(path, self._whole(("holding", *texts)), joined), None, every=True)
+        yield from self._read_files(
+            self._files_running_with(path, self._whole(("holding", *texts)), joined), None, every=True
+        )
 
     def saying(self, path: Path, texts: tuple[str, ...]) -> list[Path]:
         """The files of `holding`, for whoever does not look into them."""
-        return self._near(path, self._whole(("holding", *texts)))
+        return self._files_running_with(path, self._whole(("holding", *texts)))
 
     def mapping(self, path: Path) -> list[Path]:
         """The other files that run with one and hold `shard_map` or `pmap`, tests aside."""
         return self._mapping.get(path, lambda: self._found_mapping(path))
 
     def _found_mapping(self, path: Path) -> list[Path]:
-        found = self._near(path, self._whole(("holding", "shard_map", "pmap", "in_specs")))
+        found = self._files_running_with(path, self._whole(("holding", "shard_map", "pmap", "in_specs")))
         return [one for one in found if one != path and not self.is_test(one)]
 
     def mappers(self, path: Path) -> list[Path]:
@@ -244,7 +252,7 @@ class Project:
         """The files that map functions of one, or where it maps some, that may call what it maps; tests aside."""
         if not any(Texts(self.bytes_of(path))[text] for text in (b"shard_map", b"pmap")):
             return self.mappers(path)
-        others = self._near(path, self._whole(("holding", "jax")))
+        others = self._files_running_with(path, self._whole(("holding", "jax")))
         return [one for one in others if one != path and not self.is_test(one)]
 
     def _found_mappers(self, path: Path) -> list[Path]:
@@ -267,7 +275,7 @@ class Project:
 
     def unread(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> list[Path]:
         """The files of `holding` that cannot be read as Python."""
-        found = self._near(path, self._whole(("holding", *texts)), joined)
+        found = self._files_running_with(path, self._whole(("holding", *texts)), joined)
         return [one for one in found if self.facts(one) is None]
 
     def is_test(self, path: Path) -> bool:
@@ -291,11 +299,13 @@ class Project:
 
     def mentioning(self, path: Path, text: str) -> list[Path]:
         """The files that run with one and hold a dotted name."""
-        return self._near(path, self._whole(("anywhere", text)))
+        return self._files_running_with(path, self._whole(("anywhere", text)))
 
     def naming(self, path: Path, text: str, joined: bool = False) -> Iterator[FileFacts | None]:
         """The files that run with one (or are `joined` to it) and hold a dotted name, as `holding` gives them."""
-        yield from self._read(self._near(path, self._whole(("anywhere", text)), joined), None, every=True)
+        yield from self._read_files(
+            self._files_running_with(path, self._whole(("anywhere", text)), joined), None, every=True
+        )
 
     def imported(self, path: Path, module: str, joined: bool = False) -> bool:
         """Return whether a file or any that runs with it (or is `joined` to it) imports a module."""
@@ -315,7 +325,9 @@ class Project:
     def graph(self) -> ImportGraph:
         """Which files import which."""
         known = self._graph() if self._graph is not None and not self._overlay else None
-        return known or ImportGraph(str(self.root), {str(path): imports_of(data) for path, data in self._texts()})
+        return known or ImportGraph(
+            str(self.root), {str(path): imports_of(data) for path, data in self._file_contents()}
+        )
 
     def _is_there(self, path: Path, question: Question, joined: bool = False) -> bool:
         found = self._whole(question)
@@ -324,7 +336,7 @@ class Project:
         mask = self.together(path, joined) if found else 0
         return any(self.graph.holds(mask, str(other)) for other in found)
 
-    def _near(self, path: Path, found: list[Path], joined: bool = False) -> list[Path]:
+    def _files_running_with(self, path: Path, found: list[Path], joined: bool = False) -> list[Path]:
         """Of some files those that run with one."""
         if all(other == path for other in found):
             return found
@@ -336,16 +348,16 @@ class Project:
         self.needs.note(question)
         if question not in self.answers:
             with timed("searching the project"):
-                self._find(question)
+                self._find_answer(question)
         return self.answers[question]
 
-    def _find(self, question: Question) -> None:
-        found = self._indexed(question)
+    def _find_answer(self, question: Question) -> None:
+        found = self._search_index(question)
         if found is None:
-            found = (path for path, data in self._texts() if holds(question, data))
+            found = (path for path, data in self._file_contents() if search_holds(question, data))
         self.answers[question] = list(found)
 
-    def _indexed(self, question: Question) -> Iterable[Path] | None:
+    def _search_index(self, question: Question) -> Iterable[Path] | None:
         """The same by an index of words, once many have been asked for; None where that does not tell."""
         kind, *said = question
         if kind not in _BY_WORDS or not self._fits_in_index or not all(map(_WORD.fullmatch, said)):
@@ -356,8 +368,12 @@ class Project:
             return None
         found = [path for path in self._index.find(said, kind == "starred") if path not in self._outdated]
         if kind in _ASIDE:
-            found = [path for path in found if holds(question, self.bytes_of(path))]
-        changed = [path for path in self._outdated if path in self.files and holds(question, self.bytes_of(path))]
+            found = [path for path in found if search_holds(question, self.bytes_of(path))]
+        changed = [
+            path
+            for path in self._outdated
+            if path in self.files and search_holds(question, self.bytes_of(path))
+        ]
         if not changed:
             return found
         members = {*found, *changed}
@@ -365,9 +381,11 @@ class Project:
 
     @cached_property
     def _index(self) -> WordIndex:
-        return WordIndex(self._texts())
+        return WordIndex(self._file_contents())
 
-    def _read(self, paths: list[Path], but: Path | None, every: bool = False) -> Iterator[FileFacts | None]:
+    def _read_files(
+        self, paths: list[Path], but: Path | None, every: bool = False
+    ) -> Iterator[FileFacts | None]:
         if len(paths) > _SEARCH_FILES and not every:
             yield None
             return
@@ -389,11 +407,11 @@ class Project:
 
     def resolve(self, dotted: str, importer: Path) -> Path | None:
         """The project's file for an absolute module name, seen from the file that imports it."""
-        return self._module(("module", str(self._top(importer.parent)), dotted))
+        return self._find_module(("module", str(self._top_folder(importer.parent)), dotted))
 
     def in_root(self, dotted: str) -> Path | None:
         """The project's file for a module name, seen from the root."""
-        return self._module(("module", str(self.root), dotted))
+        return self._find_module(("module", str(self.root), dotted))
 
     @property
     def marked(self) -> bool:
@@ -401,9 +419,9 @@ class Project:
 
         Without a mark it is the folder of the checked file's package, and others may use it from outside.
         """
-        return self._module(("marker",)) is not None
+        return self._find_module(("marker",)) is not None
 
-    def _module(self, question: Question) -> Path | None:
+    def _find_module(self, question: Question) -> Path | None:
         self.needs.note(question)
         if question not in self.answers:
             found = self.module_file(question)
@@ -419,9 +437,9 @@ class Project:
             return next((self.root / name for name in MARKERS if os.path.exists(self.root / name)), None)
         if question[0] == "module":
             return self._by_name(question[2], Path(question[1]))
-        return self._beside(Path(question[1]), int(question[2]), question[3])
+        return self._relative_module(Path(question[1]), int(question[2]), question[3])
 
-    def _top(self, folder: Path) -> Path:
+    def _top_folder(self, folder: Path) -> Path:
         """The folder that holds the outermost package a folder is part of."""
         if folder not in self._tops:
             top = folder
@@ -435,7 +453,7 @@ class Project:
             return None
         relative = dotted.replace(".", "/")
         if top not in self._sources:
-            self._sources[top] = self._bases(top)
+            self._sources[top] = self._import_bases(top)
         for base in self._sources[top]:
             for candidate in (f"{base}/{relative}.py", f"{base}/{relative}/__init__.py"):
                 # As strings: most names are those of libraries, and paths of them take longer than the question.
@@ -443,7 +461,7 @@ class Project:
                     return Path(candidate)
         return None
 
-    def _bases(self, top: Path) -> tuple[str, ...]:
+    def _import_bases(self, top: Path) -> tuple[str, ...]:
         """The folders in which absolute names are looked for, in order."""
         # A script's own folder, then the folders above it up to the root (namespace packages), then usual source roots.
         chain = [top]
@@ -454,9 +472,9 @@ class Project:
 
     def relative(self, importer: Path, level: int, dotted: str) -> Path | None:
         """The project's file for a relative import (`from ..a import b`: level 2, dotted "a")."""
-        return self._module(("relative", str(importer.parent), str(level), dotted))
+        return self._find_module(("relative", str(importer.parent), str(level), dotted))
 
-    def _beside(self, folder: Path, level: int, dotted: str) -> Path | None:
+    def _relative_module(self, folder: Path, level: int, dotted: str) -> Path | None:
         for _ in range(level - 1):
             folder = folder.parent
         base = folder / dotted.replace(".", "/") if dotted else folder

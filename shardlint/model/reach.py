@@ -43,14 +43,14 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
     Follows Python's rules: class scopes are seen only by code directly in them, comprehension targets stay inside.
     """
     home = file.home(use)
-    for scope, bindings in _owners(file, home, name):
+    for scope, bindings in _owners_of_name(file, home, name):
         where = _runs_at(use, home, scope)
         if where is not None:
-            found = reaching(file, where, bindings)
+            found = reaching_bindings(file, where, bindings)
             if not found and scope.kind == "class":
                 continue  # `class C: mesh = mesh`: not bound yet in the class, so it is the one outside
             return found, scope
-        return _closure(file, use, bindings, scope), scope
+        return _bindings_seen_by_closure(file, use, bindings, scope), scope
     return [], None
 
 
@@ -83,7 +83,7 @@ def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool
 
     Much cheaper than `lookup`, which says whether that binding reaches the use: names like `f` stand everywhere.
     """
-    for scope, bindings in _owners(file, file.home(use), name):
+    for scope, bindings in _owners_of_name(file, file.home(use), name):
         if (scope, name) not in file.binders:
             file.binders[scope, name] = frozenset(binding.node for binding in bindings)
         if binder in file.binders[scope, name]:
@@ -115,7 +115,7 @@ def readers(file: FileFacts, target: ast.Name) -> list[tuple[ast.Name, bool]]:
     return file.kept(("readers", (None if outside else home, target.id)), made).get(target, [])
 
 
-def _owners(file: FileFacts, home: Scope, name: str) -> Iterator[tuple[Scope, list[Binding]]]:
+def _owners_of_name(file: FileFacts, home: Scope, name: str) -> Iterator[tuple[Scope, list[Binding]]]:
     """The scopes that code in `home` may take a name from, innermost first, each with its bindings of it."""
     for scope in home.outward():
         if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
@@ -141,7 +141,9 @@ def _runs_at(use: ast.AST, home: Scope, scope: Scope) -> ast.AST | None:
     return None
 
 
-def _closure(file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scope) -> list[Binding]:
+def _bindings_seen_by_closure(
+    file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scope
+) -> list[Binding]:
     """A nested function sees the value at its call; where it was defined inside a branch, only what can reach there."""
     real = [binding for binding in bindings if binding.kind not in ("declared", "delete")]
     if len(real) <= 1:
@@ -151,13 +153,15 @@ def _closure(file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scop
     if inner is not None:
         last: list[Binding] = []
         for binding in real:
-            first, second = _chain(file, inner), _chain(file, binding.node)
-            if not _exclusive(first, second, _shared(first, second)):
+            first, second = _statement_chain(file, inner), _statement_chain(file, binding.node)
+            if not _are_exclusive(first, second, _shared_depth(first, second)):
                 last.append(binding)
         real = last or real
     # Of straight-line rebindings before the function one stands; which of the later ones does depends on its calls.
     if all(one.kind == "param" or file.statement_in_block(one.node, scope) is not None for one in real):
-        before = [binding for binding in real if inner is None or _position(binding.node) < _position(inner)]
+        before = [
+            binding for binding in real if inner is None or _position_of(binding.node) < _position_of(inner)
+        ]
         return before[-1:] + real[len(before) :]
     return real
 
@@ -169,22 +173,22 @@ def _child_under(file: FileFacts, use: ast.AST, scope: Scope) -> ast.AST | None:
     return home.node if home is not None else None
 
 
-def reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
+def reaching_bindings(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
     """Of bindings in the scope of the use, those whose value can still stand when it is read.
 
     Kept for all bindings of a name: each of them is asked about the same reads.
     """
     if not bindings or bindings[0].scope.bindings.get(bindings[0].name) is not bindings:
-        return _reaching(file, use, bindings)
+        return _reaching_bindings(file, use, bindings)
     key = use, bindings[0].scope, bindings[0].name
     if key not in file.reaching:
-        file.reaching[key] = _reaching(file, use, bindings)
+        file.reaching[key] = _reaching_bindings(file, use, bindings)
     return list(file.reaching[key])
 
 
-def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
-    position = _position(use)
-    chain = _chain(file, use)
+def _reaching_bindings(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
+    position = _position_of(use)
+    chain = _statement_chain(file, use)
     again = _loop_above(file, chain, len(chain))
     found: list[Binding] = []
     later: list[tuple[Binding, ast.AST]] = []
@@ -207,7 +211,7 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
         if not again:  # what stands below does not run before, nor what is settled above
             if settled:
                 break
-            if _position(binding.node) > position and binding.kind != "comprehension":
+            if _position_of(binding.node) > position and binding.kind != "comprehension":
                 continue
         if binding.kind == "param":
             if not settled:
@@ -215,10 +219,10 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
             continue
         if binding.kind == "comprehension":
             return [binding]
-        other = _chain(file, binding.node)
-        shared = _shared(chain, other)
+        other = _statement_chain(file, binding.node)
+        shared = _shared_depth(chain, other)
         before = _takes_effect(binding, file) <= position
-        if _exclusive(chain, other, shared):
+        if _are_exclusive(chain, other, shared):
             if again and _loop_above(file, chain, shared):
                 found.append(binding)
             continue
@@ -235,7 +239,7 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
         if len(other) > shared + 1 and binding.kind in ("assign", "unpack"):
             if not any(isinstance(one, (*_TRIES, *_LOOPS)) for one in other[shared:]):
                 passed.append((binding, other))
-        if not _conditional(binding, chain, other, shared) or _on_both_ways(arms, other, shared):
+        if not _may_pass_binding(binding, chain, other, shared) or _on_both_ways(arms, other, shared):
             settled = True
             # What a round of a loop leaves is not read by the next one if that binds the name first.
             gone = {id(one) for one, loop in later if any(outer is loop for outer in chain[:shared])}
@@ -243,12 +247,12 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
     return [binding for binding in reversed(found) if binding.kind != "delete"]
 
 
-def _position(node: ast.AST) -> tuple[int, int]:
+def _position_of(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 def _bound_at(binding: Binding) -> tuple[int, int]:
-    return _position(binding.node)
+    return _position_of(binding.node)
 
 
 _Span = tuple[tuple[int, int], tuple[int, int]]
@@ -274,7 +278,7 @@ def _other_branches(file: FileFacts, chain: Sequence[ast.AST]) -> Iterator[_Span
         facts: _ChainFacts = file.chain_facts[chain[-1]]
         yield from facts.branches
         if facts.first is not None:
-            yield _position(facts.first.body[0]), _position(chain[-1])
+            yield _position_of(facts.first.body[0]), _position_of(chain[-1])
 
 
 def _facts_of_chain(outer: ast.AST | None, inner: ast.AST, above: _ChainFacts) -> _ChainFacts:
@@ -284,7 +288,9 @@ def _facts_of_chain(outer: ast.AST | None, inner: ast.AST, above: _ChainFacts) -
         return _ChainFacts(in_loop, above.branches, above.first or outer)
     if above.first is None or outer is None:
         return _ChainFacts(in_loop, above.branches, None)
-    return _ChainFacts(in_loop, (*above.branches, (_position(above.first.body[0]), _position(outer))), None)
+    return _ChainFacts(
+        in_loop, (*above.branches, (_position_of(above.first.body[0]), _position_of(outer))), None
+    )
 
 
 def _takes_effect(binding: Binding, file: FileFacts) -> tuple[int, int]:
@@ -297,10 +303,10 @@ def _takes_effect(binding: Binding, file: FileFacts) -> tuple[int, int]:
             return getattr(owner, "end_lineno", 0), getattr(owner, "end_col_offset", 0)
     if binding.kind in ("def", "class"):
         return getattr(binding.node, "end_lineno", 0), getattr(binding.node, "end_col_offset", 0)
-    return _position(binding.node)
+    return _position_of(binding.node)
 
 
-def _chain(file: FileFacts, node: ast.AST) -> tuple[ast.AST, ...]:
+def _statement_chain(file: FileFacts, node: ast.AST) -> tuple[ast.AST, ...]:
     """Statements and clauses around a node inside its own function, outermost first, the node's own last."""
     home = file.home(node)
     while home.kind == "comprehension" and home.parent is not None:
@@ -308,12 +314,12 @@ def _chain(file: FileFacts, node: ast.AST) -> tuple[ast.AST, ...]:
     current: ast.AST | None = node
     while current is not None and current is not home.node:
         if isinstance(current, _CLAUSES):
-            return _clauses(file, current, home.node)
+            return _clause_chain(file, current, home.node)
         current = file.parent(current)
     return ()
 
 
-def _clauses(file: FileFacts, clause: ast.AST, end: ast.AST) -> tuple[ast.AST, ...]:
+def _clause_chain(file: FileFacts, clause: ast.AST, end: ast.AST) -> tuple[ast.AST, ...]:
     """The chain of a statement or clause, remembered: all that stands in it asks for the same."""
     new: list[ast.AST] = []
     current: ast.AST | None = clause
@@ -331,7 +337,7 @@ def _clauses(file: FileFacts, clause: ast.AST, end: ast.AST) -> tuple[ast.AST, .
     return known
 
 
-def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> int:
+def _shared_depth(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> int:
     """How many of the nodes around two places are the same: they part once, so that half of them need not be looked at.
 
     A chain of `elif` is as deep as it is long.
@@ -366,7 +372,7 @@ def field_of(owner: ast.AST, node: ast.AST) -> str:
     return "head"
 
 
-def _exclusive(first: Sequence[ast.AST], second: Sequence[ast.AST], shared: int) -> bool:
+def _are_exclusive(first: Sequence[ast.AST], second: Sequence[ast.AST], shared: int) -> bool:
     """Return whether two nodes are in branches of which only one runs (if/else, match cases, except handlers)."""
     if not shared or len(first) <= shared or len(second) <= shared:
         return False
@@ -381,7 +387,9 @@ def _exclusive(first: Sequence[ast.AST], second: Sequence[ast.AST], shared: int)
     return False
 
 
-def _conditional(binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.AST], shared: int) -> bool:
+def _may_pass_binding(
+    binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.AST], shared: int
+) -> bool:
     """Return whether control can reach the use without passing the binding."""
     below, using = chain[shared:], use[shared:]
     owner = use[shared - 1] if shared else None
@@ -436,8 +444,8 @@ def _on_both_ways(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], share
 
 def _bound_below(later: Binding, there: Sequence[ast.AST], chain: Sequence[ast.AST]) -> bool:
     """Return whether control from a place passes a binding below it: both are in one branch of an `if`."""
-    shared = _shared(chain, there)
-    return not _exclusive(chain, there, shared) and not _conditional(later, chain, there, shared)
+    shared = _shared_depth(chain, there)
+    return not _are_exclusive(chain, there, shared) and not _may_pass_binding(later, chain, there, shared)
 
 
 def _falls_through(handler: ast.ExceptHandler) -> bool:

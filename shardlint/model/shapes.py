@@ -125,19 +125,19 @@ class _Reader:
             self.steps += 1
             if self.depth <= _DEPTH and self.steps <= _STEPS:
                 self.depth += 1
-                self.known[key] = self._of(place, env)
+                self.known[key] = self._shape_of_place(place, env)
                 self.depth -= 1
         return self.known[key]
 
-    def _of(self, place: Place, env: Environment | None) -> Shape | None:
+    def _shape_of_place(self, place: Place, env: Environment | None) -> Shape | None:
         file, node = place.file, place.node
         match node:
             case ast.Constant(value=bool() | int() | float() | complex()):
                 return ()
             case ast.Name():
-                return self._name(place, node, env)
+                return self._shape_of_name(place, node, env)
             case ast.Call():
-                return self._call(place, node, env)
+                return self._shape_of_call(place, node, env)
             case ast.Attribute(attr="T"):
                 inner = self.of(Place(file, node.value), env)
                 return inner[::-1] if inner is not None else None
@@ -146,11 +146,13 @@ class _Reader:
             case ast.BinOp(
                 op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod() | ast.Pow()
             ):
-                return self._arithmetic(place, node, env)
+                return self._shape_of_arithmetic(place, node, env)
             case ast.BinOp(op=ast.MatMult(), left=left, right=right):
-                return self._product(self.of(Place(file, left), env), self.of(Place(file, right), env))
+                return self._shape_of_product(
+                    self.of(Place(file, left), env), self.of(Place(file, right), env)
+                )
             case ast.IfExp():
-                return _agreed([self.of(Place(file, part), env) for part in (node.body, node.orelse)])
+                return _common_shape([self.of(Place(file, part), env) for part in (node.body, node.orelse)])
             case ast.NamedExpr():
                 return self.of(Place(file, node.value), env)
             case ast.Attribute() | ast.Subscript():
@@ -159,7 +161,7 @@ class _Reader:
 
     def of_value(self, value: Value) -> Shape | None:
         if isinstance(value, Choice):
-            return _agreed([self.of_value(option) for option in options(value)])
+            return _common_shape([self.of_value(option) for option in options(value)])
         if isinstance(value, CallResult) and isinstance(value.by, Api) and value.call is not None:
             return self.of(value.call.place, value.call.environment)
         if isinstance(value, Constant) and isinstance(value.value, int | float | complex):
@@ -170,7 +172,7 @@ class _Reader:
 
     # names
 
-    def _name(self, place: Place, node: ast.Name, env: Environment | None) -> Shape | None:
+    def _shape_of_name(self, place: Place, node: ast.Name, env: Environment | None) -> Shape | None:
         file = place.file
         bindings, scope = lookup(file, node, node.id)
         if scope is None or not bindings or any(binding.kind == "more" for binding in bindings):
@@ -178,9 +180,9 @@ class _Reader:
         if scope.kind == "module" and file.home(node) is not scope and node.id in file.rebound_globals:
             return None
         inner = env if scope is file.home(node) else None
-        return _agreed([self._binding(place, binding, inner) for binding in bindings])
+        return _common_shape([self._shape_of_binding(place, binding, inner) for binding in bindings])
 
-    def _binding(self, place: Place, binding: Binding, env: Environment | None) -> Shape | None:
+    def _shape_of_binding(self, place: Place, binding: Binding, env: Environment | None) -> Shape | None:
         if binding.kind in ("assign", "walrus") and binding.value is not None:
             return self.of(Place(place.file, binding.value), env)
         if binding.node in self.given:
@@ -195,18 +197,20 @@ class _Reader:
 
     # calls
 
-    def _call(self, place: Place, node: ast.Call, env: Environment | None) -> Shape | None:
+    def _shape_of_call(self, place: Place, node: ast.Call, env: Environment | None) -> Shape | None:
         callee = self.evaluator.value(Place(place.file, node.func), env)
         if isinstance(callee, Api):
-            return self._made(callee.name, place, node, env)
+            return self._shape_made_by(callee.name, place, node, env)
         if isinstance(node.func, ast.Attribute):
             base = Place(place.file, node.func.value)
-            return self._method(base, place, node.func.attr, node, env)
+            return self._shape_by_method(base, place, node.func.attr, node, env)
         return self.of_value(
             self.evaluator.value(place, env)
         )  # a function of the project that returns an array
 
-    def _made(self, name: str, place: Place, node: ast.Call, env: Environment | None) -> Shape | None:
+    def _shape_made_by(
+        self, name: str, place: Place, node: ast.Call, env: Environment | None
+    ) -> Shape | None:
         arguments = self.evaluator.arguments(place, env)
         if arguments.open_positional or arguments.open_keywords:
             return None
@@ -227,18 +231,22 @@ class _Reader:
         if name in ELEMENTWISE:
             return self.of(first, env) if first is not None else None
         if name in PRODUCTS and len(arguments.positional) == 2:
-            return self._product(*(self.of(one, env) for one in arguments.positional))
+            return self._shape_of_product(*(self.of(one, env) for one in arguments.positional))
         if name in _FROM_DATA:
-            return self._data(first, env) if first is not None and "ndmin" not in arguments.keywords else None
+            return (
+                self._shape_of_data(first, env)
+                if first is not None and "ndmin" not in arguments.keywords
+                else None
+            )
         if name in api.DEVICE_LISTS:
             return (None,)
         if not name.startswith(_ARRAYS) or any(keyword.arg != "dtype" for keyword in node.keywords):
             return None
-        return self._counted(name.rpartition(".")[2], arguments.positional, env)
+        return self._shape_by_function(name.rpartition(".")[2], arguments.positional, env)
 
-    def _counted(self, name: str, given: Sequence[Place], env: Environment | None) -> Shape | None:
+    def _shape_by_function(self, name: str, given: Sequence[Place], env: Environment | None) -> Shape | None:
         """`arange`, `eye` and functions that say the new shape."""
-        numbers = [self._number(one, env) for one in given]
+        numbers = [self._number_at_place(one, env) for one in given]
         match name, numbers:
             case "arange", [int() | float() as stop]:
                 return (max(0, math.ceil(stop)),)
@@ -258,12 +266,12 @@ class _Reader:
             case "eye", [rows, columns]:
                 return tuple(one if isinstance(one, int) else None for one in (rows, columns))
             case "reshape", [_, _]:
-                return self._reshaped(self.of(given[0], env), self.dimensions(given[1], env))
+                return self._shape_after_reshape(self.of(given[0], env), self.dimensions(given[1], env))
             case "broadcast_to", [_, _]:
                 return self.dimensions(given[1], env)
         return None
 
-    def _method(
+    def _shape_by_method(
         self, base: Place, place: Place, name: str, node: ast.Call, env: Environment | None
     ) -> Shape | None:
         if any(isinstance(argument, ast.Starred) for argument in node.args):
@@ -275,7 +283,7 @@ class _Reader:
                 if len(given) == 1
                 else tuple(self.dimension(one, env) for one in given)
             )
-            return self._reshaped(self.of(base, env), asked)
+            return self._shape_after_reshape(self.of(base, env), asked)
         inner = self.of(base, env)
         if inner is None:
             return None
@@ -284,18 +292,18 @@ class _Reader:
         if name == "transpose" and not given and not node.keywords:
             return inner[::-1]
         if name in ("ravel", "flatten"):
-            return (_product(inner),)
+            return (_product_of_sizes(inner),)
         return None
 
-    def _reshaped(self, before: Shape | None, asked: Shape | None) -> Shape | None:
+    def _shape_after_reshape(self, before: Shape | None, asked: Shape | None) -> Shape | None:
         if asked is None or -1 not in asked:
             return asked
-        others = _product(tuple(one for one in asked if one != -1))
-        total = _product(before) if before is not None else None
+        others = _product_of_sizes(tuple(one for one in asked if one != -1))
+        total = _product_of_sizes(before) if before is not None else None
         left = total // others if total is not None and others and total % others == 0 else None
         return tuple(left if one == -1 else one for one in asked)
 
-    def _data(self, place: Place, env: Environment | None) -> Shape | None:
+    def _shape_of_data(self, place: Place, env: Environment | None) -> Shape | None:
         """Return the shape of the array that a display of numbers, or another array, makes."""
         node = place.node
         if not isinstance(node, ast.List | ast.Tuple):
@@ -304,10 +312,10 @@ class _Reader:
             return None
         if not node.elts:
             return (0,)
-        inner = _agreed([self._data(Place(place.file, element), env) for element in node.elts])
+        inner = _common_shape([self._shape_of_data(Place(place.file, element), env) for element in node.elts])
         return (len(node.elts), *inner) if inner is not None else None
 
-    def _arithmetic(self, place: Place, node: ast.BinOp, env: Environment | None) -> Shape | None:
+    def _shape_of_arithmetic(self, place: Place, node: ast.BinOp, env: Environment | None) -> Shape | None:
         """An array and a number. Two arrays of one shape keep it too; other pairs may be broadcast."""
         left, right = self.of(Place(place.file, node.left), env), self.of(Place(place.file, node.right), env)
         if left is None or right is None:
@@ -316,7 +324,7 @@ class _Reader:
             return left or right
         return left if left == right and None not in left else None
 
-    def _product(self, left: Shape | None, right: Shape | None) -> Shape | None:
+    def _shape_of_product(self, left: Shape | None, right: Shape | None) -> Shape | None:
         """A product with a matrix: other ranks may be broadcast."""
         if left is None or right is None or not left or len(right) != 2:
             return None
@@ -337,8 +345,8 @@ class _Reader:
             return tuple(self.dimension(Place(place.file, element), env) for element in node.elts)
         value = self.evaluator.value(place, env)
         if isinstance(value, Items) and not value.open:
-            return tuple(_whole(item) for item in value.items)
-        size = _whole(value)
+            return tuple(_integer_value(item) for item in value.items)
+        size = _integer_value(value)
         return (size,) if size is not None else None
 
     def dimension(self, place: Place, env: Environment | None) -> int | None:
@@ -347,14 +355,14 @@ class _Reader:
             case ast.Subscript(value=ast.Attribute(attr="shape", value=array), slice=index):
                 shape, at = (
                     self.of(Place(place.file, array), env),
-                    self._number(Place(place.file, index), env),
+                    self._number_at_place(Place(place.file, index), env),
                 )
                 if shape is not None and isinstance(at, int) and -len(shape) <= at < len(shape):
                     return shape[at]
                 return None
-        return _whole(self.evaluator.value(place, env))
+        return _integer_value(self.evaluator.value(place, env))
 
-    def _number(self, place: Place, env: Environment | None) -> int | float | None:
+    def _number_at_place(self, place: Place, env: Environment | None) -> int | float | None:
         value = self.evaluator.value(place, env)
         if (
             isinstance(value, Constant)
@@ -365,13 +373,13 @@ class _Reader:
         return self.dimension(place, env)
 
 
-def _whole(value: Value) -> int | None:
+def _integer_value(value: Value) -> int | None:
     if isinstance(value, Constant) and isinstance(value.value, int) and not isinstance(value.value, bool):
         return value.value if abs(value.value) < LARGEST else None
     return None
 
 
-def _product(shape: Shape) -> int | None:
+def _product_of_sizes(shape: Shape) -> int | None:
     known = [one for one in shape if one is not None]
     if len(known) < len(shape):
         return None
@@ -383,13 +391,13 @@ def _product(shape: Shape) -> int | None:
     return product
 
 
-def _agreed(shapes: list[Shape | None]) -> Shape | None:
+def _common_shape(shapes: list[Shape | None]) -> Shape | None:
     """The shape of which all of several ways make an array; a dimension they differ in is None."""
     found = [shape for shape in shapes if shape is not None]
     if not found or len(found) != len(shapes) or len({len(shape) for shape in found}) != 1:
         return None
-    return tuple(_same(sizes) for sizes in zip(*found, strict=True))
+    return tuple(_common_size(sizes) for sizes in zip(*found, strict=True))
 
 
-def _same(sizes: Sequence[int | None]) -> int | None:
+def _common_size(sizes: Sequence[int | None]) -> int | None:
     return sizes[0] if len(set(sizes)) == 1 else None

@@ -146,7 +146,9 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
             return parameters.without_first() if function.bound and parameters.positional else parameters
         case Transformed(api=Api(name=name), inner=inner, call=CallArguments() as call) if name in PARTIALS:
             parameters_of_inner = parameters_of(inner, evaluator)
-            return _partial(parameters_of_inner, call) if parameters_of_inner is not None else None
+            return (
+                _parameters_of_partial(parameters_of_inner, call) if parameters_of_inner is not None else None
+            )
         case CallResult(by=ClassValue()) as instance:
             call_method = evaluator.attribute(instance, "__call__")
             return parameters_of(call_method, evaluator) if not isinstance(call_method, Unknown) else None
@@ -164,7 +166,7 @@ def _left_open(node: Definition) -> bool:
     return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
 
 
-def _partial(parameters: Parameters, call: CallArguments) -> Parameters | None:
+def _parameters_of_partial(parameters: Parameters, call: CallArguments) -> Parameters | None:
     """Return the remaining parameters of a partial, as `inspect.signature` gives them, which jax calls."""
     if call.open_positional or call.open_keywords:
         return None
@@ -211,7 +213,7 @@ class Jitted:
         return self.settings.keywords.get(name)
 
 
-def jitted(value: Value, evaluator: Evaluator, apis: tuple[str, ...] = JITS) -> Jitted | None:
+def jitted_value(value: Value, evaluator: Evaluator, apis: tuple[str, ...] = JITS) -> Jitted | None:
     """The jitted function a value is, or None."""
     if not isinstance(value, Transformed) or value.api.name not in apis or value.call is None:
         return None
@@ -256,9 +258,11 @@ def _bound_later(function: Function, call: CallArguments, evaluator: Evaluator) 
     return False
 
 
-def numbers(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[int, ...] | None:
+def argnum_positions(
+    place: Place | None, settings: CallArguments, evaluator: Evaluator
+) -> tuple[int, ...] | None:
     """The positions given to `donate_argnums` and the like: none where there is no argument, None where not told."""
-    found = _constants(place, settings, evaluator)
+    found = _constants_of_setting(place, settings, evaluator)
     if found is None or any(not isinstance(one, int) or isinstance(one, bool) for one in found):
         return None
     return tuple(one for one in found if isinstance(one, int))
@@ -266,13 +270,13 @@ def numbers(place: Place | None, settings: CallArguments, evaluator: Evaluator) 
 
 def names(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[str, ...] | None:
     """The names given to `donate_argnames` and the like: none where there is no argument, None where not told."""
-    found = _constants(place, settings, evaluator)
+    found = _constants_of_setting(place, settings, evaluator)
     if found is None or any(not isinstance(one, str) for one in found):
         return None
     return tuple(one for one in found if isinstance(one, str))
 
 
-def _constants(
+def _constants_of_setting(
     place: Place | None, settings: CallArguments, evaluator: Evaluator
 ) -> tuple[object, ...] | None:
     if place is None:
@@ -290,7 +294,7 @@ def _constants(
     return None
 
 
-def positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[int] | None:
+def setting_positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[int] | None:
     """The positions that `static_` or `donate_` settings mean, names too, as jax works them out; None where not told.
 
     What names mean is known only with the parameters; numbers out of range are left out.
@@ -298,7 +302,7 @@ def positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[in
     if function.settings.open_keywords:
         return None
     given = function.setting(f"{kind}_argnums")
-    by_number = numbers(given, function.settings, evaluator)
+    by_number = argnum_positions(given, function.settings, evaluator)
     by_name = names(function.setting(f"{kind}_argnames"), function.settings, evaluator)
     if by_number is None or by_name is None:
         return None
@@ -316,7 +320,7 @@ def positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[in
 # from settings to functions
 
 
-def wrappings(
+def jit_wrappings(
     program: Program, file: FileFacts, call: ast.expr, form: str, apis: tuple[str, ...] = JITS
 ) -> Iterator[Jitted]:
     """The functions wrapped by a `jax.jit` call, decorator or `partial(jax.jit, ...)` written at `call`.
@@ -326,21 +330,25 @@ def wrappings(
     evaluator = program.evaluator
     parent = file.parent(call)
     if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and call in parent.decorator_list:
-        yield from _decorated(program, file, parent, call, apis)
+        yield from _jits_by_decorator(program, file, parent, call, apis)
         return
     owners: list[ast.expr] = [] if form == "partial" else [call]
     if form == "partial" and isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-        yield from _applied(program, file, parent.targets[0], apis)
+        yield from _jits_by_partial(program, file, parent.targets[0], apis)
     if isinstance(parent, ast.Call) and parent.func is call:
         owners.append(parent)  # `jax.jit(donate_argnums=0)(f)`
     for owner in owners:
-        found = [jitted(option, evaluator, apis) for option in options(evaluator.value(Place(file, owner)))]
+        found = [
+            jitted_value(option, evaluator, apis) for option in options(evaluator.value(Place(file, owner)))
+        ]
         if any(one is not None for one in found):
             yield from (one for one in found if one is not None)
             return
 
 
-def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]) -> Iterator[Jitted]:
+def _jits_by_partial(
+    program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]
+) -> Iterator[Jitted]:
     """Yield the jits made by the name of a partial in this file: `jit = partial(jax.jit, ...)`, `@jit`, `jit(f)`."""
     if not isinstance(name, ast.Name):
         return
@@ -351,15 +359,15 @@ def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str,
         parent = file.parent(use)
         if isinstance(parent, ast.Call) and parent.func is use:
             made = options(evaluator.value(Place(file, parent)))
-            yield from (one for option in made if (one := jitted(option, evaluator, apis)) is not None)
+            yield from (one for option in made if (one := jitted_value(option, evaluator, apis)) is not None)
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and use in parent.decorator_list:
             outer = evaluator.decorated(Place(file, use), evaluator.function(file, parent))
-            found = jitted(outer, evaluator, apis)
+            found = jitted_value(outer, evaluator, apis)
             if found is not None:
                 yield found
 
 
-def _decorated(
+def _jits_by_decorator(
     program: Program,
     file: FileFacts,
     node: ast.FunctionDef | ast.AsyncFunctionDef,
@@ -371,7 +379,7 @@ def _decorated(
     for decorator in reversed(node.decorator_list):
         outer = evaluator.decorated(Place(file, decorator), inner)
         if decorator is call:
-            found = jitted(outer, evaluator, apis)
+            found = jitted_value(outer, evaluator, apis)
             if found is not None:
                 yield found
             return

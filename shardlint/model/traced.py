@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal
 
-from shardlint.model.branches import Condition, conditions
+from shardlint.model.branches import Condition, find_conditions
 from shardlint.model.deciding import tracers_leave_before
 from shardlint.model.ends import RULE, End, Ends
 from shardlint.model.evaluator.evaluate import scope_label
-from shardlint.model.flow import Flow, spelled
+from shardlint.model.flow import Flow, spelled_transform
 from shardlint.model.needs import Circular
 from shardlint.model.values import Place
 from shardlint.model.ways import ways_in
@@ -95,17 +95,17 @@ class Tracing:
         function = file.home(node).function()
         if function is None:
             return Region("never", scope=file.module)
-        found = self._at(file, node, function)
+        found = self._region_at_node(file, node, function)
         return Region(found.traced, found.by, function, found.step, found.then)
 
-    def _at(self, file: FileFacts, node: ast.AST, function: Scope) -> Region:
+    def _region_at_node(self, file: FileFacts, node: ast.AST, function: Scope) -> Region:
         """The region of a place in a function: of the calls that come to its branch, where tracers do."""
         whole = self.function(file, function)
         if whole.traced not in ("always", "sometimes"):
             return whole
         if tracers_leave_before(self.flow.evaluator, file, node, function.node):
             return _UNKNOWN
-        asked = conditions(file, node, function)
+        asked = find_conditions(file, node, function)
         return self._ask(file, function, asked) if asked else whole
 
     def function(self, file: FileFacts, scope: Scope) -> Region:
@@ -118,46 +118,46 @@ class Tracing:
     def _ask(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...] = ()) -> Region:
         # Recursion says nothing new.
         key = scope.node, asked
-        return self._regions.ask(key, lambda: self._decide(file, scope, asked), lambda _: _UNKNOWN)
+        return self._regions.ask(key, lambda: self._decide_region(file, scope, asked), lambda _: _UNKNOWN)
 
     def _callers_first(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
         """The functions on all ways to a function, each after its callers: ways may be longer than a stack is deep."""
         seen = {scope.node}
-        way = [(file, scope, self._callers(file, scope))]
+        way = [(file, scope, self._calling_scopes(file, scope))]
         while way:
             file, scope, callers = way[-1]
             for other, caller in callers:
                 if caller.node not in seen and (caller.node, ()) not in self._regions:
                     seen.add(caller.node)
-                    way.append((other, caller, self._callers(other, caller)))
+                    way.append((other, caller, self._calling_scopes(other, caller)))
                     break
             else:
                 way.pop()
                 yield file, scope
 
-    def _callers(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
-        """The functions whose regions `_decide` asks for."""
-        for end in self._ends(file, scope).found:
+    def _calling_scopes(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
+        """The functions whose regions `_decide_region` asks for."""
+        for end in self._ends_of_scope(file, scope).found:
             if _as_its_caller(end):
                 for place in (end.place, *_given_at(end)):
                     caller = place.file.home(place.node).function()
                     if caller is not None:
                         yield place.file, caller
 
-    def _ends(self, file: FileFacts, scope: Scope) -> Ends:
+    def _ends_of_scope(self, file: FileFacts, scope: Scope) -> Ends:
         if self.every and isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
             found = self.flow.in_sight(file, scope.node)
             return Ends([end for end in found.found if end.kind != "escaped" or end.staged])
         return self.flow.ends(file, scope.node)
 
-    def _decide(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...]) -> Region:
-        ends = self._ends(file, scope)
+    def _decide_region(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...]) -> Region:
+        ends = self._ends_of_scope(file, scope)
         traced: list[Region] = []
         other = ends.lost
         ways: list[str] = []
         coming = ways_in(self.flow.evaluator, file, scope, asked, ends)
         for end, sure in coming:
-            region = self._end(end)
+            region = self._region_of_end(end)
             if region is None:
                 continue
             ways.append(region.traced)
@@ -184,7 +184,7 @@ class Tracing:
     def _on_host(self, ends: list[End]) -> bool:
         return any(wrapper.effect == "host" for end in ends for wrapper in end.wrappers)
 
-    def _end(self, end: End) -> Region | None:
+    def _region_of_end(self, end: End) -> Region | None:
         """The region one end runs in; None when it tells nothing (an abstract trace, a recursive call)."""
         effects = [wrapper.effect for wrapper in end.wrappers]
         if "host" in effects:
@@ -200,17 +200,17 @@ class Tracing:
             return _NEVER
         if self._regions.is_open((caller.node, ())):
             return None
-        around = self._at(end.place.file, end.place.node, caller)
+        around = self._region_at_node(end.place.file, end.place.node, caller)
         given = _given_at(end)
         if given and not around.proven:
-            return self._given(given, caller)
+            return self._region_of_passed_function(given, caller)
         if around.traced in ("never", "unknown"):
             return around
         rules = "".join(f"a rule of `{one.name}`, " for one in end.wrappers if one.how == RULE)
         step = Step(f"{rules}called by {scope_label(caller)}", end.place)
         return Region(around.traced, around.by, None, step, around)
 
-    def _given(self, given: list[Place], calling: Scope) -> Region | None:
+    def _region_of_passed_function(self, given: list[Place], calling: Scope) -> Region | None:
         """The region of a function that others are given, which call it also when they are given another."""
         around = [self.region(*place) for place in given]
         sure = next((one for one in around if one.proven), around[0])
@@ -219,7 +219,7 @@ class Tracing:
         if sure.traced in ("never", "unknown") or (inside and not sure.proven):
             return sure if not inside else None
         place = given[around.index(sure)]
-        step = Step(f"given to {spelled(place)}", place)
+        step = Step(f"given to {spelled_transform(place)}", place)
         return Region(sure.traced, sure.by, None, step, sure)
 
 

@@ -13,7 +13,14 @@ from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.ends import End
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import JITS, Jitted, jitted, of_definition, positions, takes_self
+from shardlint.model.signatures import (
+    JITS,
+    Jitted,
+    jitted_value,
+    of_definition,
+    setting_positions,
+    takes_self,
+)
 from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import Binding, Scope
 
@@ -41,13 +48,13 @@ def tracer_in_sight(program: Program, place: Place, depth: int = 0) -> str:
             found = (tracer_in_sight(program, Place(place.file, one), depth + 1) for one in (left, right))
             return next(filter(None, found), "")
         case ast.Call():
-            return _made(program, place, node, depth)
+            return _tracer_from_call(program, place, node, depth)
         case ast.Name():
-            return _named(program, place, node, depth)
+            return _tracer_from_name(program, place, node, depth)
     return ""
 
 
-def _made(program: Program, place: Place, call: ast.Call, depth: int) -> str:
+def _tracer_from_call(program: Program, place: Place, call: ast.Call, depth: int) -> str:
     """Of the result of an array function, or of a map over trees: what makes an argument a tracer."""
     made = options(program.evaluator.value(place))
     if not all(isinstance(one, CallResult) and one.api.startswith(_ARRAYS) for one in made):
@@ -56,23 +63,23 @@ def _made(program: Program, place: Place, call: ast.Call, depth: int) -> str:
     return next(filter(None, (tracer_in_sight(program, Place(place.file, one), depth + 1) for one in arguments)), "")
 
 
-def _named(program: Program, place: Place, name: ast.Name, depth: int) -> str:
+def _tracer_from_name(program: Program, place: Place, name: ast.Name, depth: int) -> str:
     bindings, owner = lookup(place.file, name, name.id)
     if not bindings or owner is None or owner.function() is None:
         return ""
-    found = [_bound(program, place, binding, owner, depth) for binding in bindings]
+    found = [_tracer_from_binding(program, place, binding, owner, depth) for binding in bindings]
     return found[0] if all(found) else ""
 
 
-def _bound(program: Program, place: Place, binding: Binding, owner: Scope, depth: int) -> str:
+def _tracer_from_binding(program: Program, place: Place, binding: Binding, owner: Scope, depth: int) -> str:
     if binding.kind == "param":
-        return _parameter(program, place, owner, binding.name, depth)
+        return _tracer_from_parameter(program, place, owner, binding.name, depth)
     if binding.kind == "assign" and binding.value is not None:
         return tracer_in_sight(program, Place(place.file, binding.value), depth + 1)
     return ""
 
 
-def _parameter(program: Program, place: Place, scope: Scope, name: str, depth: int) -> str:
+def _tracer_from_parameter(program: Program, place: Place, scope: Scope, name: str, depth: int) -> str:
     """Of a parameter: it is a tracer where it is one in every call in sight."""
     file, node = place.file, scope.node
     if not isinstance(node, ast.FunctionDef | ast.Lambda):
@@ -89,9 +96,9 @@ def _parameter(program: Program, place: Place, scope: Scope, name: str, depth: i
     found: list[str] = []
     for end in ends.found:
         if end.kind == "wrapped" or (end.kind == "called" and end.staged):
-            found.append(_staged(program, end, node, index))
+            found.append(_tracer_from_jit(program, end, node, index))
         elif end.kind == "called" and end.wrappers and end.wrappers[-1].api in MAPS:
-            found.append(_mapped(program, end, index, depth))
+            found.append(_tracer_from_tree_map(program, end, index, depth))
         elif end.kind == "called" and end.wrappers and end.wrappers[-1].api.startswith(_TRACING):
             found.append(f"`{name}` is traced by {end.wrappers[-1].name}")
         elif end.kind == "called" and not end.wrappers:
@@ -102,7 +109,7 @@ def _parameter(program: Program, place: Place, scope: Scope, name: str, depth: i
     return found[0] if found and all(found) else ""
 
 
-def _mapped(program: Program, end: End, index: int | None, depth: int) -> str:
+def _tracer_from_tree_map(program: Program, end: End, index: int | None, depth: int) -> str:
     """Of a parameter of what `jax.tree.map` calls: what makes the tree that it is a leaf of one of tracers."""
     call = end.place.node
     skipped = len(MAPS[end.wrappers[-1].api])
@@ -114,7 +121,9 @@ def _mapped(program: Program, end: End, index: int | None, depth: int) -> str:
     return tracer_in_sight(program, Place(end.place.file, call.args[where]), depth + 1)
 
 
-def _staged(program: Program, end: End, node: ast.FunctionDef | ast.Lambda, index: int | None) -> str:
+def _tracer_from_jit(
+    program: Program, end: End, node: ast.FunctionDef | ast.Lambda, index: int | None
+) -> str:
     """Of a parameter of a function that is jitted: an argument that is not static."""
     wrapper = next(one for one in end.wrappers if one.effect == "staged")
     name = getattr(node, "name", "the lambda")
@@ -122,18 +131,20 @@ def _staged(program: Program, end: End, node: ast.FunctionDef | ast.Lambda, inde
         return f"an argument of `{name}`, which {wrapper.name} traces"
     if len([one for one in end.wrappers if one.effect != "passed"]) > 1 or wrapper.api not in JITS:
         return ""
-    for option in _jits(program, wrapper.place, node):
-        static = positions(option, "static", program.evaluator) if option is not None else None
+    for option in _jits_of_function(program, wrapper.place, node):
+        static = setting_positions(option, "static", program.evaluator) if option is not None else None
         if static is None or index is None or index in static:
             return ""
     where = f"{wrapper.place.file.path.name}:{wrapper.place.line}"
     return f"an argument of `{name}`, which {wrapper.name} traces at {where}"
 
 
-def _jits(program: Program, place: Place, node: ast.FunctionDef | ast.Lambda) -> list[Jitted | None]:
+def _jits_of_function(
+    program: Program, place: Place, node: ast.FunctionDef | ast.Lambda
+) -> list[Jitted | None]:
     evaluator = program.evaluator
     if place.node in getattr(node, "decorator_list", ()):
         made = evaluator.decorated(place, evaluator.function(place.file, node))
     else:
         made = evaluator.value(place)
-    return [jitted(option, evaluator, JIT_WRAPPERS) for option in options(made)]
+    return [jitted_value(option, evaluator, JIT_WRAPPERS) for option in options(made)]

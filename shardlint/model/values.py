@@ -309,13 +309,13 @@ class Values(Protocol):
         """Return the values of the parameters around an expression."""
 
 
-def assumed(value: Value, *reasons: Value) -> Value:
+def assumed_value(value: Value, *reasons: Value) -> Value:
     """A value that rests on others: only assumed where one of them is."""
     why = next((reason.why for reason in reasons if isinstance(reason, Assumed)), None)
     return value if why is None or isinstance(value, Unknown | Assumed) else Assumed(value, why)
 
 
-def settled(value: Value) -> Value:
+def settled_value(value: Value) -> Value:
     """A value with what is only assumed taken for what it is."""
     return value.value if isinstance(value, Assumed) else value
 
@@ -333,7 +333,7 @@ def api_name(value: Value) -> str:
     return found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
 
 
-def choice(values: list[Value]) -> Value:
+def choose_value(values: list[Value]) -> Value:
     """One value for several possibilities: itself when they agree."""
     if len(values) == 1 and not isinstance(values[0], Choice):
         return values[0]

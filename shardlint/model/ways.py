@@ -8,7 +8,7 @@ from shardlint.model import api
 from shardlint.model.branches import Condition, comes_to
 from shardlint.model.ends import End, Ends
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.signatures import SHARDING_SETTINGS, jitted, parameters_of
+from shardlint.model.signatures import SHARDING_SETTINGS, jitted_value, parameters_of
 from shardlint.model.values import Items, Place, options
 from shardlint.syntax import FileFacts, Scope
 
@@ -22,7 +22,7 @@ def ways_in(
     branch. A transform of the function is left out with its calls, where all of them are known.
     """
     sure = {
-        index: _sure(evaluator, file, scope, asked, end)
+        index: _call_reaches_branch(evaluator, file, scope, asked, end)
         for index, end in enumerate(ends.found)
         if end.kind == "called"
     }
@@ -50,14 +50,14 @@ def _never_called(ends: Ends, wrapped: End, sure: dict[int, bool | None]) -> boo
     return not lost and bool(calls) and all(sure[index] is None for index in calls)
 
 
-def _sure(
+def _call_reaches_branch(
     evaluator: Evaluator, file: FileFacts, scope: Scope, asked: tuple[Condition, ...], end: End
 ) -> bool | None:
     """Return whether a call surely reaches the branch; None if it does not, or cannot be a call of the function."""
     names = [wrapper.api for wrapper in end.wrappers]
     if any(map(_calls_itself, names)):
         return True
-    if not _fits(evaluator, end):
+    if not _call_fits_function(evaluator, end):
         return None
     if not asked or "functools.partial" in names:
         return True
@@ -71,7 +71,7 @@ def _calls_itself(name: str) -> bool:
     return name == "" or transform is None or transform.now
 
 
-def _fits(evaluator: Evaluator, end: End) -> bool:
+def _call_fits_function(evaluator: Evaluator, end: End) -> bool:
     call = end.place.node
     if not isinstance(call, ast.Call):
         return True
@@ -83,7 +83,7 @@ def _fits(evaluator: Evaluator, end: End) -> bool:
 def _can_be_called(evaluator: Evaluator, end: End) -> bool:
     """Return whether a jit has as many shardings for arguments as the function takes arguments."""
     for option in options(evaluator.value(end.place)):
-        function = jitted(option, evaluator)
+        function = jitted_value(option, evaluator)
         place = function.setting(SHARDING_SETTINGS[0]) if function is not None else None
         if function is None or place is None or function.parameters is None or function.parameters.star:
             return True

@@ -24,20 +24,20 @@ class Alike:
         for file in reports:
             for finding in file.findings:
                 if finding.rule.code not in asked and finding.certainty.value != "possible":
-                    self._places.setdefault(_words(finding), []).append((file, finding))
+                    self._places.setdefault(_words_of_finding(finding), []).append((file, finding))
         self._first = {key: found[0][1] for key, found in self._places.items() if len(found) > _FEW}
 
     def is_shown(self, finding: Finding) -> bool:
         """Return whether it has a frame of its own."""
-        return self._first.get(_words(finding), finding) is finding
+        return self._first.get(_words_of_finding(finding), finding) is finding
 
     def note(self, finding: Finding) -> str:
         """Under the first of many: where the others are."""
-        if self._first.get(_words(finding)) is not finding:
+        if self._first.get(_words_of_finding(finding)) is not finding:
             return ""
         from shardlint.output.phrases import format_count, format_place
 
-        others = self._places[_words(finding)][1:]
+        others = self._places[_words_of_finding(finding)][1:]
         files: dict[str, list[str]] = {}
         for file, other in others[:_NAMED]:
             files.setdefault(str(file.path), []).append(format_place(file, other)[len(str(file.path)) + 1 :])
@@ -47,7 +47,7 @@ class Alike:
         return f"{said}; and {left} more (--select {finding.rule.code} shows each)" if left > 0 else said
 
 
-def _words(finding: Finding) -> _Words:
+def _words_of_finding(finding: Finding) -> _Words:
     from shardlint.rules_api.rule import NO_FIX, TOGETHER  # late: most runs find nothing
 
     fix = finding.fix

@@ -57,7 +57,9 @@ class Group:
         )
 
 
-def grouped(reports: Iterable[FileReport], root: Callable[[Path], str]) -> dict[tuple[str, str], Group]:
+def grouped_findings(
+    reports: Iterable[FileReport], root: Callable[[Path], str]
+) -> dict[tuple[str, str], Group]:
     """Return the findings reported by project, by the project's folder and the code of the rule."""
     groups: dict[tuple[str, str], Group] = {}
     for file in reports:
@@ -69,12 +71,12 @@ def grouped(reports: Iterable[FileReport], root: Callable[[Path], str]) -> dict[
     return groups
 
 
-def apart(
+def separate_groups(
     reports: Iterable[FileReport], root: Callable[[Path], str], asked: frozenset[str]
 ) -> tuple[list[FileReport], list[Group], list[Group]]:
     """The reports without what is told by project; that; and of the rest what is `asked` for, and told by place."""
     every = list(reports)
-    groups = grouped(every, root)
+    groups = grouped_findings(every, root)
     many = {key for key, group in groups.items() if len(group.found) > _FEW and key[1] not in asked}
     if many:
         every = [file.of([one for one in file.findings if (root(file.path), one.rule.code) not in many
@@ -83,7 +85,7 @@ def apart(
     return every, [groups[key] for key in groups if key in many], rest
 
 
-def frames(groups: Iterable[Group], obstacles: bool) -> Iterator[str]:
+def group_frames(groups: Iterable[Group], obstacles: bool) -> Iterator[str]:
     """Yield the text of a report on the groups, with the list of `obstacles` or with the option that shows it."""
     for group in groups:
         first = group.found[0]
@@ -96,7 +98,7 @@ def frames(groups: Iterable[Group], obstacles: bool) -> Iterator[str]:
         yield ""
 
 
-def listed(groups: Iterable[Group]) -> Iterator[str]:
+def list_groups(groups: Iterable[Group]) -> Iterator[str]:
     """All that keeps the findings of a project, where each was told in its place and named only the first few."""
     for group in groups:
         if any(len(finding.obstacles or ()) > _FEW for finding in group.found):

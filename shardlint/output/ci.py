@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardlint import __version__
 from shardlint.output.printable import printable, printable_lines
-from shardlint.output.rows import Row, left_out, rows
+from shardlint.output.rows import Row, finding_rows, left_out
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
@@ -18,10 +18,10 @@ _GITLAB = {"crash": "critical", "silent": "major", "cost": "minor", "removed": "
 _REVIEWDOG = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
 
 
-def github(report: Report) -> str:
+def github_report(report: Report) -> str:
     """Workflow commands, which GitHub shows as annotations at the lines of a pull request."""
     lines = []
-    for row in rows(report):
+    for row in finding_rows(report):
         place = {
             "title": row.title,
             "file": row.path,
@@ -33,24 +33,26 @@ def github(report: Report) -> str:
         }
         if place["endColumn"] is None:
             del place["col"]
-        said = ",".join(f"{key}={_property(str(value))}" for key, value in place.items() if value is not None)
-        lines.append(f"::{_GITHUB[row.level]} {said}::{_data(row.whole)}")
+        said = ",".join(
+            f"{key}={_escape_property(str(value))}" for key, value in place.items() if value is not None
+        )
+        lines.append(f"::{_GITHUB[row.level]} {said}::{_escape_data(row.whole)}")
     for path, reason in left_out(report):
-        lines.append(f"::warning title=shardlint,file={_property(path)}::{_data(reason)}")
+        lines.append(f"::warning title=shardlint,file={_escape_property(path)}::{_escape_data(reason)}")
     return "\n".join(lines)
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
-def gitlab(report: Report) -> str:
+def gitlab_report(report: Report) -> str:
     """GitLab's code quality report."""
-    return json.dumps([_issue(row) for row in rows(report)], indent=2)
+    return json.dumps([_gitlab_issue(row) for row in finding_rows(report)], indent=2)
 
 
 def _in_one_line(text: str) -> str:
@@ -59,7 +61,7 @@ def _in_one_line(text: str) -> str:
     return " ".join([*(line if line.endswith((".", ":", "?", "!")) else f"{line}." for line in before), last])
 
 
-def _issue(row: Row) -> dict[str, Any]:
+def _gitlab_issue(row: Row) -> dict[str, Any]:
     severity = "info" if row.level == "note" else _GITLAB[row.finding.harm.value]
     return {
         "description": _in_one_line(f"{row.title}: {row.whole}"),
@@ -70,34 +72,34 @@ def _issue(row: Row) -> dict[str, Any]:
     }
 
 
-def rdjson(report: Report) -> str:
+def rdjson_report(report: Report) -> str:
     """The reviewdog Diagnostic Format. Its columns count bytes of UTF-8."""
     return json.dumps(
         {
             "source": {"name": "shardlint"},
-            "diagnostics": [_diagnostic(row) for row in rows(report)],
+            "diagnostics": [_rdjson_diagnostic(row) for row in finding_rows(report)],
         },
         indent=2,
     )
 
 
-def _diagnostic(row: Row) -> dict[str, Any]:
+def _rdjson_diagnostic(row: Row) -> dict[str, Any]:
     finding, fix = row.finding, row.finding.fix
     code = {"value": row.code, "url": row.page} if row.page else {"value": row.code}
     said: dict[str, Any] = {
         "message": f"{finding.rule.name}: {row.whole}",
-        "location": {"path": row.path, "range": _range(row, finding.start, finding.end)},
+        "location": {"path": row.path, "range": _rdjson_range(row, finding.start, finding.end)},
         "severity": _REVIEWDOG[row.level],
         "code": code,
     }
     # Each suggestion is taken or left alone, so a fix of several edits is none.
     if fix is not None and len(fix.edits) == 1 and not row.file.source.in_cells:
         (edit,) = fix.edits
-        said["suggestions"] = [{"range": _range(row, edit.start, edit.end), "text": edit.text}]
+        said["suggestions"] = [{"range": _rdjson_range(row, edit.start, edit.end), "text": edit.text}]
     return said
 
 
-def _range(row: Row, start: int, end: int) -> dict[str, Any]:
+def _rdjson_range(row: Row, start: int, end: int) -> dict[str, Any]:
     source = row.file.source
     if source.in_cells:
         return {"start": {"line": 1, "column": 1}}
@@ -109,11 +111,11 @@ def _range(row: Row, start: int, end: int) -> dict[str, Any]:
     return {"start": place(start), "end": place(end)}
 
 
-def jsonl(report: Report) -> Iterator[str]:
+def jsonl_report(report: Report) -> Iterator[str]:
     """The JSON report, an object a line: what it is about, each finding, each file that was not checked."""
-    from shardlint.output.json_ import document
+    from shardlint.output.json_ import report_document
 
-    whole = document(report)
+    whole = report_document(report)
     about = {key: whole[key] for key in ("schema", "files", "targets")}
     yield json.dumps({"kind": "run", "version": __version__, **about})
     for kind, many in (("finding", whole["findings"]), ("skipped", whole["skipped"])):

@@ -15,7 +15,7 @@ from shardlint.rules_api.rule import Edit, Finding
 SCHEMA = 2
 
 
-def document(report: Report) -> dict[str, Any]:
+def report_document(report: Report) -> dict[str, Any]:
     """The report as plain data. Lines and columns count from 1, columns in characters."""
     return {
         "schema": SCHEMA,
@@ -27,28 +27,28 @@ def document(report: Report) -> dict[str, Any]:
             }
             for root, targets in report.targets.items()
         },
-        "findings": [_finding(file, finding) for file in report.reports for finding in file.findings],
+        "findings": [_finding_row(file, finding) for file in report.reports for finding in file.findings],
         "skipped": [
-            *(_skipped(path, reason) for path, reason in report.skipped),
-            *(_skipped(path, "no such file or directory") for path in report.missing),
-            *(_skipped(path, fault.reason, fault.code) for path, fault in report.faults),
+            *(_skipped_row(path, reason) for path, reason in report.skipped),
+            *(_skipped_row(path, "no such file or directory") for path in report.missing),
+            *(_skipped_row(path, fault.reason, fault.code) for path, fault in report.faults),
         ],
         "files": report.checked,
         **({"known": report.known} if report.baselines else {}),
     }
 
 
-def dumps(report: Report) -> str:
+def dump_report(report: Report) -> str:
     """The report as JSON text."""
-    return json.dumps(document(report), indent=2)
+    return json.dumps(report_document(report), indent=2)
 
 
-def _skipped(path: Path, reason: str, rule: str | None = None) -> dict[str, Any]:
+def _skipped_row(path: Path, reason: str, rule: str | None = None) -> dict[str, Any]:
     """A file that was not checked, or not by one rule."""
     return {"path": path.as_posix(), "rule": rule, "reason": reason}
 
 
-def _finding(file: FileReport, finding: Finding) -> dict[str, Any]:
+def _finding_row(file: FileReport, finding: Finding) -> dict[str, Any]:
     fix = finding.fix
     return {
         "code": finding.rule.code,
@@ -59,25 +59,25 @@ def _finding(file: FileReport, finding: Finding) -> dict[str, Any]:
         "why": finding.why,
         "message": f"{finding.message} {finding.help}".strip() if fix is None else finding.message,
         "path": file.path.as_posix(),
-        **_range(file, finding.start, finding.end),
+        **_position_range(file, finding.start, finding.end),
         "cell": file.source.place(finding.start)[0],
         "fix": None
         if fix is None
         else {
             "safety": fix.safety.value,
             "message": fix.message,
-            "edits": [_edit(file, edit) for edit in fix.edits],
+            "edits": [_edit_row(file, edit) for edit in fix.edits],
         },
     }
 
 
-def _edit(file: FileReport, edit: Edit) -> dict[str, Any]:
+def _edit_row(file: FileReport, edit: Edit) -> dict[str, Any]:
     """In a notebook lines count from the beginning of a cell."""
     cell = {"cell": file.source.place(edit.start)[0]} if file.source.in_cells else {}
-    return {**_range(file, edit.start, edit.end), **cell, "text": edit.text}
+    return {**_position_range(file, edit.start, edit.end), **cell, "text": edit.text}
 
 
-def _range(file: FileReport, start: int, end: int) -> dict[str, int]:
+def _position_range(file: FileReport, start: int, end: int) -> dict[str, int]:
     _, line, column = file.source.place(start)
     _, end_line, end_column = file.source.place(end)
     return {"line": line, "column": column, "end_line": end_line, "end_column": end_column}

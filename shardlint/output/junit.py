@@ -6,34 +6,36 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from shardlint.output.printable import printable, printable_lines
-from shardlint.output.rows import Row, left_out, rows
+from shardlint.output.rows import Row, finding_rows, left_out
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
 
 
-def junit(report: Report) -> str:
+def junit_report(report: Report) -> str:
     """The report as JUnit XML. Characters that XML has not are written as escapes (`\\x1b`)."""
     files: dict[str, list[Row]] = {}
-    for row in rows(report):
+    for row in finding_rows(report):
         files.setdefault(row.path, []).append(row)
     skipped = list(left_out(report))
     root = Element("testsuites", name="shardlint")
     for path, found in files.items():
-        suite = _suite(root, path, len(found), failures=len(found))
+        suite = _add_suite(root, path, len(found), failures=len(found))
         for row in found:
-            case = SubElement(suite, "testcase", classname=printable(row.path), name=_name(row), time="0")
+            case = SubElement(
+                suite, "testcase", classname=printable(row.path), name=_case_name(row), time="0"
+            )
             case.set("file", printable(row.path))
             case.set("line", str(row.line))
             first = printable(row.message.splitlines()[0])
             SubElement(case, "failure", message=first, type=row.code).text = printable_lines(row.whole)
     if skipped:
-        suite = _suite(root, "not checked", len(skipped), errors=len(skipped))
+        suite = _add_suite(root, "not checked", len(skipped), errors=len(skipped))
         for path, reason in skipped:
             case = SubElement(suite, "testcase", classname=printable(path), name="check", time="0")
             SubElement(case, "error", message=printable(reason), type="not-checked")
     if not files and not skipped:  # a report without any case is taken for one that is missing
-        suite = _suite(root, "shardlint", 1)
+        suite = _add_suite(root, "shardlint", 1)
         SubElement(suite, "testcase", classname="shardlint", name=f"{report.checked} files", time="0")
     for count in ("tests", "failures", "errors"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
@@ -41,7 +43,7 @@ def junit(report: Report) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode")
 
 
-def _suite(root: Element, name: str, tests: int, failures: int = 0, errors: int = 0) -> Element:
+def _add_suite(root: Element, name: str, tests: int, failures: int = 0, errors: int = 0) -> Element:
     return SubElement(
         root,
         "testsuite",
@@ -54,5 +56,5 @@ def _suite(root: Element, name: str, tests: int, failures: int = 0, errors: int 
     )
 
 
-def _name(row: Row) -> str:
+def _case_name(row: Row) -> str:
     return f"{row.title} at {row.line}:{row.column}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from shardlint.output.printable import printable
 from shardlint.source.lazy import dataclass
-from shardlint.source.streams import coloured, is_terminal
+from shardlint.source.streams import is_coloured, is_terminal
 
 if TYPE_CHECKING:
     from shardlint.rules_api.rule import Finding
@@ -35,11 +35,11 @@ class Look:
 
     def place(self, path: Path, place: str) -> str:
         """Where a finding is, with a colon after it."""
-        return f"{self._linked(self._in(printable(place), '1'), _uri(path))}:"
+        return f"{self._link_text(self._in_style(printable(place), '1'), _file_uri(path))}:"
 
     def heading(self, path: Path) -> str:
         """The name of a file above its findings."""
-        return f"{self._linked(self._in(printable(str(path)), '1;4'), _uri(path))}:"
+        return f"{self._link_text(self._in_style(printable(str(path)), '1;4'), _file_uri(path))}:"
 
     def rule(self, finding: Finding) -> str:
         """A rule's code and name."""
@@ -47,24 +47,24 @@ class Look:
         if self.links:
             from shardlint.rules_api.registry import page_address
 
-            code = self._linked(code, page_address(finding.rule.code))
-        return f"{self._in(code, f'1;{_hue(finding)}')} {printable(finding.rule.name)}"
+            code = self._link_text(code, page_address(finding.rule.code))
+        return f"{self._in_style(code, f'1;{_style_of_finding(finding)}')} {printable(finding.rule.name)}"
 
     def faint(self, text: str) -> str:
         """Return a text of lesser importance, in its style."""
-        return self._in(text, "2")
+        return self._in_style(text, "2")
 
     def gutter(self, text: str) -> str:
         """Line numbers."""
-        return self._in(text, "34")
+        return self._in_style(text, "34")
 
     def mark(self, text: str, finding: Finding) -> str:
         """Return the underline of the code, in its style."""
-        return self._in(text, f"1;{_hue(finding)}")
+        return self._in_style(text, f"1;{_style_of_finding(finding)}")
 
     def advice(self, text: str) -> str:
         """Return a line of advice, in its style."""
-        return self._in(text, "32")
+        return self._in_style(text, "32")
 
     def wrapped(self, text: str, painted: Callable[[str], str] = str) -> list[str]:
         """A line of prose, indented, as several where the terminal is narrower."""
@@ -76,24 +76,24 @@ class Look:
         parts = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
         return [f"{_INDENT}{painted(part)}" for part in parts]
 
-    def _in(self, text: str, style: str) -> str:
+    def _in_style(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self.colour and text else text
 
-    def _linked(self, text: str, address: str) -> str:
+    def _link_text(self, text: str, address: str) -> str:
         return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\" if self.links and address else text
 
 
 PLAIN = Look()
 
 
-def _hue(finding: Finding) -> str:
+def _style_of_finding(finding: Finding) -> str:
     """Red for what is wrong, yellow for what costs or will go, cyan for what is only possible."""
     if finding.certainty.value == "possible":
         return "36"
     return "33" if finding.harm.mild else "31"
 
 
-def _uri(path: Path) -> str:
+def _file_uri(path: Path) -> str:
     try:
         return Path(os.path.abspath(path)).as_uri()  # noqa: PTH100 - no links followed
     except (OSError, ValueError):
@@ -103,15 +103,15 @@ def _uri(path: Path) -> str:
 def look_of(stream: TextIO | None = None, colour: str = "auto") -> Look:
     """How a report looks on a stream (standard output): as `colour` says, else NO_COLOR, FORCE_COLOR, the terminal."""
     stream = stream or sys.stdout
-    terminal, chosen = is_terminal(stream), coloured(stream, colour)
+    terminal, chosen = is_terminal(stream), is_coloured(stream, colour)
     environ = os.environ
     links = chosen and terminal and environ.get("TERM") != "dumb" and "VSCODE_PID" not in environ
     # The terminal of an editor makes a better link of path:line:column than of an address without a line.
     links = (links and environ.get("TERM_PROGRAM") != "vscode") or environ.get("FORCE_HYPERLINK") == "1"
-    return Look(chosen, links and chosen, _width(stream) if terminal else None)
+    return Look(chosen, links and chosen, _terminal_width(stream) if terminal else None)
 
 
-def _width(stream: TextIO) -> int | None:
+def _terminal_width(stream: TextIO) -> int | None:
     told = os.environ.get("COLUMNS", "")
     if told.isdecimal() and int(told) > 0:
         return int(told)

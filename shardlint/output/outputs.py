@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.config.meant import meant
+from shardlint.config.meant import did_you_mean
 from shardlint.output.look import Look, look_of
 from shardlint.source.lazy import dataclass
 
@@ -50,7 +50,7 @@ def outputs(said: Sequence[str], file: Path | None = None) -> list[Output]:
     for one in said or ("full",):
         name, equals, path = one.partition("=")
         if name not in FORMATS:
-            raise BadOutput(f"there is no format {name!r}; {meant(name, FORMATS)}")
+            raise BadOutput(f"there is no format {name!r}; {did_you_mean(name, FORMATS)}")
         if equals and not path:
             raise BadOutput(f"{one!r} names no file; write {name}=FILE")
         found.append(Output(name, Path(path) if path else None))
@@ -78,12 +78,12 @@ def rendered(
         from shardlint.output import text
 
         if statistics:
-            from shardlint.output.statistics import statistics as counted
+            from shardlint.output.statistics import statistics_lines as counted
 
             return counted(report, look)
         if format == "full":
-            return text.full(report, asked, look)
-        return text.concise(report, look) if format == "concise" else text.grouped(report, look)
+            return text.full_report(report, asked, look)
+        return text.concise(report, look) if format == "concise" else text.grouped_report(report, look)
     return _for_programs(report, format)
 
 
@@ -118,18 +118,18 @@ def write(
         look = Look() if output.file is not None else look_of(sys.stdout, colour)
         parts = rendered(report, output.format, look, asked, statistics)
         if output.file is not None:
-            _written(output.file, parts)
+            _write_parts(output.file, parts)
             continue
         for part in parts:
             click.echo(part, color=look.colour)
     if any(output.format in _SILENT_ABOUT_FILES for output in asked_for):
-        from shardlint.output.text import skipped
+        from shardlint.output.text import skipped_files
 
-        for line in skipped(report):
+        for line in skipped_files(report):
             click.echo(line, err=True)
 
 
-def _written(file: Path, parts: Iterable[str]) -> None:
+def _write_parts(file: Path, parts: Iterable[str]) -> None:
     try:
         with file.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             stream.writelines(f"{part}\n" for part in parts)

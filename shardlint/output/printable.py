@@ -10,7 +10,7 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _escaped(ord(c)) for c in text)
+    return "".join(c if c.isprintable() else _escape_code(ord(c)) for c in text)
 
 
 def printable_lines(text: str) -> str:
@@ -18,11 +18,11 @@ def printable_lines(text: str) -> str:
     return "\n".join(printable(line.expandtabs(4)) for line in text.splitlines())
 
 
-def _escaped(code: int) -> str:
+def _escape_code(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """A text that begins as sentences do; code at its beginning stays as it is."""
     first = text.split(maxsplit=1)[0]
     return text if any(mark in first.rstrip(".:") for mark in "._([=") else text[0].upper() + text[1:]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.output.phrases import format_count
 from shardlint.output.printable import printable
-from shardlint.output.rows import Row, left_out, rows
+from shardlint.output.rows import Row, finding_rows, left_out
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
@@ -18,20 +18,21 @@ _MOST = 60_000
 _SHOWN = 300
 
 
-def markdown(report: Report) -> str:
+def markdown_report(report: Report) -> str:
     """A heading with the counts and a row for each finding, as many as a comment may hold."""
-    found = list(rows(report))
+    found = list(finding_rows(report))
     files = format_count(report.checked, "file")
     lines = [f"### shardlint: {format_count(len(found), 'finding') if found else 'no findings'} in {files}", ""]
     skipped = list(left_out(report))
-    tail = [f"- {_said(path)}: {_said(reason)}" for path, reason in skipped[:20]]
+    tail = [f"- {_escape_cell(path)}: {_escape_cell(reason)}" for path, reason in skipped[:20]]
     tail += [f"- and {len(skipped) - 20} more"] if len(skipped) > 20 else []
     if found:
         lines += ["| where | what | write |", "|---|---|---|"]
     room = _MOST - sum(map(len, (*lines, *tail)))
     shown = 0
     for row in found:
-        line = f"| {_place(row)} | {_rule(row)}<br>{_said(row.message)} | {_said(row.advice)} |"
+        message, advice = _escape_cell(row.message), _escape_cell(row.advice)
+        line = f"| {_place_link(row)} | {_rule_title(row)}<br>{message} | {advice} |"
         room -= len(line) + 1
         if room < 0:
             break
@@ -48,8 +49,8 @@ def markdown(report: Report) -> str:
     return "\n".join(lines).strip()
 
 
-def _place(row: Row) -> str:
-    shown = f"{_said(row.path)}:{row.line}"
+def _place_link(row: Row) -> str:
+    shown = f"{_escape_cell(row.path)}:{row.line}"
     server, repository, commit = (
         os.environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
     )
@@ -61,16 +62,16 @@ def _place(row: Row) -> str:
     return shown
 
 
-def _rule(row: Row) -> str:
+def _rule_title(row: Row) -> str:
     code = f"[{row.code}]({row.page})" if row.page else row.code
     return f"**{code} {row.finding.rule.name}** ({row.finding.harm.value}, {row.finding.certainty.value})"
 
 
-def _said(text: str) -> str:
+def _escape_cell(text: str) -> str:
     """Text in a cell of a table, in which nothing means anything."""
-    text = _cut(printable(" ".join(text.split())))
+    text = _cut_text(printable(" ".join(text.split())))
     return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text).replace("@", "@\u200b")
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

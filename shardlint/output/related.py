@@ -32,10 +32,10 @@ def related_places(finding: Finding, path: Path) -> tuple[RelatedPlace, ...]:
     A file that is named without its folder is one that the finding rests on. If two of these have the name, the place
     is left out.
     """
-    return tuple(dict.fromkeys(_places(f"{finding.message}\n{finding.why}", finding.rests, path)))
+    return tuple(dict.fromkeys(_places_in_text(f"{finding.message}\n{finding.why}", finding.rests, path)))
 
 
-def _places(text: str, rests: tuple[str, ...], path: Path) -> Iterator[RelatedPlace]:
+def _places_in_text(text: str, rests: tuple[str, ...], path: Path) -> Iterator[RelatedPlace]:
     for match in _NAMED.finditer(text):
         name = match["of"] or match["file"]
         files = {Path(one) for one in rests if Path(one).name == name} if name else {path}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from shardlint.engine.fingerprint import fingerprints
-from shardlint.output.printable import sentence
+from shardlint.engine.fingerprint import finding_fingerprints
+from shardlint.output.printable import as_sentence
 from shardlint.rules_api.registry import page_address
 from shardlint.source.lazy import dataclass
 
@@ -64,7 +64,7 @@ class Row:
         """Return the advice, if there is any."""
         fix = self.finding.fix
         text = fix.message if fix is not None else self.finding.help
-        return sentence(text) if text else ""
+        return as_sentence(text) if text else ""
 
     @property
     def whole(self) -> str:
@@ -80,18 +80,18 @@ class Row:
     @property
     def uri(self) -> str:
         """The file as a relative reference or a URI."""
-        return uri(self.path)
+        return path_uri(self.path)
 
 
-def rows(report: Report) -> Iterator[Row]:
+def finding_rows(report: Report) -> Iterator[Row]:
     """All findings of a report, in its order."""
     for file in report.reports:
-        path = relative(file.path)
-        for finding, name in zip(file.findings, fingerprints(file, path), strict=True):
-            yield Row(file, finding, path, name, *span(file, finding.start, finding.end))
+        path = relative_path(file.path)
+        for finding, name in zip(file.findings, finding_fingerprints(file, path), strict=True):
+            yield Row(file, finding, path, name, *row_span(file, finding.start, finding.end))
 
 
-def span(file: FileReport, start: int, end: int) -> tuple[int, int, int, int]:
+def row_span(file: FileReport, start: int, end: int) -> tuple[int, int, int, int]:
     """First line and column, last line and the column after the last character."""
     source = file.source
     if source.in_cells:
@@ -99,7 +99,7 @@ def span(file: FileReport, start: int, end: int) -> tuple[int, int, int, int]:
     return *source.position(start), *source.position(end)
 
 
-def relative(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """A path from the current folder, where it is below it: what CI systems take for one of the repository."""
     try:
         below = os.path.relpath(path)
@@ -108,7 +108,7 @@ def relative(path: Path) -> str:
     return path.as_posix() if os.pardir in Path(below).parts else Path(below).as_posix()
 
 
-def uri(path: str) -> str:
+def path_uri(path: str) -> str:
     """A path as a relative reference, or as the URI of a file if it is absolute."""
     return Path(path).as_uri() if Path(path).is_absolute() else quote(path)
 
@@ -116,8 +116,8 @@ def uri(path: str) -> str:
 def left_out(report: Report) -> Iterator[tuple[str, str]]:
     """Paths of files that were not checked, or not by every rule, each with the reason."""
     for path, reason in report.skipped:
-        yield relative(path), f"not checked: {reason}"
+        yield relative_path(path), f"not checked: {reason}"
     for path, fault in report.faults:
-        yield relative(path), f"not complete: {fault.reason}"
+        yield relative_path(path), f"not complete: {fault.reason}"
     for path in report.missing:
-        yield relative(path), "no such file or directory"
+        yield relative_path(path), "no such file or directory"

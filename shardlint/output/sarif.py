@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardlint import __version__
 from shardlint.output.related import RelatedPlace, related_places
-from shardlint.output.rows import Row, left_out, relative, rows, span, uri
+from shardlint.output.rows import Row, finding_rows, left_out, path_uri, relative_path, row_span
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
@@ -18,12 +18,14 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _FINGERPRINT = "shardlint/v1"
 
 
-def sarif(report: Report) -> str:
+def sarif_report(report: Report) -> str:
     """The report as a SARIF log of one run."""
-    found = list(rows(report))
+    found = list(finding_rows(report))
     codes = list(dict.fromkeys(row.code for row in found))
     run = {
-        "tool": {"driver": {"name": "shardlint", "version": __version__, "rules": _rules(codes, found)}},
+        "tool": {
+            "driver": {"name": "shardlint", "version": __version__, "rules": _rule_descriptors(codes, found)}
+        },
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The folder that check was run in."}}},
         "invocations": [
@@ -35,12 +37,12 @@ def sarif(report: Report) -> str:
                 ],
             }
         ],
-        "results": [_result(row, codes.index(row.code)) for row in found],
+        "results": [_result_object(row, codes.index(row.code)) for row in found],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _rules(codes: Iterable[str], found: list[Row]) -> list[dict[str, Any]]:
+def _rule_descriptors(codes: Iterable[str], found: list[Row]) -> list[dict[str, Any]]:
     from shardlint.rules_api.pages import page
     from shardlint.rules_api.registry import entries
 
@@ -55,7 +57,7 @@ def _rules(codes: Iterable[str], found: list[Row]) -> list[dict[str, Any]]:
             "shortDescription": {"text": summary},
             "help": {"text": summary, "markdown": page(kind)},
             "defaultConfiguration": {"level": first.level},
-            "properties": {"tags": [kind.harm.value], "precision": _precision(first)},
+            "properties": {"tags": [kind.harm.value], "precision": _precision_of_row(first)},
         }
         if first.page:
             rule["helpUri"] = first.page
@@ -63,11 +65,11 @@ def _rules(codes: Iterable[str], found: list[Row]) -> list[dict[str, Any]]:
     return described
 
 
-def _precision(row: Row) -> str:
+def _precision_of_row(row: Row) -> str:
     return {"proven": "very-high", "likely": "high"}.get(row.finding.certainty.value, "medium")
 
 
-def _result(row: Row, index: int) -> dict[str, Any]:
+def _result_object(row: Row, index: int) -> dict[str, Any]:
     region = {
         "startLine": row.line,
         "startColumn": row.column,
@@ -79,35 +81,42 @@ def _result(row: Row, index: int) -> dict[str, Any]:
         "ruleIndex": index,
         "level": row.level,
         "message": {"text": row.whole},
-        "locations": [{"physicalLocation": {"artifactLocation": _artifact(row.uri), "region": region}}],
+        "locations": [
+            {"physicalLocation": {"artifactLocation": _artifact_location(row.uri), "region": region}}
+        ],
         "partialFingerprints": {_FINGERPRINT: row.fingerprint},
         "properties": {"harm": row.finding.harm.value, "certainty": row.finding.certainty.value},
     }
     places = () if row.file.source.in_cells else related_places(row.finding, row.file.path)
     if places:
-        result["relatedLocations"] = [_related(place, number) for number, place in enumerate(places, 1)]
+        result["relatedLocations"] = [
+            _related_location(place, number) for number, place in enumerate(places, 1)
+        ]
     if row.finding.fix is not None and not row.file.source.in_cells:
-        result["fixes"] = [_fix(row, row.finding.fix)]
+        result["fixes"] = [_fix_object(row, row.finding.fix)]
     return result
 
 
-def _fix(row: Row, fix: Fix) -> dict[str, Any]:
+def _fix_object(row: Row, fix: Fix) -> dict[str, Any]:
     replacements = []
     for edit in fix.edits:
-        line, column, end_line, end_column = span(row.file, edit.start, edit.end)
+        line, column, end_line, end_column = row_span(row.file, edit.start, edit.end)
         region = {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
         replacements.append({"deletedRegion": region, "insertedContent": {"text": edit.text}})
     note = "" if fix.safety == "safe" else f" (unsafe fix{f': {fix.why}' if fix.why else ''})"
     return {
         "description": {"text": f"{row.advice}{note}"},
-        "artifactChanges": [{"artifactLocation": _artifact(row.uri), "replacements": replacements}],
+        "artifactChanges": [{"artifactLocation": _artifact_location(row.uri), "replacements": replacements}],
     }
 
 
-def _related(place: RelatedPlace, number: int) -> dict[str, Any]:
-    location = {"artifactLocation": _artifact(uri(relative(place.path))), "region": {"startLine": place.line}}
+def _related_location(place: RelatedPlace, number: int) -> dict[str, Any]:
+    location = {
+        "artifactLocation": _artifact_location(path_uri(relative_path(place.path))),
+        "region": {"startLine": place.line},
+    }
     return {"id": number, "physicalLocation": location, "message": {"text": place.name}}
 
 
-def _artifact(address: str) -> dict[str, str]:
+def _artifact_location(address: str) -> dict[str, str]:
     return {"uri": address} if address.startswith("file:") else {"uri": address, "uriBaseId": "%SRCROOT%"}

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from shardlint.output.look import PLAIN, Look
 from shardlint.output.printable import printable
-from shardlint.output.text import end
+from shardlint.output.text import closing_lines
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
     from shardlint.rules_api.rule import Finding
 
 
-def statistics(report: Report, look: Look = PLAIN) -> Iterator[str]:
+def statistics_lines(report: Report, look: Look = PLAIN) -> Iterator[str]:
     """A line a rule, the most frequent first: how many, how many files, and how many of them `fix` fixes."""
     found: dict[str, list[Finding]] = {}
     files: Counter[str] = Counter()
@@ -32,4 +32,4 @@ def statistics(report: Report, look: Look = PLAIN) -> Iterator[str]:
         yield f"{len(many):>{width}}  {look.rule(many[0])}  {tail}"
     if found:
         yield ""
-    yield from end(report)
+    yield from closing_lines(report)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shardlint.output import by_project
 from shardlint.output.look import PLAIN, Look
 from shardlint.output.phrases import format_count, format_place, format_tags
-from shardlint.output.printable import printable, sentence
+from shardlint.output.printable import as_sentence, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ _TAB = 4
 _ALIKE = 3
 
 
-def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
+def full_report(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
     """A frame for each finding: the line, the code underlined, what happens, what to write.
 
     Of a rule that finds the same all over a project it is one line, and of findings with the same words one frame and
@@ -30,14 +30,14 @@ def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN
     """
     from shardlint.output.alike import Alike
 
-    reports, many, rest = by_project.apart(report.reports, report.root, asked)
+    reports, many, rest = by_project.separate_groups(report.reports, report.root, asked)
     alike = Alike(reports, asked)
     for file in reports:
         yield from frames(file, alike.note, look, alike.is_shown)
-    yield from by_project.frames(many, obstacles=False)
+    yield from by_project.group_frames(many, obstacles=False)
     if asked:
-        yield from by_project.listed(rest)
-    yield from end(report)
+        yield from by_project.list_groups(rest)
+    yield from closing_lines(report)
 
 
 def frames(
@@ -49,7 +49,9 @@ def frames(
     """A frame for each finding of a file that is `shown`, with a note under it if there is one, and an empty line."""
     for finding in filter(shown, file.findings):
         said = note(finding)
-        yield "\n".join([*_frame(file, finding, look), *(look.wrapped(printable(said)) if said else [])])
+        yield "\n".join(
+            [*_frame_lines(file, finding, look), *(look.wrapped(printable(said)) if said else [])]
+        )
         yield ""
 
 
@@ -57,34 +59,34 @@ def concise(report: Report, look: Look = PLAIN) -> Iterator[str]:
     """One line for each finding, as editors and grep like it."""
     for file in report.reports:
         for finding in file.findings:
-            yield f"{look.place(file.path, format_place(file, finding))} {_line(finding, look)}"
-    yield from end(report)
+            yield f"{look.place(file.path, format_place(file, finding))} {_title_line(finding, look)}"
+    yield from closing_lines(report)
 
 
-def grouped(report: Report, look: Look = PLAIN) -> Iterator[str]:
+def grouped_report(report: Report, look: Look = PLAIN) -> Iterator[str]:
     """The findings under the name of their file, a line each."""
     for file in report.reports:
         yield look.heading(file.path)
         places = [format_place(file, finding).partition(":")[2] for finding in file.findings]
         width = max(map(len, places))
         for at, finding in zip(places, file.findings, strict=True):
-            yield f"  {at:<{width}}  {_line(finding, look)}"
+            yield f"  {at:<{width}}  {_title_line(finding, look)}"
         yield ""
-    yield from end(report)
+    yield from closing_lines(report)
 
 
-def end(report: Report) -> Iterator[str]:
+def closing_lines(report: Report) -> Iterator[str]:
     """The lines below the findings: what was not checked, the releases that were assumed, the counts."""
-    yield from skipped(report)
-    yield from assumed(report)
-    yield summary(report)
+    yield from skipped_files(report)
+    yield from assumed_releases(report)
+    yield summary_line(report)
 
 
-def _line(finding: Finding, look: Look) -> str:
+def _title_line(finding: Finding, look: Look) -> str:
     return f"{look.rule(finding)} {look.faint(f'[{format_tags(finding)}]')} {printable(finding.message)}"
 
 
-def assumed(report: Report) -> Iterator[str]:
+def assumed_releases(report: Report) -> Iterator[str]:
     """The releases that the findings speak of and that nothing in the project says, a line for projects alike."""
     from shardlint.config.folders import shown_folder
 
@@ -101,7 +103,7 @@ def assumed(report: Report) -> Iterator[str]:
         if releases:
             lines.setdefault(", ".join(releases), []).append(printable(shown_folder(root)))
     for text, roots in lines.items():
-        where = "" if len(projects) == 1 else f" in {_some(roots)}"
+        where = "" if len(projects) == 1 else f" in {_list_some(roots)}"
         yield f"Checked for {text}{where}; --target says another release."
 
 
@@ -115,27 +117,27 @@ def _assumed_for(report: Report) -> str:
     if not releases:
         return ""
     where = [printable(shown_folder(root)) for root, release in assumed.items() if release]
-    them = f" in {_some(where)}" if len(where) < len(assumed) else ""
+    them = f" in {_list_some(where)}" if len(where) < len(assumed) else ""
     return f" for jax {', '.join(releases)} (assumed: no file pins it{them})"
 
 
-def _some(names: list[str]) -> str:
+def _list_some(names: list[str]) -> str:
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {format_count(len(names) - 3, 'other folder')}"
 
 
-def summary(report: Report) -> str:
+def summary_line(report: Report) -> str:
     """The last line: how much was found in how many files, what was not checked, and what `fix` would do."""
-    files = format_count(report.checked, "file") + _left(report)
+    files = format_count(report.checked, "file") + _describe_unchecked(report)
     if not report.files and not report.skipped:
         if report.since is not None:
             return f"Nothing to check: no Python file changed since {printable(report.since)}."
         return f"Nothing to check: {report.nothing}."
     if not report.checked and not report.findings:
-        return f"Nothing was checked{_left(report)}."
+        return f"Nothing was checked{_describe_unchecked(report)}."
     if not report.findings:
         new = " new" if report.known else ""
-        return f"No{new} findings{_assumed_for(report)} in {files}.{_known(report)}"
+        return f"No{new} findings{_assumed_for(report)} in {files}.{_describe_baselined(report)}"
     found = [finding for file in report.reports for finding in file.findings]
     safe = sum(finding.fix is not None and finding.fix.safety == "safe" for finding in found)
     unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in found)
@@ -144,7 +146,7 @@ def summary(report: Report) -> str:
         text += (
             f" In other files because of what these say: {report.elsewhere} (--no-elsewhere leaves that out)."
         )
-    text += _known(report)
+    text += _describe_baselined(report)
     if safe:
         text += f" `shardlint fix` fixes {safe}."
     if unsafe:
@@ -152,7 +154,7 @@ def summary(report: Report) -> str:
     return text
 
 
-def _known(report: Report) -> str:
+def _describe_baselined(report: Report) -> str:
     """Return the sentence about findings in the baselines."""
     from pathlib import Path
 
@@ -171,7 +173,7 @@ def _known(report: Report) -> str:
     return f" Known in {where}: {report.known}{gone}{do}."
 
 
-def _left(report: Report) -> str:
+def _describe_unchecked(report: Report) -> str:
     """How many files were not checked, or not by every rule."""
     excluded, others = report.excluded, len(report.skipped) - report.excluded
     partly = len({path for path, _ in report.faults})
@@ -187,7 +189,7 @@ def _is_own(finding: Finding) -> bool:
     return finding.rule.code in ("SL001", "SL002", "SL003")
 
 
-def skipped(report: Report) -> Iterator[str]:
+def skipped_files(report: Report) -> Iterator[str]:
     """The files that were not checked, or not by every rule, with the reasons."""
     reported = {
         file.path for file in report.reports for finding in file.findings if finding.rule.code == "SL001"
@@ -207,7 +209,7 @@ def skipped(report: Report) -> Iterator[str]:
         yield printable(f"{path}: no such file or directory")
 
 
-def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
+def _frame_lines(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     source = file.source
     line, column = source.position(finding.start)
     where = look.place(file.path, format_place(file, finding))
@@ -215,27 +217,27 @@ def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     for text in finding.message.splitlines():
         yield from look.wrapped(printable(text))
     if source.text:
-        yield from _underlined(source, finding, line, column, look)
+        yield from _underline_lines(source, finding, line, column, look)
     if finding.why:
         yield from look.wrapped(f"Why: {printable(finding.why)}")
     if finding.fix is not None:
-        yield from look.wrapped(printable(advice(finding.fix)), look.advice)
+        yield from look.wrapped(printable(fix_advice(finding.fix)), look.advice)
     elif finding.help:
         from shardlint.rules_api.rule import NO_FIX  # late: most runs find nothing
 
         told, _, kept = finding.help.partition(f"; {NO_FIX}")
-        yield from look.wrapped(printable(sentence(told)), look.advice)
+        yield from look.wrapped(printable(as_sentence(told)), look.advice)
         if kept:
             yield from look.wrapped(f"Not rewritten: {printable(kept)}")
 
 
-def advice(fix: Fix) -> str:
+def fix_advice(fix: Fix) -> str:
     """Return the advice of a fix, with a note if the fix is unsafe."""
     note = "" if fix.safety == "safe" else f"   (unsafe fix: {fix.why})" if fix.why else "   (unsafe fix)"
-    return f"{sentence(fix.message)}{note}"
+    return f"{as_sentence(fix.message)}{note}"
 
 
-def _underlined(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:
+def _underline_lines(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:
     text, before = source.shown_at(finding.start)
     last_line, last_column = source.position(finding.end)
     stop = last_column - 1 - before if last_line == line else len(text.rstrip())
@@ -248,13 +250,13 @@ def _underlined(source: Source, finding: Finding, line: int, column: int, look: 
     stop = max(min(stop, most), start + 1)
     gutter = f"{source.place(finding.start)[1]:>5}"
     yield f"{look.gutter(f'{gutter} |')} {printable(shown.expandtabs(_TAB))}"
-    pad, mark = _columns(text[:start]), max(1, _columns(text[:stop]) - _columns(text[:start]))
+    pad, mark = _column_count(text[:start]), max(1, _column_count(text[:stop]) - _column_count(text[:start]))
     label = f" {printable(finding.label)}" if finding.label else ""
     under = look.mark("^" * mark + label, finding)
     yield f"{look.gutter(' ' * len(gutter) + ' |')} {' ' * pad}{under}".rstrip()
 
 
-def _columns(text: str) -> int:
+def _column_count(text: str) -> int:
     """How many terminal columns a text takes as it is shown: wide characters take two, combining ones none."""
     if text.isascii():
         return len(printable(text.expandtabs(_TAB)))

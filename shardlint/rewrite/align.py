@@ -6,7 +6,7 @@ import io
 import tokenize
 from collections.abc import Iterator, Sequence
 
-from shardlint.rewrite.edits import Layer, forward, same_program
+from shardlint.rewrite.edits import Layer, forward_through, same_program
 from shardlint.rules_api.rule import Edit
 from shardlint.source.text import Source
 
@@ -14,22 +14,22 @@ _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
-def aligned(before: Source, layer: Layer, wraps: Sequence[Layer], after: str) -> Layer:
+def align_layer(before: Source, layer: Layer, wraps: Sequence[Layer], after: str) -> Layer:
     """The edits that move lines along with the brackets that `layer` moved; `wraps` are the layers behind it."""
-    moved = _moved(before, layer, wraps, after)
+    moved = _moves_by_line(before, layer, wraps, after)
     if not any(by for parts in moved.values() for _, by in parts):
         return Layer(())
     try:
         shifts: dict[int, int] = {}
-        for number, by in _shifts(after, moved):  # the innermost bracket first
+        for number, by in _line_shifts(after, moved):  # the innermost bracket first
             shifts.setdefault(number, by)
     except (tokenize.TokenError, SyntaxError):
         return Layer(())
-    found = Layer.of(list(_edits(after, shifts)))
+    found = Layer.of(list(_shift_edits(after, shifts)))
     return found if found.edits and same_program(after, found.made(after)) else Layer(())
 
 
-def _moved(
+def _moves_by_line(
     before: Source, layer: Layer, wraps: Sequence[Layer], after: str
 ) -> dict[int, list[tuple[int, int]]]:
     """By line, the offsets behind which edits moved the rest of it, and how far."""
@@ -40,12 +40,12 @@ def _moved(
         end = edit.start + grown + len(edit.text)
         grown += by
         if "\n" not in edit.text and "\n" not in before.text[edit.start : edit.end]:
-            end = forward(wraps, end)
+            end = forward_through(wraps, end)
             found.setdefault(after.count("\n", 0, end) + 1, []).append((end, by))
     return found
 
 
-def _shifts(text: str, moved: dict[int, list[tuple[int, int]]]) -> Iterator[tuple[int, int]]:
+def _line_shifts(text: str, moved: dict[int, list[tuple[int, int]]]) -> Iterator[tuple[int, int]]:
     """The lines to move, and how far."""
     starts = [0]
     for one in text.split("\n"):
@@ -73,7 +73,7 @@ def _shifts(text: str, moved: dict[int, list[tuple[int, int]]]) -> Iterator[tupl
                 yield from ((number, by) for number in inside if first.get(number, -1) >= below)
 
 
-def _edits(text: str, shifts: dict[int, int]) -> Iterator[Edit]:
+def _shift_edits(text: str, shifts: dict[int, int]) -> Iterator[Edit]:
     start = 0
     for number, line in enumerate(text.split("\n"), 1):
         by = shifts.get(number, 0)

@@ -9,9 +9,9 @@ from types import FrameType
 
 from shardlint.output.printable import printable
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, laid_out
-from shardlint.rewrite.edits import together
+from shardlint.rewrite.edits import choose_disjoint_fixes
 from shardlint.rewrite.fix import FixedFile, diff
-from shardlint.rewrite.unused import dropped
+from shardlint.rewrite.unused import drop_unused_imports
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import NotParsed, read_facts
 
@@ -47,9 +47,9 @@ class Asking:
 
     def __call__(self, attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
         """The fixes that are not wanted. Behind one of them the rest of its file may be another."""
-        waiting = [unit for unit in units(attempt) if not self._is_wanted(unit)]
+        waiting = [unit for unit in attempt_units(attempt) if not self._is_wanted(unit)]
         for number, unit in enumerate(waiting, 1):
-            if not self._over and self._wanted(attempt, unit, f"{number} of {len(waiting)}"):
+            if not self._over and self._is_unit_wanted(attempt, unit, f"{number} of {len(waiting)}"):
                 continue
             why = _STOPPED if self._over else _NO
             yield from ((one, why) for one in unit.made)
@@ -74,14 +74,14 @@ class Asking:
     def _is_wanted(self, unit: Unit) -> bool:
         return unit.key in self._yes or self._all.issuperset(unit.codes)
 
-    def _wanted(self, attempt: Attempt, unit: Unit, number: str) -> bool:
+    def _is_unit_wanted(self, attempt: Attempt, unit: Unit, number: str) -> bool:
         if self._is_wanted(unit):  # since the answer about another
             return True
-        for line in shown(attempt, unit):
+        for line in describe_unit(attempt, unit):
             self._tell(line)
         codes = ", ".join(unit.codes)
         while True:
-            answer = self._answer(f"Apply this fix ({number})? [y]es, [n]o, [a]ll of {codes}, [q]uit: ")
+            answer = self._ask_question(f"Apply this fix ({number})? [y]es, [n]o, [a]ll of {codes}, [q]uit: ")
             if answer in ("y", "yes"):
                 self._yes.add(unit.key)
                 return True
@@ -95,7 +95,7 @@ class Asking:
                 return False
             self._tell(_HELP.format(codes=codes))
 
-    def _answer(self, question: str) -> str:
+    def _ask_question(self, question: str) -> str:
         self._waiting = True
         try:
             said = self._ask(question)
@@ -107,7 +107,7 @@ class Asking:
         return "q" if said is None else said.strip().lower()
 
 
-def units(attempt: Attempt) -> list[Unit]:
+def attempt_units(attempt: Attempt) -> list[Unit]:
     """All that an attempt made, in the order of the files and of what rests on what."""
     found: dict[tuple[object, ...], list[AppliedFix]] = {}
     for work in attempt.works.values():
@@ -121,22 +121,24 @@ def _rests_on(unit: Unit, other: Unit) -> bool:
     return any(one.path == two.path and one.layer < two.layer for one in unit.made for two in other.made)
 
 
-def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
+def describe_unit(attempt: Attempt, unit: Unit) -> Iterator[str]:
     """Yield the description of a unit, and the diff of it alone."""
-    for about in dict.fromkeys(_about(attempt, made) for made in unit.made):
+    for about in dict.fromkeys(_describe_place(attempt, made) for made in unit.made):
         yield printable(about)
-    why = dict.fromkeys(_why(unit, one) for one in unit.made if one.finding.fix and one.finding.fix.why)
+    why = dict.fromkeys(
+        _explain_unsafe(unit, one) for one in unit.made if one.finding.fix and one.finding.fix.why
+    )
     yield from (printable(f"   unsafe: {one}") for one in why)
     for path in dict.fromkeys(one.path for one in unit.made):
         made = [one for one in unit.made if one.path == path]
-        alone = _alone(attempt.works[path], made, attempt.length)
+        alone = _file_with_fixes(attempt.works[path], made, attempt.length)
         for line in diff(alone):
             yield printable(line.expandtabs(4))
         if _leaves_an_import(alone, made):
             yield "   It also removes an import that becomes unused."
 
 
-def _why(unit: Unit, made: AppliedFix) -> str:
+def _explain_unsafe(unit: Unit, made: AppliedFix) -> str:
     """Why a fix is unsafe; of a change of several files, which is shown whole, without the names of the others."""
     why = made.finding.fix.why if made.finding.fix is not None else ""
     return why.partition(_ONLY_TOGETHER)[0] if len({one.path for one in unit.made}) > 1 else why
@@ -146,24 +148,26 @@ def _leaves_an_import(alone: FixedFile, made: Sequence[AppliedFix]) -> bool:
     """Return whether some fixes of a file leave a module-level import unused."""
     names = {name for one in made if one.finding.fix is not None for name in one.finding.fix.drops}
     try:
-        return bool(names) and bool(dropped(read_facts(alone.after, alone.path.resolve()), names))
+        return bool(names) and bool(drop_unused_imports(read_facts(alone.after, alone.path.resolve()), names))
     except NotParsed:
         return False
 
 
-def _about(attempt: Attempt, made: AppliedFix) -> str:
+def _describe_place(attempt: Attempt, made: AppliedFix) -> str:
     cell, line, column = attempt.works[made.path].before.place(made.origin)
     place = f"{line}:{column}" if cell is None else f"cell {cell}:{line}:{column}"
     rule, fix = made.finding.rule, made.finding.fix
     return f"{made.path}:{place}: {rule.code} {rule.name}: {fix.message if fix is not None else ''}"
 
 
-def _alone(work: Work, made: Sequence[AppliedFix], length: int | None) -> FixedFile:
+def _file_with_fixes(work: Work, made: Sequence[AppliedFix], length: int | None) -> FixedFile:
     """A file before and after some of its fixes, with those that came before them."""
     text = work.before.text
     for layer in work.layers[: made[0].layer]:
         text = layer.made(text)
     before = work.before.replaced(text)
-    for layer in laid_out(before, together([one.finding for one in made])[1], length, work.before.text):
+    for layer in laid_out(
+        before, choose_disjoint_fixes([one.finding for one in made])[1], length, work.before.text
+    ):
         text = layer.made(text)
     return FixedFile(work.path, before, before.replaced(text))

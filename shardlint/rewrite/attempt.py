@@ -12,15 +12,15 @@ from shardlint.config.folders import Places
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.model.project import Project
-from shardlint.rewrite.align import aligned
-from shardlint.rewrite.edits import Layer, back, forward, together
+from shardlint.rewrite.align import align_layer
+from shardlint.rewrite.edits import Layer, back_through, choose_disjoint_fixes, forward_through
 from shardlint.rewrite.line_length import configured_length
-from shardlint.rewrite.spacing import spaced
-from shardlint.rewrite.untouched import misread
-from shardlint.rewrite.unused import dropped
-from shardlint.rewrite.wrap import line_length, wrapped
+from shardlint.rewrite.spacing import space_layer
+from shardlint.rewrite.untouched import explain_misread
+from shardlint.rewrite.unused import drop_unused_imports
+from shardlint.rewrite.wrap import line_length, wrap_lines
 from shardlint.rules_api.rule import Edit, Finding, Fix, Safety
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.lazy import dataclass
 from shardlint.source.text import Source, Unreadable
 from shardlint.syntax import FileFacts, NotParsed, read_facts
@@ -89,15 +89,15 @@ class Work:
 
     def origin(self, finding: Finding) -> int:
         """Where what a finding of the text by now is about began in the file."""
-        return back(self.layers, finding.start)
+        return back_through(self.layers, finding.start)
 
     def end(self, finding: Finding) -> int:
         """Where it ended, about."""
-        return back(self.layers, finding.end)
+        return back_through(self.layers, finding.end)
 
     def now(self, made: AppliedFix) -> int:
         """Where what a fix was about begins by now."""
-        return forward(self.layers[made.layer :], made.finding.start)
+        return forward_through(self.layers[made.layer :], made.finding.start)
 
     def lines(self, made: AppliedFix) -> set[int]:
         """The lines that a fix changed, as they are numbered by now."""
@@ -105,7 +105,7 @@ class Work:
         found: set[int] = set()
         for edit in edits:
             begin = self.layers[made.layer].begin(edit)
-            first = self.after.position(forward(self.layers[made.layer + 1 :], begin))[0]
+            first = self.after.position(forward_through(self.layers[made.layer + 1 :], begin))[0]
             found.update(range(first, first + edit.text.count(self.after.newline) + 1))
         return found
 
@@ -145,7 +145,7 @@ class Attempt:
                 if outcome.reason is not None:
                     self.works[outcome.path].reason = outcome.reason
         for _ in range(_ROUNDS):
-            if not self._round():
+            if not self._fix_round():
                 return
 
     def halves(self) -> Iterator[tuple[AppliedFix, str]]:
@@ -169,10 +169,10 @@ class Attempt:
         """One that sees the changed texts."""
         return self.make_checker(dict(self.overlay() if overlay is None else overlay))
 
-    def _round(self) -> bool:
+    def _fix_round(self) -> bool:
         """Make the fixes that there are in each file; whether any was made."""
         project = Project(self.root, self.overlay())
-        changed = [work for work in self.works.values() if self._apply(work, project)]
+        changed = [work for work in self.works.values() if self._apply_fixes(work, project)]
         if not changed:
             return False
         checker = self.checker()
@@ -183,22 +183,22 @@ class Attempt:
         checker.let_go()
         return True
 
-    def _apply(self, work: Work, project: Project) -> bool:
-        findings = [finding for finding in work.findings if self._may(work, finding)]
+    def _apply_fixes(self, work: Work, project: Project) -> bool:
+        findings = [finding for finding in work.findings if self._may_fix(work, finding)]
         if findings and not work.layers and not work.reason:
-            work.reason = _untouchable(work.before, work.path)
+            work.reason = _explain_untouchable(work.before, work.path)
         if work.reason:
             self._give_up(work, findings)
             return False
-        chosen, layer = together(findings)
+        chosen, layer = choose_disjoint_fixes(findings)
         if chosen and (wrong := _broken_by(work.after, layer)):
-            chosen, layer = self._one(work, chosen, wrong)
+            chosen, layer = self._first_breaking_fix(work, chosen, wrong)
         layers = laid_out(work.after, layer, self.length, work.before.text) if chosen else []
         text = work.after.text
         for one in layers:
             text = one.made(text)
         work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
-        gone = _dropped(work, text, project, self.length)
+        gone = _remove_unused_imports(work, text, project, self.length)
         if gone.edits:
             layers.append(gone)
             text = gone.made(text)
@@ -209,7 +209,7 @@ class Attempt:
         work.after = work.after.replaced(text)
         return True
 
-    def _may(self, work: Work, finding: Finding) -> bool:
+    def _may_fix(self, work: Work, finding: Finding) -> bool:
         if not wanted(finding.fix, self.unsafe) or not self.wanted(work, finding):
             return False
         return not self.refused.why(work.path, finding, work.origin(finding))
@@ -221,10 +221,12 @@ class Attempt:
                 why = f"{work.path.name} must change with it: {work.reason}"
                 self.refused.groups.setdefault(finding.fix.together, why)
 
-    def _one(self, work: Work, chosen: list[Finding], wrong: str) -> tuple[list[Finding], Layer]:
+    def _first_breaking_fix(
+        self, work: Work, chosen: list[Finding], wrong: str
+    ) -> tuple[list[Finding], Layer]:
         """Where the fixes together break a file: the first that does not by itself. Two may empty one block."""
         for finding in chosen:
-            some, layer = together([finding])
+            some, layer = choose_disjoint_fixes([finding])
             alone = _broken_by(work.after, layer)
             if alone is None:
                 return some, layer
@@ -238,11 +240,11 @@ class Attempt:
             why = work.reason or self.refused.why(work.path, finding, work.origin(finding))
             if why and finding.fix is not None:
                 help = f"{finding.fix.message}; not fixed: {why}"
-                kept = None if finding.obstacles is None else (self._placed(work, finding, why),)
+                kept = None if finding.obstacles is None else (self._reason_with_place(work, finding, why),)
                 finding = replace(finding, fix=None, help=help, obstacles=kept)
             yield finding
 
-    def _placed(self, work: Work, finding: Finding, why: str) -> str:
+    def _reason_with_place(self, work: Work, finding: Finding, why: str) -> str:
         path = work.path.resolve()
         shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         return work.after.told(f"{shown.as_posix()}:{work.after.position(finding.start)[0]}: {why}")
@@ -251,12 +253,12 @@ class Attempt:
 def laid_out(before: Source, layer: Layer, length: int | None, like: str) -> list[Layer]:
     """Edits, and those that break and align the lines that they changed; without a `length` as long as others are."""
     text = layer.made(before.text)
-    wraps = wrapped(before, layer, text, length or line_length(like))
+    wraps = wrap_lines(before, layer, text, length or line_length(like))
     for broken in wraps:
         text = broken.made(text)
-    lined = aligned(before, layer, wraps, text)
+    lined = align_layer(before, layer, wraps, text)
     layers = [layer, *wraps, *([lined] if lined.edits else [])]
-    empty = spaced(before, layer, layer.made(before.text)) if len(layers) == 1 else Layer(())
+    empty = space_layer(before, layer, layer.made(before.text)) if len(layers) == 1 else Layer(())
     return [*layers, *([empty] if empty.edits else [])]
 
 
@@ -265,7 +267,7 @@ def wanted(fix: Fix | None, unsafe: bool) -> bool:
     return fix is not None and (fix.safety is Safety.SAFE or unsafe)
 
 
-def _dropped(work: Work, text: str, project: Project, length: int | None) -> Layer:
+def _remove_unused_imports(work: Work, text: str, project: Project, length: int | None) -> Layer:
     """Without the imports that fixes left unused, now or in an earlier round."""
     if not work.drops:
         return Layer(())
@@ -274,12 +276,14 @@ def _dropped(work: Work, text: str, project: Project, length: int | None) -> Lay
     except NotParsed:
         return Layer(())
     was = work.before.text
-    edits: list[Edit] = dropped(facts, work.drops, project, was, length or line_length(was))
+    edits: list[Edit] = drop_unused_imports(facts, work.drops, project, was, length or line_length(was))
     layer = Layer.of(edits)
-    return layer if edits and _wrong(work.after.replaced(layer.made(text))) is None else Layer(())
+    return (
+        layer if edits and _explain_unwritable(work.after.replaced(layer.made(text))) is None else Layer(())
+    )
 
 
-def _untouchable(source: Source, path: Path) -> str:
+def _explain_untouchable(source: Source, path: Path) -> str:
     """Why a file is not to be rewritten at all; empty where it may be."""
     if not source.exact:
         return f"its encoding {source.encoding} would change every byte; save it as UTF-8"
@@ -293,16 +297,16 @@ def _untouchable(source: Source, path: Path) -> str:
 def _broken_by(before: Source, layer: Layer) -> str | None:
     """Why the edits of a layer must not be made: the text would be no program, or another one outside the edits."""
     after = before.replaced(layer.made(before.text))
-    if (wrong := _wrong(after)) is not None:
+    if (wrong := _explain_unwritable(after)) is not None:
         return wrong
-    return misread(read_facts(before, before.path), layer, read_facts(after, after.path))
+    return explain_misread(read_facts(before, before.path), layer, read_facts(after, after.path))
 
 
-def _wrong(after: Source) -> str | None:
+def _explain_unwritable(after: Source) -> str | None:
     """Why a text cannot be written; None where it can."""
     try:
         facts = read_facts(after, after.path)
-        read = decode(after.path, after.encode())
+        read = decode_file(after.path, after.encode())
     except (NotParsed, Unreadable) as error:
         return str(error)
     if read.text != after.text:  # a coding cookie came or went

@@ -68,21 +68,21 @@ def same_program(one: str, two: str) -> bool:
     return trees[0] == trees[1]
 
 
-def forward(layers: Sequence[Layer], offset: int) -> int:
+def forward_through(layers: Sequence[Layer], offset: int) -> int:
     """Through several layers, the first one first."""
     for layer in layers:
         offset = layer.forward(offset)
     return offset
 
 
-def back(layers: Sequence[Layer], offset: int) -> int:
+def back_through(layers: Sequence[Layer], offset: int) -> int:
     """The other way, the last one first."""
     for layer in reversed(layers):
         offset = layer.back(offset)
     return offset
 
 
-def together(findings: Iterable[Finding]) -> tuple[list[Finding], Layer]:
+def choose_disjoint_fixes(findings: Iterable[Finding]) -> tuple[list[Finding], Layer]:
     """Of findings with fixes those whose edits do not overlap, each whole or not at all, and the edits."""
     chosen: list[Finding] = []
     edits: dict[tuple[int, int, str], Edit] = {}
@@ -90,14 +90,16 @@ def together(findings: Iterable[Finding]) -> tuple[list[Finding], Layer]:
         if finding.fix is None:
             continue
         new = {(edit.start, edit.end, edit.text): edit for edit in finding.fix.edits}
-        if any(_overlap(one, two) for one in new.values() for key, two in edits.items() if key not in new):
+        if any(
+            _are_overlapping(one, two) for one in new.values() for key, two in edits.items() if key not in new
+        ):
             continue  # the next round gets it
         edits.update(new)
         chosen.append(finding)
     return chosen, Layer.of(edits.values())
 
 
-def _overlap(one: Edit, two: Edit) -> bool:
+def _are_overlapping(one: Edit, two: Edit) -> bool:
     if one.start == one.end == two.start == two.end:
         return one.text != two.text and not (_is_import(one) and _is_import(two))
     return one.start < two.end and two.start < one.end

@@ -11,10 +11,10 @@ from dataclasses import field, replace
 from itertools import compress
 from pathlib import Path
 
-from shardlint.config.folders import Places, real
-from shardlint.engine.adoption.baseline import match
+from shardlint.config.folders import Places, real_path
+from shardlint.engine.adoption.baseline import match_entries
 from shardlint.engine.adoption.known import Known, baselines_of
-from shardlint.engine.catalogue import keep, recall
+from shardlint.engine.catalogue import keep_cards, recall_cards
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import FileReport, Options, Outcome, Run
@@ -22,7 +22,7 @@ from shardlint.output.printable import printable
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, wanted
 from shardlint.rewrite.recheck import carry_out
 from shardlint.rules_api.rule import Finding
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from shardlint.source.files import remove_left_over, replace_file
 from shardlint.source.find import Found
 from shardlint.source.lazy import dataclass
@@ -95,7 +95,7 @@ def fix(
     """
     report = FixReport()
     places = Places(config=options.config, given=paths)
-    recall(places.store)
+    recall_cards(places.store)
     found = choose_files(paths, options, places)
     report.passed_by(found)
     report.root = Checker(options, places=places).root
@@ -114,7 +114,7 @@ def fix(
     report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
     order = {path: place for place, path in enumerate(files)}
     report.fixed.sort(key=lambda outcome: order[outcome.path])
-    keep(places.store)
+    keep_cards(places.store)
     _leave_known(report, baselines, places)
     return report
 
@@ -123,11 +123,11 @@ def _leave_known(report: FixReport, baselines: Mapping[str, Known], places: Plac
     """Take out of what is left what the baselines know: `check` does not report it either. They stay as they are."""
     left = {outcome.path: outcome for outcome in report.fixed if outcome.left and not outcome.problem}
     for path, outcome in left.items():
-        project = baselines.get(places.root(str(Path(real(path)).parent)))
+        project = baselines.get(places.root(str(Path(real_path(path)).parent)))
         if project is not None:
             project.reports.append(outcome.report(written=True))
     for project in baselines.values():
-        matched = match(project.entries or [], project.reports, project.base, lambda _: False)
+        matched = match_entries(project.entries or [], project.reports, project.base, lambda _: False)
         report.known += matched.known
         new = {id(finding) for _, findings in matched.new for finding in findings}
         for one in project.reports:
@@ -144,15 +144,15 @@ def fix_text(path: Path, data: bytes, options: Options, unsafe: bool) -> FixRepo
     """
     report = FixReport()
     places = Places(config=options.config)
-    recall(places.store)
+    recall_cards(places.store)
     checker = Checker(options, places=places)
     report.root = checker.root
     beside: dict[Path, Source] = {}
     with contextlib.suppress(Unreadable):  # the check says why
-        beside[path.resolve()] = decode(path, data)
+        beside[path.resolve()] = decode_file(path, data)
     attempt = Attempt([], options, unsafe, checker.root(path), places, beside)
     attempt.outcomes = [Checker(options, beside, places).check_file(path, data)]
-    _report(report, attempt, write=False, gates=())
+    _fill_report(report, attempt, write=False, gates=())
     report.incomplete = bool(report.skipped)
     return report
 
@@ -181,10 +181,10 @@ def _fix_project(
     checker = attempt.checker()
     attempt.outcomes = [checker.check_file(file) for file in files]
     checker.let_go()
-    _report(report, attempt, write, gates)
+    _fill_report(report, attempt, write, gates)
 
 
-def _report(report: FixReport, attempt: Attempt, write: bool, gates: Sequence[Gate]) -> None:
+def _fill_report(report: FixReport, attempt: Attempt, write: bool, gates: Sequence[Gate]) -> None:
     after = _let_through(attempt, gates)
     for outcome in attempt.outcomes:
         report.files += 1
@@ -195,7 +195,7 @@ def _report(report: FixReport, attempt: Attempt, write: bool, gates: Sequence[Ga
         if reason:
             report.skipped.append((outcome.path, reason))
         if work is not None:
-            report.fixed.append(_outcome(attempt, work, after.get(str(outcome.path)), write))
+            report.fixed.append(_make_outcome(attempt, work, after.get(str(outcome.path)), write))
 
 
 def _let_through(attempt: Attempt, gates: Sequence[Gate]) -> dict[str, Outcome]:
@@ -217,7 +217,7 @@ def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
             yield from ((made, why) for made in joined)
 
 
-def _outcome(attempt: Attempt, work: Work, again: Outcome | None, write: bool) -> FixedFile:
+def _make_outcome(attempt: Attempt, work: Work, again: Outcome | None, write: bool) -> FixedFile:
     findings = work.first if again is None else again.report.findings if again.report is not None else []
     left = list(attempt.left(work, findings))
     before = [replace(one, start=work.origin(one), end=max(work.origin(one), work.end(one))) for one in left]
@@ -226,11 +226,11 @@ def _outcome(attempt: Attempt, work: Work, again: Outcome | None, write: bool) -
     )
     outcome.done_at = [(made.origin, work.now(made)) for made in work.made]
     if write and outcome.changed:
-        _write(outcome)
+        _write_outcome(outcome)
     return outcome
 
 
-def _write(outcome: FixedFile) -> None:
+def _write_outcome(outcome: FixedFile) -> None:
     try:
         write_atomically(outcome.path, outcome.after.encode(), expected=outcome.before.encode())
     except (OSError, Unreadable) as error:
@@ -239,19 +239,19 @@ def _write(outcome: FixedFile) -> None:
 
 def diff(outcome: FixedFile) -> Iterator[str]:
     """A unified diff for people, its lines without newlines."""
-    before, after = _lines(outcome.before), _lines(outcome.after)
-    yield from difflib.unified_diff(before, after, *_names(outcome), lineterm="")
+    before, after = _readable_lines(outcome.before), _readable_lines(outcome.after)
+    yield from difflib.unified_diff(before, after, *_display_names(outcome), lineterm="")
 
 
 def patch(outcome: FixedFile) -> Iterator[bytes]:
     """A unified diff for `patch` and `git apply`: of the file's own bytes, its lines with their ends."""
     before, after = (io.BytesIO(source.encode()).readlines() for source in (outcome.before, outcome.after))
-    old, new = (_quoted(name) for name in _prefixed(outcome))
+    old, new = (_quote_name(name) for name in _prefixed_names(outcome))
     for line in difflib.diff_bytes(difflib.unified_diff, before, after, old, new):
         yield line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
 
 
-def _quoted(name: str) -> bytes:
+def _quote_name(name: str) -> bytes:
     """A file's name as a patch has it: as `git diff` quotes those with control characters, which would end the line."""
     data = os.fsencode(name)
     if not any(byte < _SPACE or byte in b'"\\\x7f' for byte in data):
@@ -262,13 +262,13 @@ def _quoted(name: str) -> bytes:
     return b'"%s"' % inside
 
 
-def _names(outcome: FixedFile) -> tuple[str, str]:
+def _display_names(outcome: FixedFile) -> tuple[str, str]:
     """As people read them."""
-    old, new = map(printable, _prefixed(outcome))
+    old, new = map(printable, _prefixed_names(outcome))
     return old, new
 
 
-def _prefixed(outcome: FixedFile) -> tuple[str, str]:
+def _prefixed_names(outcome: FixedFile) -> tuple[str, str]:
     path = outcome.path
     if path.is_absolute():  # which `git apply` refuses
         path = path.relative_to(Path.cwd() if path.is_relative_to(Path.cwd()) else path.anchor)
@@ -276,7 +276,7 @@ def _prefixed(outcome: FixedFile) -> tuple[str, str]:
     return f"a/{name}", f"b/{name}"
 
 
-def _lines(source: Source) -> list[str]:
+def _readable_lines(source: Source) -> list[str]:
     """As people read them: of a notebook the code, a line between cells."""
     lines = [source.line(number + 1) for number in range(len(source.line_starts))]
     if source.in_cells:

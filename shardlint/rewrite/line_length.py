@@ -31,7 +31,7 @@ def configured_length(root: Path) -> int | None:
 
 def _in_toml(root: Path) -> Iterator[int]:
     for name in ("ruff.toml", ".ruff.toml", "pyproject.toml"):
-        read = _toml(root / name)
+        read = _read_toml_or_empty(root / name)
         tools = read.get("tool") if name == "pyproject.toml" else {"ruff": read}
         for tool in _FORMATTERS:
             options = tools.get(tool) if isinstance(tools, dict) else None
@@ -42,7 +42,7 @@ def _in_toml(root: Path) -> Iterator[int]:
 
 
 def _in_hooks(root: Path) -> Iterator[int]:
-    for _, options in _hooks(root):
+    for _, options in _formatting_hooks(root):
         argument = _ARGUMENT.search(options)
         if argument is not None and int(argument[1]) > 0:
             yield int(argument[1])
@@ -50,14 +50,14 @@ def _in_hooks(root: Path) -> Iterator[int]:
 
 def _by_default(root: Path) -> Iterator[int]:
     """The usual length of a hook that formats and is told none; `ruff` alone is a linter."""
-    for hook, _ in _hooks(root):
+    for hook, _ in _formatting_hooks(root):
         if hook[1] != "ruff" or hook[2]:
             yield _FORMATTERS[hook[1]]
 
 
-def _hooks(root: Path) -> Iterator[tuple[re.Match[str], str]]:
+def _formatting_hooks(root: Path) -> Iterator[tuple[re.Match[str], str]]:
     """The hooks that format, each with the text up to the next hook."""
-    text = _text(root / ".pre-commit-config.yaml")
+    text = _read_text_or_empty(root / ".pre-commit-config.yaml")
     for hook in _HOOK.finditer(text):
         following = _NEXT_HOOK.search(text, hook.end())
         yield hook, text[hook.end() : following.start() if following is not None else len(text)]
@@ -66,7 +66,7 @@ def _hooks(root: Path) -> Iterator[tuple[re.Match[str], str]]:
 def _in_ini(root: Path) -> Iterator[int]:
     for name, section in _YAPF:
         here = ""
-        for line in _text(root / name).splitlines():
+        for line in _read_text_or_empty(root / name).splitlines():
             here = line.strip() if line.startswith("[") else here
             key, _, value = line.replace(":", "=", 1).partition("=")
             digits = value.strip()
@@ -74,7 +74,7 @@ def _in_ini(root: Path) -> Iterator[int]:
                 yield int(digits)
 
 
-def _text(path: Path) -> str:
+def _read_text_or_empty(path: Path) -> str:
     """The text of a file; empty where there is none, or it cannot be read."""
     try:
         return read_text(path, CONFIGURATION_BYTES)
@@ -82,7 +82,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _read_toml_or_empty(path: Path) -> dict[str, Any]:
     """The table of a file; empty where there is none, or it cannot be read."""
     try:
         return read_toml(path)

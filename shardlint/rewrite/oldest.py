@@ -16,7 +16,7 @@ from shardlint.config.versions import Release, allows, compare, parse, show
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
-from shardlint.rewrite.edits import forward
+from shardlint.rewrite.edits import forward_through
 from shardlint.rules_api.rule import Finding, Harm
 from shardlint.source.lazy import dataclass
 
@@ -41,7 +41,7 @@ class Floor:
         return f"{self.where} allows {show(self.release)}{known}"
 
 
-def floors(root: Path, given: frozenset[str]) -> list[Floor]:
+def required_floors(root: Path, given: frozenset[str]) -> list[Floor]:
     """The lower bounds in the requirements of a project, of packages for which no target was `given`.
 
     A bound older than all releases known here counts as the oldest of these. What a lock file holds is what the
@@ -52,21 +52,21 @@ def floors(root: Path, given: frozenset[str]) -> list[Floor]:
     for package, (spec, where) in pins.ranges.items():
         if package in given:
             continue
-        lowest = _lowest(package, spec)
+        lowest = _lowest_release(package, spec)
         if lowest is not None:
-            older = any(compare(bound, lowest) < 0 for bound in _bounds(spec))
+            older = any(compare(bound, lowest) < 0 for bound in _lower_bounds(spec))
             older = older and compare(lowest, parse(KNOWN[package][0])) == 0
             found.append(Floor(package, lowest, f"{package}{spec} in {where}", older))
     return found
 
 
-def _bounds(spec: str) -> list[Release]:
+def _lower_bounds(spec: str) -> list[Release]:
     clauses = [clause.strip() for clause in spec.split(",")]
     return [parse(one.lstrip("><=~v ")) for one in clauses if one.startswith((">", "~=", "=="))]
 
 
-def _lowest(package: str, spec: str) -> Release | None:
-    bounds = _bounds(spec)
+def _lowest_release(package: str, spec: str) -> Release | None:
+    bounds = _lower_bounds(spec)
     known = [parse(one) for one in KNOWN[package]]
     lowest: Release | None = None
     for one in [*bounds, *known]:
@@ -85,26 +85,28 @@ def broken_there(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
     now = checker.targets(changed[0].path)
     older = [
         floor
-        for floor in floors(attempt.root, frozenset(attempt.options.targets))
+        for floor in required_floors(attempt.root, frozenset(attempt.options.targets))
         if compare(floor.release, now.release(floor.package)) < 0
     ]
     checker.let_go()
     if older:
-        yield from _broken(attempt, changed, older, now)
+        yield from _broken_on_oldest(attempt, changed, older, now)
 
 
-def _broken(
+def _broken_on_oldest(
     attempt: Attempt, changed: list[Work], older: list[Floor], now: Targets
 ) -> Iterator[tuple[AppliedFix, str]]:
     targets = {**attempt.options.targets, **{floor.package: show(floor.release) for floor in older}}
     there = Options(certainty=Certainty.PROVEN, targets=targets, config=attempt.options.config)
-    before = _found(attempt, changed, there, as_it_was=True)
-    after = _found(attempt, changed, there, as_it_was=False)
+    before = _findings_on_releases(attempt, changed, there, as_it_was=True)
+    after = _findings_on_releases(attempt, changed, there, as_it_was=False)
     for work, was, found in zip(changed, before, after, strict=True):
-        yield from _lacking(work, older, now, {(one.rule.code, one.start) for one in was if _breaks(one)})
-        known = {(one.rule.code, forward(work.layers, one.start)) for one in was}
+        yield from _fixes_lacking_api(
+            work, older, now, {(one.rule.code, one.start) for one in was if _breaks_program(one)}
+        )
+        known = {(one.rule.code, forward_through(work.layers, one.start)) for one in was}
         for finding in found:
-            if (finding.rule.code, finding.start) in known or not _breaks(finding):
+            if (finding.rule.code, finding.start) in known or not _breaks_program(finding):
                 continue
             line = work.after.position(finding.start)[0]
             claim = f"{finding.message} {finding.why}"
@@ -114,10 +116,12 @@ def _broken(
                 f"{floor.allows}, where {finding.rule.code} would report line {line} ({said}); "
                 f"{_way_out(floor, now)}"
             )
-            yield from ((made, work.after.told(why)) for made in _makers(work, finding.start, line))
+            yield from (
+                (made, work.after.told(why)) for made in _fixes_behind_place(work, finding.start, line)
+            )
 
 
-def _lacking(
+def _fixes_lacking_api(
     work: Work, older: list[Floor], now: Targets, broken: set[tuple[str, int]]
 ) -> Iterator[tuple[AppliedFix, str]]:
     """The fixes of a file that write what an oldest release lacks, but for those of what is `broken` there already."""
@@ -135,20 +139,22 @@ def _way_out(floor: Floor, now: Targets) -> str:
     return f"raise that bound, or pass --target {floor.package}={show(now.release(floor.package))}"
 
 
-def _makers(work: Work, place: int, line: int) -> list[AppliedFix]:
+def _fixes_behind_place(work: Work, place: int, line: int) -> list[AppliedFix]:
     """The fixes that wrote what stands at a place, else those that changed its line, else all of the file."""
-    wrote = [made for made in work.made if any(place in part for part in _written(work, made))]
+    wrote = [made for made in work.made if any(place in part for part in _ranges_written_by(work, made))]
     return wrote or [made for made in work.made if line in work.lines(made)] or work.made
 
 
-def _written(work: Work, made: AppliedFix) -> Iterator[range]:
+def _ranges_written_by(work: Work, made: AppliedFix) -> Iterator[range]:
     """Where the text that a fix wrote is by now."""
     for edit in made.finding.fix.edits if made.finding.fix is not None else ():
-        first = forward(work.layers[made.layer :], edit.start)
+        first = forward_through(work.layers[made.layer :], edit.start)
         yield range(first, first + len(edit.text))
 
 
-def _found(attempt: Attempt, works: list[Work], options: Options, *, as_it_was: bool) -> list[list[Finding]]:
+def _findings_on_releases(
+    attempt: Attempt, works: list[Work], options: Options, *, as_it_was: bool
+) -> list[list[Finding]]:
     """The findings of the changed files for other releases, as they were or as they are by now."""
     texts = attempt.beside if as_it_was else attempt.overlay()
     checker = Checker(options, dict(texts), attempt.places)
@@ -160,7 +166,7 @@ def _found(attempt: Attempt, works: list[Work], options: Options, *, as_it_was: 
     return found
 
 
-def _breaks(finding: Finding) -> bool:
+def _breaks_program(finding: Finding) -> bool:
     """Return whether the program surely raises or behaves differently on that release."""
     return (
         finding.certainty is Certainty.PROVEN

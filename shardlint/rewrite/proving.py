@@ -16,16 +16,16 @@ from types import FrameType
 from typing import Self
 
 from shardlint.output.printable import printable
-from shardlint.rewrite.asking import Unit, units
+from shardlint.rewrite.asking import Unit, attempt_units
 from shardlint.rewrite.attempt import AppliedFix, Attempt
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.source.regular import read_text
 from shardlint.source.text import MAX_BYTES, Source, read_bytes
 from shardlint.verify.cannot_run import CannotRun
-from shardlint.verify.find import below
+from shardlint.verify.find import fixture_files_below
 from shardlint.verify.plan import Request, verify_fixtures
-from shardlint.verify.regressions import not_run, worse
+from shardlint.verify.regressions import not_run, worse_fixtures
 from shardlint.verify.report import Result
 from shardlint.verify.runner import Runner
 
@@ -57,9 +57,9 @@ class _Copy:
         """
         if self.runner is None:
             return []
-        self._write(texts)
+        self._write_texts(texts)
         with contextlib.chdir(self.folder):
-            files: dict[Path, list[str]] = {file: [] for file in below(Path(), governing=True)}
+            files: dict[Path, list[str]] = {file: [] for file in fixture_files_below(Path(), governing=True)}
             if only:
                 names = [one.rpartition("::")[::2] for one in only]
                 files = {file: [name for of, name in names if of == str(file)] for file in files}
@@ -67,10 +67,10 @@ class _Copy:
             if not files:
                 return []
             with contextlib.suppress(_NoFixture):
-                return _told(self.runner, Request(files, sketch=True, moved=moved))
+                return _run_fixtures(self.runner, Request(files, sketch=True, moved=moved))
         return []
 
-    def _write(self, texts: _Texts) -> None:
+    def _write_texts(self, texts: _Texts) -> None:
         for path, data in self.written.items():
             path.write_bytes(data)
         self.written.clear()
@@ -85,7 +85,7 @@ class _NoFixture(Exception):
     """Files speak of fixtures, and have none."""
 
 
-def _told(runner: Runner, request: Request) -> list[Result]:
+def _run_fixtures(runner: Runner, request: Request) -> list[Result]:
     try:
         return verify_fixtures(runner, request)
     except CannotRun as error:
@@ -109,9 +109,9 @@ class Proving:
     def __enter__(self) -> Self:
         before = os.environ.get("PYTHONDONTWRITEBYTECODE")
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a file may change twice in a second
-        self._stack.callback(_restore, before)
+        self._stack.callback(_restore_environment, before)
         if threading.current_thread() is threading.main_thread():
-            ended = signal.signal(signal.SIGTERM, _end)  # so that the copies go too
+            ended = signal.signal(signal.SIGTERM, _exit_on_signal)  # so that the copies go too
             self._stack.callback(signal.signal, signal.SIGTERM, ended)
         return self
 
@@ -122,21 +122,25 @@ class Proving:
         """The fixes of the first change that makes a fixture worse."""
         if not any(work.changed for work in attempt.works.values()):
             return
-        copy = self._copy(attempt.root)
+        copy = self._copy_of_project(attempt.root)
         if not copy.before:
             return
-        moved = _moves(attempt)
+        moved = _moves_contexts(attempt)
         if moved:
             self._tell_of_contexts(copy)
-        found = worse(copy.before, copy.verify(attempt.overlay(), moved=moved))
+        found = worse_fixtures(copy.before, copy.verify(attempt.overlay(), moved=moved))
         if found:
-            unit, said = self._culprit(attempt, copy, found)
+            unit, said = self._find_culprit(attempt, copy, found)
             yield from ((made, said) for made in unit.made)
 
     def _tell_of_contexts(self, copy: _Copy) -> None:
         """Say once which fixtures do not move by themselves."""
         with contextlib.chdir(copy.folder):
-            named = [file for file in below(Path(), governing=True) if _UNDER_WITH.search(read_text(file, MAX_BYTES))]
+            named = [
+                file
+                for file in fixture_files_below(Path(), governing=True)
+                if _UNDER_WITH.search(read_text(file, MAX_BYTES))
+            ]
         for file in named:
             if (copy.folder, file) not in self._told_of:
                 self._told_of.add((copy.folder, file))
@@ -145,14 +149,14 @@ class Proving:
                     'does; write context="set_mesh" there'
                 ))  # fmt: skip
 
-    def _copy(self, root: Path) -> _Copy:
+    def _copy_of_project(self, root: Path) -> _Copy:
         if root not in self._copies:
             folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="shardlint-fix-")))
             there = folder.resolve() / root.name
             shutil.copytree(root, there, symlinks=True, ignore=_LEFT_OUT)
             with contextlib.chdir(there):
                 runner = None
-                if any(True for _ in below(Path(), governing=True)):
+                if any(True for _ in fixture_files_below(Path(), governing=True)):
                     runner = self._stack.enter_context(
                         Runner(self._python, at_once=min(os.cpu_count() or 1, _AT_ONCE))
                     )
@@ -165,27 +169,27 @@ class Proving:
             self._copies[root] = copy
         return self._copies[root]
 
-    def _culprit(self, attempt: Attempt, copy: _Copy, found: dict[str, list[str]]) -> tuple[Unit, str]:
+    def _find_culprit(self, attempt: Attempt, copy: _Copy, found: dict[str, list[str]]) -> tuple[Unit, str]:
         """The last of the fewest changes, from the first on, with which a fixture is worse; and how."""
-        every = units(attempt)
+        every = attempt_units(attempt)
         only = frozenset(name for name in found if "::" in name)
         before = [one for one in copy.before if one.fixture in only] if only else copy.before
         good, bad = 0, len(every)
         while bad - good > 1:
             middle = (good + bad) // 2
-            some = _with(attempt, every[middle:])
-            told = worse(before, copy.verify(some.overlay(), only, _moves(some)))
+            some = _attempt_without(attempt, every[middle:])
+            told = worse_fixtures(before, copy.verify(some.overlay(), only, _moves_contexts(some)))
             good, bad, found = (good, middle, told) if told else (middle, bad, found)
         said = [f"{name}: {one}" for name, what in found.items() for one in what]
         return every[bad - 1], f"shardlint verify: {'; '.join(said[:_SHOWN])}"
 
 
-def _moves(attempt: Attempt) -> bool:
+def _moves_contexts(attempt: Attempt) -> bool:
     """Return whether an attempt moves mesh contexts. Then the contexts that fixtures declare move too."""
     return any(made.finding.rule.code in _MOVING for work in attempt.works.values() for made in work.made)
 
 
-def _with(attempt: Attempt, without: Sequence[Unit]) -> Attempt:
+def _attempt_without(attempt: Attempt, without: Sequence[Unit]) -> Attempt:
     """All changes but some, made."""
     some = Attempt(
         attempt.outcomes, attempt.options, attempt.unsafe, str(attempt.root), attempt.places, attempt.beside
@@ -197,11 +201,11 @@ def _with(attempt: Attempt, without: Sequence[Unit]) -> Attempt:
     return some
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _restore(before: str | None) -> None:
+def _restore_environment(before: str | None) -> None:
     if before is None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     else:

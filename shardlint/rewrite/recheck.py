@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from shardlint.engine.results import Outcome
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
-from shardlint.rewrite.edits import forward
+from shardlint.rewrite.edits import forward_through
 from shardlint.rewrite.oldest import broken_there
 from shardlint.rules_api.rule import Certainty, Finding, Harm
 
@@ -30,22 +30,22 @@ def carry_out(attempt: Attempt) -> dict[str, Outcome]:
         after: dict[str, Outcome] = {}
         bad = list(attempt.halves())
         if not bad:
-            after = _checked(attempt)
-            bad = list(_bad(attempt, after)) or list(broken_there(attempt))
+            after = _check_changed_files(attempt)
+            bad = list(_fixes_to_refuse(attempt, after)) or list(broken_there(attempt))
         if not bad:
             return after
         last = turn == _ATTEMPTS - 2
-        for made, why in _all(attempt, bad[0][1]) if last else bad:
+        for made, why in _refuse_all(attempt, bad[0][1]) if last else bad:
             attempt.refused.add(made, why)
     return {}
 
 
-def _all(attempt: Attempt, why: str) -> Iterator[tuple[AppliedFix, str]]:
+def _refuse_all(attempt: Attempt, why: str) -> Iterator[tuple[AppliedFix, str]]:
     for work in attempt.works.values():
         yield from ((made, why) for made in work.made)
 
 
-def _checked(attempt: Attempt) -> dict[str, Outcome]:
+def _check_changed_files(attempt: Attempt) -> dict[str, Outcome]:
     """All files that are not quiet, as they would be."""
     checker = attempt.checker()
     found = {}
@@ -59,7 +59,7 @@ def _checked(attempt: Attempt) -> dict[str, Outcome]:
     return found
 
 
-def _bad(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tuple[AppliedFix, str]]:
+def _fixes_to_refuse(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tuple[AppliedFix, str]]:
     """The fixes that are not to be made, with the reason."""
     for outcome in attempt.outcomes:
         again = after.get(str(outcome.path))
@@ -75,18 +75,18 @@ def _bad(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tuple[AppliedF
             for finding in now:
                 yield from _from_elsewhere(attempt, again, finding)
             continue
-        kept, new = _compared(work, now)
+        kept, new = _compare_findings(work, now)
         yield from ((made, "the finding would remain after the fix") for made in kept)
         for finding in new:
             line = work.after.position(finding.start)[0]
             why = work.after.told(f"it would cause {finding.rule.code} at line {line}")
-            near = _culprits(attempt, outcome, work, finding)
+            near = _culprit_fixes(attempt, outcome, work, finding)
             yield from ((made, why) for made in near)
             if not near:
                 yield from _from_elsewhere(attempt, again, finding)
 
 
-def _compared(work: Work, now: Sequence[Finding]) -> tuple[list[AppliedFix], list[Finding]]:
+def _compare_findings(work: Work, now: Sequence[Finding]) -> tuple[list[AppliedFix], list[Finding]]:
     """The fixes whose finding is still there, and the findings that were not there before."""
     rest = list(now)
     kept = []
@@ -125,16 +125,16 @@ def _was_behind_a_crash(work: Work, finding: Finding) -> bool:
 
 
 def _same_place(work: Work, before: Finding, now: Finding) -> bool:
-    return before.rule.code == now.rule.code and forward(work.layers, before.start) == now.start
+    return before.rule.code == now.rule.code and forward_through(work.layers, before.start) == now.start
 
 
 def _same_origin(work: Work, before: Finding, now: Finding) -> bool:
     """Within what was written anew, where an old place is told only by where the old text began."""
-    place = forward(work.layers, before.start)
-    return before.rule.code == now.rule.code and place == forward(work.layers, work.origin(now))
+    place = forward_through(work.layers, before.start)
+    return before.rule.code == now.rule.code and place == forward_through(work.layers, work.origin(now))
 
 
-def _culprits(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) -> list[AppliedFix]:
+def _culprit_fixes(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) -> list[AppliedFix]:
     """The fixes of a file that bring a finding: the first few, nearest first, without which it is not there."""
     parts = _nearest_first(work, finding)
     for part in parts[:_TRIED_ALONE]:
@@ -147,12 +147,12 @@ def _culprits(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) 
             alone.refused.add(made, "to see the failures")
         alone.run()
         left = alone.works[outcome.path]
-        if not any(_alike(work, left, finding, one) for one in left.findings):
+        if not any(_are_same_findings(work, left, finding, one) for one in left.findings):
             return part
     return parts[0] if parts else []
 
 
-def _alike(work: Work, other: Work, one: Finding, two: Finding) -> bool:
+def _are_same_findings(work: Work, other: Work, one: Finding, two: Finding) -> bool:
     """Return whether findings of two outcomes of a file are the same."""
     return one.rule.code == two.rule.code and work.origin(one) == other.origin(two)
 
@@ -186,4 +186,4 @@ def _from_elsewhere(attempt: Attempt, again: Outcome, finding: Finding) -> Itera
         if any((one.rule.code, one.start) == (finding.rule.code, finding.start) for one in found):
             yield from ((made, why) for made in work.made)
             return
-    yield from _all(attempt, why)
+    yield from _refuse_all(attempt, why)

@@ -12,7 +12,7 @@ from shardlint.config.folders import Places
 from shardlint.engine.one_file import Checker
 from shardlint.rewrite.fix import write_atomically
 from shardlint.source.lazy import dataclass
-from shardlint.source.suppress import Suppression, statements, suppressions
+from shardlint.source.suppress import Suppression, find_suppressions, statement_spans
 from shardlint.source.text import Source, Unreadable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Silenced:
     problems: list[tuple[Path, str]] = field(default_factory=list)
 
 
-def silence(report: Report, options: Options, reason: str) -> Silenced:
+def silence_findings(report: Report, options: Options, reason: str) -> Silenced:
     """Write a comment with the reason for each finding; what shardlint says of itself (SL0) is left.
 
     Each file is checked again with its comments before it is written: nothing may be left of what they silence.
@@ -44,7 +44,7 @@ def silence(report: Report, options: Options, reason: str) -> Silenced:
         source = file.source
         try:
             after = source.replaced(with_comments(file, reason))
-            left = _left(file.path, after, options, Path(report.root(file.path)))
+            left = _rules_left(file.path, after, options, Path(report.root(file.path)))
             if left:
                 raise Unreadable(f"no comment can suppress {', '.join(left)} here")
             write_atomically(file.path, after.encode(), expected=source.encode())
@@ -58,7 +58,7 @@ def silence(report: Report, options: Options, reason: str) -> Silenced:
     return done
 
 
-def _left(path: Path, after: Source, options: Options, root: Path) -> list[str]:
+def _rules_left(path: Path, after: Source, options: Options, root: Path) -> list[str]:
     """The rules that still find something, or that find something new about the comments."""
     overlay = {Path(os.path.realpath(path)): after}
     checker = Checker(options, overlay, Places(config=options.config, given=[root]))
@@ -70,9 +70,9 @@ def _left(path: Path, after: Source, options: Options, root: Path) -> list[str]:
 def with_comments(file: FileReport, reason: str) -> str:
     """The text with comments that silence the findings of a file."""
     source = file.source
-    heads = statements(source.text)
+    heads = statement_spans(source.text)
     comments = {
-        one.line: one for one in suppressions(source.text, source.line_starts) if one.kind == "ignore"
+        one.line: one for one in find_suppressions(source.text, source.line_starts) if one.kind == "ignore"
     }
     codes: dict[tuple[int, int], list[str]] = {}
     for finding in file.findings:
@@ -85,7 +85,8 @@ def with_comments(file: FileReport, reason: str) -> str:
             here.append(finding.rule.code)
     longest = max([_WIDTH, *(len(source.line(number + 1)) for number in range(len(source.line_starts)))])
     edits = [
-        _edit(source, lines, found, comments.get(lines[1]), reason, longest) for lines, found in codes.items()
+        _suppression_edit(source, lines, found, comments.get(lines[1]), reason, longest)
+        for lines, found in codes.items()
     ]
     text = source.text
     for start, end, said in sorted(edits, reverse=True):
@@ -93,7 +94,7 @@ def with_comments(file: FileReport, reason: str) -> str:
     return text
 
 
-def _edit(
+def _suppression_edit(
     source: Source,
     lines: tuple[int, int],
     codes: Sequence[str],
@@ -108,14 +109,18 @@ def _edit(
         return comment.offset, comment.end, text[: text.index("[") + 1] + inside + text[text.index("]") :]
     last = source.line(lines[1])
     end = source.line_starts[lines[1] - 1] + len(last.rstrip())
-    said = f"  # shardlint: ignore[{_listed(codes)}] {reason}"
+    said = f"  # shardlint: ignore[{_join_codes(codes)}] {reason}"
     if len(last.rstrip()) + len(said) <= longest:
         return end, end + len(last) - len(last.rstrip()), said
     first = source.line(lines[0])
     indent = first[: len(first) - len(first.lstrip())]
     begin = source.line_starts[lines[0] - 1]
-    return begin, begin, f"{indent}# shardlint: ignore-next-line[{_listed(codes)}] {reason}{source.newline}"
+    return (
+        begin,
+        begin,
+        f"{indent}# shardlint: ignore-next-line[{_join_codes(codes)}] {reason}{source.newline}",
+    )
 
 
-def _listed(codes: Iterable[str]) -> str:
+def _join_codes(codes: Iterable[str]) -> str:
     return ", ".join(sorted(codes))

@@ -13,15 +13,15 @@ _MOST, _MOST_INSIDE = 2, 1
 """Empty lines between definitions at the top of a file, and in a block."""
 
 
-def spaced(before: Source, layer: Layer, after: str) -> Layer:
+def space_layer(before: Source, layer: Layer, after: str) -> Layer:
     """The edits that take away the empty lines which are there twice."""
     if "\r" in after.replace("\r\n", ""):
         return Layer(())
-    found = Layer.of(_doubled(before, layer, after))
+    found = Layer.of(_doubled_blank_lines(before, layer, after))
     return found if found.edits and same_program(after, found.made(after)) else Layer(())
 
 
-def _doubled(before: Source, layer: Layer, after: str) -> Iterator[Edit]:
+def _doubled_blank_lines(before: Source, layer: Layer, after: str) -> Iterator[Edit]:
     shift = 0
     for one, two in pairwise(layer.edits):
         shift += len(one.text) - (one.end - one.start)

@@ -12,23 +12,25 @@ from shardlint.syntax import FileFacts
 _Path = tuple[int, ...]
 
 
-def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
+def explain_misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
     """Why Python reads the text `after` the edits otherwise than they were meant; None where it does not.
 
     An expression that replaces another must be read as one: `lambda f: g(f)` in the place of `a` in `a if b else c` is
     not. A statement that no edit touches must be what it was, and in the blocks it was in.
     """
-    expressions = _expressions(after)
+    expressions = _expressions_by_start(after)
     replaced = {before.span(node) for node in ast.walk(before.tree) if _is_read(node)}
     for edit in layer.edits:
         if (edit.start, edit.end) in replaced and not _is_read_as_one(layer, edit, expressions):
             line = before.source.position(edit.start)[0]
             return f"the replacement at line {line} would not be one expression"
-    statements = {after.span(node)[0]: (path, node) for path, node in _statements(after, after.tree, ())}
-    for path, node in _statements(before, before.tree, ()):
+    statements = {
+        after.span(node)[0]: (path, node) for path, node in _simple_statements(after, after.tree, ())
+    }
+    for path, node in _simple_statements(before, before.tree, ()):
         start, end = before.span(node)
         line = before.source.offset(node.lineno, 0)
-        if any(_touches(edit, line, start, end) for edit in layer.edits):
+        if any(_edit_touches_statement(edit, line, start, end) for edit in layer.edits):
             continue
         found = statements.get(layer.forward(start))
         around = tuple(layer.forward(one) for one in path)
@@ -41,7 +43,7 @@ def _is_read(node: ast.AST) -> bool:
     return isinstance(node, ast.expr) and not isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
 
 
-def _touches(edit: Edit, line: int, start: int, end: int) -> bool:
+def _edit_touches_statement(edit: Edit, line: int, start: int, end: int) -> bool:
     """Return whether an edit is in a statement, before it on the `line` where it begins, or directly after it."""
     if line <= edit.end <= start:
         return not edit.text.endswith(("\n", "\r"))
@@ -69,7 +71,7 @@ def _is_read_as_one(layer: Layer, edit: Edit, after: dict[int, list[ast.expr]]) 
     return True
 
 
-def _expressions(file: FileFacts) -> dict[int, list[ast.expr]]:
+def _expressions_by_start(file: FileFacts) -> dict[int, list[ast.expr]]:
     """The expressions of a file by where they begin."""
     found: dict[int, list[ast.expr]] = {}
     for node in ast.walk(file.tree):
@@ -78,11 +80,11 @@ def _expressions(file: FileFacts) -> dict[int, list[ast.expr]]:
     return found
 
 
-def _statements(file: FileFacts, node: ast.AST, path: _Path) -> Iterator[tuple[_Path, ast.stmt]]:
+def _simple_statements(file: FileFacts, node: ast.AST, path: _Path) -> Iterator[tuple[_Path, ast.stmt]]:
     """The statements without a block of their own, each with where the blocks around it begin."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt) and not hasattr(child, "body"):
             yield path, child
         elif not isinstance(child, ast.expr):
             inner = (*path, file.span(child)[0]) if isinstance(child, ast.stmt) else path
-            yield from _statements(file, child, inner)
+            yield from _simple_statements(file, child, inner)

@@ -27,7 +27,7 @@ _NOQA = regex(r"#.*\bnoqa\b", re.IGNORECASE)
 _LAYOUT = (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 
-def dropped(
+def drop_unused_imports(
     file: FileFacts, names: set[str], project: Project | None = None, before: str | None = None, length: int = 0
 ) -> list[Edit]:
     """Edits that remove module-level imports of names nothing uses any more, in the file or elsewhere in its project.
@@ -45,29 +45,32 @@ def dropped(
             alias
             for alias in statement.names
             if bound_name(alias) in names
-            and not _meant(file, statement, alias)
-            and _unused(file, bound_name(alias))
+            and not _is_reexport(file, statement, alias)
+            and _is_unused(file, bound_name(alias))
             and (project is None or not _used_elsewhere(project, file.path, bound_name(alias)))
         ]
         if not gone:
             continue
         if len(gone) == len(statement.names):
             edits.append(_whole_line(file, statement))
-        elif before is not None and (joined := _joined(file, statement, gone, before, length)) is not None:
+        elif (
+            before is not None
+            and (joined := _import_on_one_line(file, statement, gone, before, length)) is not None
+        ):
             edits.append(joined)
         else:
-            edits.extend(_aliases(file, statement, gone))
+            edits.extend(_remove_alias_edits(file, statement, gone))
     return edits
 
 
-def _meant(file: FileFacts, statement: ast.stmt, alias: ast.alias) -> bool:
+def _is_reexport(file: FileFacts, statement: ast.stmt, alias: ast.alias) -> bool:
     """Return whether an import is marked as intended for others: `from a import b as b`, or a comment for linters."""
     lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
     return alias.name == alias.asname or any(_NOQA.search(file.source.line(line)) for line in lines)
 
 
-def _unused(file: FileFacts, name: str) -> bool:
-    return not (_quoted(file, name) or _spelled_otherwise(file, name)) and all(
+def _is_unused(file: FileFacts, name: str) -> bool:
+    return not (_is_quoted(file, name) or _spelled_otherwise(file, name)) and all(
         isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.mentions(name)
     )
 
@@ -84,14 +87,14 @@ def _used_elsewhere(project: Project, path: Path, name: str) -> bool:
     """Return whether another file may use a name of this one. True also if that cannot be determined."""
     try:
         return any(
-            other is None or _takes(other, path.stem, name)
+            other is None or _uses_name_of_module(other, path.stem, name)
             for other in project.importing(path, name, every=True)
         )
     finally:
         project.forget()
 
 
-def _takes(other: FileFacts, module: str, name: str) -> bool:
+def _uses_name_of_module(other: FileFacts, module: str, name: str) -> bool:
     """Return whether a file may use a name of a module: by an import, as an attribute, or in `patch("module.name")`."""
     stars = [star.node for star in other.bindings(other.module, "*")]
     for alias in (*other.taken_from(module), *stars):
@@ -105,10 +108,13 @@ def _takes(other: FileFacts, module: str, name: str) -> bool:
     if imports:  # `setattr(module, "name", ...)`
         used += rf"|(['\"]){re.escape(name)}\1"
     said = re.compile(used)
-    return said.search(other.source.text) is not None and said.search(_code(other.source.text)) is not None
+    return (
+        said.search(other.source.text) is not None
+        and said.search(_code_without_comments(other.source.text)) is not None
+    )
 
 
-def _code(text: str) -> str:
+def _code_without_comments(text: str) -> str:
     """A text without its comments, and without strings that stand alone, as docstrings do."""
     lines = text.splitlines(keepends=True)
     before = tokenize.NEWLINE
@@ -119,13 +125,13 @@ def _code(text: str) -> str:
     for token, after in itertools.pairwise(tokens):
         alone = token.type == tokenize.STRING and before in _LAYOUT and after.type in _LAYOUT
         if token.type == tokenize.COMMENT or alone:
-            _blank(lines, token)
+            _blank_token(lines, token)
         if token.type != tokenize.COMMENT:
             before = token.type
     return "".join(lines)
 
 
-def _blank(lines: list[str], token: tokenize.TokenInfo) -> None:
+def _blank_token(lines: list[str], token: tokenize.TokenInfo) -> None:
     (first, start), (last, end) = token.start, token.end
     for number in range(first, last + 1):
         line = lines[number - 1]
@@ -133,7 +139,7 @@ def _blank(lines: list[str], token: tokenize.TokenInfo) -> None:
         lines[number - 1] = line[:begin] + " " * (stop - begin) + line[stop:]
 
 
-def _quoted(file: FileFacts, name: str) -> bool:
+def _is_quoted(file: FileFacts, name: str) -> bool:
     """Return whether a string may name it: `__all__`, an annotation in quotes, or an example that doctest runs."""
     word = re.compile(rf"\b{re.escape(name)}\b")
     prose: set[ast.AST] = set()
@@ -182,7 +188,7 @@ def without_lines(file: FileFacts, statement: ast.stmt) -> Edit:
     return Edit(source.offset(first, 0), starts[last] if last < len(starts) else len(source.text), "")
 
 
-def _joined(
+def _import_on_one_line(
     file: FileFacts, statement: ast.Import | ast.ImportFrom, gone: list[ast.alias], before: str, length: int
 ) -> Edit | None:
     """The import without some names on one line, where a fix had broken it over several."""
@@ -198,7 +204,7 @@ def _joined(
     return Edit(start, end, line) if len(line) + statement.col_offset <= length else None
 
 
-def _aliases(
+def _remove_alias_edits(
     file: FileFacts, statement: ast.Import | ast.ImportFrom, gone: list[ast.alias]
 ) -> Iterator[Edit]:
     """Edits that take some names out of an import that keeps others."""

@@ -35,14 +35,14 @@ def line_length(text: str) -> int:
     return next((limit for limit in _LIMITS if usual <= limit), _LIMITS[-1])
 
 
-def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer]:
+def wrap_lines(before: Source, layer: Layer, after: str, length: int) -> list[Layer]:
     """The layers of edits that break the lines which `layer` made too long."""
     layers: list[Layer] = []
     if "\r" in after.replace("\r\n", ""):
         return layers  # old ends of lines, which tokens of Python 3.11 do not tell
-    lines = set(_grown(before, layer, after, length))
+    lines = set(_lines_grown_long(before, layer, after, length))
     for _ in range(_PASSES):
-        breaks = Layer.of(_breaks(after, lines, length, before.newline)) if lines else Layer(())
+        breaks = Layer.of(_line_break_edits(after, lines, length, before.newline)) if lines else Layer(())
         text = breaks.made(after)
         if not breaks.edits or not same_program(after, text):
             break
@@ -52,7 +52,7 @@ def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer
     return layers
 
 
-def _grown(before: Source, layer: Layer, after: str, length: int) -> Iterator[int]:
+def _lines_grown_long(before: Source, layer: Layer, after: str, length: int) -> Iterator[int]:
     """The numbers of lines that are too long now and were not, or that outgrow the other lines of the file."""
     longest = max((len(line) for line in before.text.splitlines()), default=0)
     now = after.split("\n")
@@ -75,7 +75,7 @@ def _edited_lines(layer: Layer, after: str) -> Iterator[tuple[Edit, range]]:
         shift += len(edit.text) - (edit.end - edit.start)
 
 
-def _breaks(text: str, numbers: Iterable[int], length: int, newline: str) -> Iterator[Edit]:
+def _line_break_edits(text: str, numbers: Iterable[int], length: int, newline: str) -> Iterator[Edit]:
     lines = text.split("\n")
     long = [
         number
@@ -88,7 +88,7 @@ def _breaks(text: str, numbers: Iterable[int], length: int, newline: str) -> Ite
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     try:
-        tokens = list(_tokens(text))
+        tokens = list(_tokens_of_text(text))
     except (tokenize.TokenError, SyntaxError):
         return
     for number in long:
@@ -96,7 +96,7 @@ def _breaks(text: str, numbers: Iterable[int], length: int, newline: str) -> Ite
         yield from broken.breaks()
 
 
-def _tokens(text: str) -> Iterator[TokenInfo]:
+def _tokens_of_text(text: str) -> Iterator[TokenInfo]:
     """The tokens, an f-string as one."""
     begin: list[TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -122,7 +122,7 @@ class _Line:
         self.tokens = [tokens[index] for index in here if tokens[index].type not in _LAYOUT]
         self.indent = text[: len(text) - len(text.lstrip())]
         self.inner = self.indent + ("\t" if self.indent.startswith("\t") else "    ")
-        self.depth = _depth(tokens[: here[0]]) if here else 0
+        self.depth = _bracket_depth(tokens[: here[0]]) if here else 0
         behind = (
             (token for token in tokens[here[-1] + 1 :] if token.type not in _LAYOUT) if here else iter(())
         )
@@ -140,41 +140,41 @@ class _Line:
         if not self.tokens or not self.whole:
             return
         if self.tokens[0].string == "from":
-            yield from self._import()
+            yield from self._break_import()
             return
-        commas = [index for index in _commas(self.tokens) if index + 1 < len(self.tokens)]
-        if self.depth and commas and _depth(self.tokens) == 0:
-            yield from self._after(commas, self.indent)
+        commas = [index for index in _top_level_commas(self.tokens) if index + 1 < len(self.tokens)]
+        if self.depth and commas and _bracket_depth(self.tokens) == 0:
+            yield from self._break_after_tokens(commas, self.indent)
             if self.closed and self.tokens[-1].string != "," and _takes_comma(self.tokens, True):
-                yield self._edit(self.tokens[-1].end[1], self.tokens[-1].end[1], ",")
+                yield self._edit_in_line(self.tokens[-1].end[1], self.tokens[-1].end[1], ",")
             return
-        begin = 0 if self.depth else self._value()
+        begin = 0 if self.depth else self._value_index()
         behind = [index for index in commas if index > begin]
         if begin and behind:
-            yield from self._bracketed(begin, behind)
+            yield from self._add_brackets(begin, behind)
             return
-        pairs = list(_pairs(self.tokens))
+        pairs = list(_bracket_pairs(self.tokens))
         if pairs:
             least = min(depth for depth, _, _ in pairs)
             _, first, last = max(
                 (pair for pair in pairs if pair[0] == least),
                 key=lambda pair: self.tokens[pair[2]].start[1] - self.tokens[pair[1]].end[1],
             )
-            yield from self._bracket(first, last)
+            yield from self._break_bracket(first, last)
 
-    def _import(self) -> Iterator[Edit]:
+    def _break_import(self) -> Iterator[Edit]:
         words = [token.string for token in self.tokens]
         if "(" in words or "import" not in words:
             return
         index = words.index("import")
-        yield self._edit(
+        yield self._edit_in_line(
             self.tokens[index].end[1], self.tokens[index + 1].start[1], f" ({self.newline}{self.inner}"
         )
-        yield from self._after([at for at, word in enumerate(words) if word == ","], self.inner)
+        yield from self._break_after_tokens([at for at, word in enumerate(words) if word == ","], self.inner)
         end = self.tokens[-1].end[1]
-        yield self._edit(end, end, f",{self.newline}{self.indent})")
+        yield self._edit_in_line(end, end, f",{self.newline}{self.indent})")
 
-    def _value(self) -> int:
+    def _value_index(self) -> int:
         """Where what is returned or assigned begins; 0 where nothing is."""
         depth = begin = 0
         for index, token in enumerate(self.tokens):
@@ -183,49 +183,49 @@ class _Line:
                 begin = index + 1
         return begin
 
-    def _bracketed(self, first: int, commas: Sequence[int]) -> Iterator[Edit]:
+    def _add_brackets(self, first: int, commas: Sequence[int]) -> Iterator[Edit]:
         """A tuple that has no brackets gets some."""
         begin, end = self.tokens[first].start[1], self.tokens[-1].end[1]
-        yield self._edit(begin, begin, f"({self.newline}{self.inner}")
-        yield from self._after(commas, self.inner)
-        yield self._edit(end, end, f",{self.newline}{self.indent})")
+        yield self._edit_in_line(begin, begin, f"({self.newline}{self.inner}")
+        yield from self._break_after_tokens(commas, self.inner)
+        yield self._edit_in_line(end, end, f",{self.newline}{self.indent})")
 
-    def _bracket(self, first: int, last: int) -> Iterator[Edit]:
+    def _break_bracket(self, first: int, last: int) -> Iterator[Edit]:
         inside = self.tokens[first + 1 : last]
         if not inside:
             return
         begin, end = inside[0].start[1], inside[-1].end[1]
-        yield self._edit(self.tokens[first].end[1], begin, self.newline + self.inner)
+        yield self._edit_in_line(self.tokens[first].end[1], begin, self.newline + self.inner)
         comma = ""
         if len(self.inner) + end - begin > self.length:
-            commas = [first + 1 + index for index in _commas(inside) if index + 1 < len(inside)]
-            clauses = [first + index for index in _clauses(inside)]
-            yield from self._after(sorted({*commas, *clauses}), self.inner)
+            commas = [first + 1 + index for index in _top_level_commas(inside) if index + 1 < len(inside)]
+            clauses = [first + index for index in _for_clauses(inside)]
+            yield from self._break_after_tokens(sorted({*commas, *clauses}), self.inner)
             before = self.tokens[first - 1] if first else None
             attached = before is not None and before.end == self.tokens[first].start
             called = attached and self.tokens[first].string == "("
             subscript = attached and self.tokens[first].string == "["
             if commas and inside[-1].string != "," and not subscript and _takes_comma(inside, called):
                 comma = ","
-        yield self._edit(end, self.tokens[last].start[1], comma + self.newline + self.indent)
+        yield self._edit_in_line(end, self.tokens[last].start[1], comma + self.newline + self.indent)
 
-    def _after(self, indexes: Iterable[int], indent: str) -> Iterator[Edit]:
+    def _break_after_tokens(self, indexes: Iterable[int], indent: str) -> Iterator[Edit]:
         for index in indexes:
-            yield self._edit(
+            yield self._edit_in_line(
                 self.tokens[index].end[1], self.tokens[index + 1].start[1], self.newline + indent
             )
 
-    def _edit(self, start: int, end: int, text: str) -> Edit:
+    def _edit_in_line(self, start: int, end: int, text: str) -> Edit:
         return Edit(self.start + start, self.start + end, text)
 
 
-def _depth(tokens: Iterable[TokenInfo]) -> int:
+def _bracket_depth(tokens: Iterable[TokenInfo]) -> int:
     return sum(
         (token.string in _OPEN) - (token.string in _CLOSE) for token in tokens if token.type == tokenize.OP
     )
 
 
-def _pairs(tokens: Sequence[TokenInfo]) -> Iterator[tuple[int, int, int]]:
+def _bracket_pairs(tokens: Sequence[TokenInfo]) -> Iterator[tuple[int, int, int]]:
     """The brackets that open and close among tokens: how deep, and the two indexes."""
     opened: list[int] = []
     for index, token in enumerate(tokens):
@@ -238,7 +238,7 @@ def _pairs(tokens: Sequence[TokenInfo]) -> Iterator[tuple[int, int, int]]:
             yield len(opened), first, index
 
 
-def _clauses(tokens: Sequence[TokenInfo]) -> Iterator[int]:
+def _for_clauses(tokens: Sequence[TokenInfo]) -> Iterator[int]:
     """Where the `for` clauses of a comprehension begin, in no bracket among the tokens."""
     depth = 0
     for index, token in enumerate(tokens):
@@ -247,7 +247,7 @@ def _clauses(tokens: Sequence[TokenInfo]) -> Iterator[int]:
             yield index
 
 
-def _commas(tokens: Sequence[TokenInfo]) -> Iterator[int]:
+def _top_level_commas(tokens: Sequence[TokenInfo]) -> Iterator[int]:
     """The commas that are in no bracket among the tokens, nor between the parameters of a lambda or loop."""
     depth = lambdas = 0
     targets = False
@@ -274,4 +274,4 @@ def _takes_comma(tokens: Sequence[TokenInfo], called: bool) -> bool:
         depth += (token.string in _OPEN) - (token.string in _CLOSE) if token.type == tokenize.OP else 0
         if depth == 0 and token.string == "for":
             return False
-    return called or any(True for _ in _commas(tokens))
+    return called or any(True for _ in _top_level_commas(tokens))

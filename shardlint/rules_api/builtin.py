@@ -160,7 +160,7 @@ class BannedCall(Rule):
             node: ast.AST | None = site.syntax if _only_imported(site, site.syntax) else None
             full, certain = site.written, True
         else:
-            node, full, certain = _whole(site)
+            node, full, certain = _full_name(site)
         if node is None:
             return
         shown = site.shown(node)
@@ -179,7 +179,7 @@ def _only_imported(site: Site, alias: ast.alias) -> bool:
     return not any(isinstance(one.ctx, ast.Load) for one in reads)
 
 
-def _whole(site: Site) -> tuple[ast.AST | None, str, bool]:
+def _full_name(site: Site) -> tuple[ast.AST | None, str, bool]:
     """The name as far as it is written out, in full, and whether it surely is that; None for a module alone."""
     node, full = site.syntax, site.written
     if not site.api.endswith(".*"):

@@ -34,17 +34,17 @@ def sorted_place(
         for block in blocks(file)
         if file.span(block[-1])[1] <= file.span(node)[0] and file.tree.body.index(block[-1]) >= first
     ]
-    for wanted in ({_top(new)}, set(kin)):
+    for wanted in ({_package_of_import(new)}, set(kin)):
         for block in found:
-            if not wanted.isdisjoint(map(_top, block)):
-                place = _within(file, block, new)
-                return place if place is not None else _behind(file, block, new)
+            if not wanted.isdisjoint(map(_package_of_import, block)):
+                place = _place_in_order(file, block, new)
+                return place if place is not None else _place_after_package(file, block, new)
     return None
 
 
-def _behind(file: FileFacts, block: Sequence[Statement], new: Statement) -> int | None:
+def _place_after_package(file: FileFacts, block: Sequence[Statement], new: Statement) -> int | None:
     """Where no order is kept: behind the last import of the same package."""
-    same = [statement for statement in block if _top(statement) == _top(new)]
+    same = [statement for statement in block if _package_of_import(statement) == _package_of_import(new)]
     line = (same[-1].end_lineno or same[-1].lineno) if same else 0
     return file.source.line_starts[line] if 0 < line < len(file.source.line_starts) else None
 
@@ -53,7 +53,7 @@ def place_beside(file: FileFacts, old: Statement, statement: str) -> int | None:
     """The line start where an import belongs that takes the place of another one; None where there is no order."""
     new = ast.parse(statement).body[0]
     assert isinstance(new, Statement)
-    return next((_within(file, block, new) for block in blocks(file) if old in block), None)
+    return next((_place_in_order(file, block, new) for block in blocks(file) if old in block), None)
 
 
 def blocks(file: FileFacts) -> list[list[Statement]]:
@@ -63,9 +63,9 @@ def blocks(file: FileFacts) -> list[list[Statement]]:
     for statement in file.tree.body:
         if isinstance(statement, _DEFINITIONS):
             break
-        if isinstance(statement, Statement) and _alone(file, statement):
+        if isinstance(statement, Statement) and _stands_alone(file, statement):
             joined = before is not None and found and found[-1][-1] is before
-            if joined and before is not None and not _gap(file, before, statement):
+            if joined and before is not None and not _has_blank_line(file, before, statement):
                 found[-1].append(statement)
             else:
                 found.append([statement])
@@ -83,7 +83,7 @@ def with_name(file: FileFacts, statement: ast.ImportFrom, text: str) -> list[Edi
     after = [found for found in names if key is not None and key(found.name) > key(new)]
     if after:
         start = file.span(after[0])[0]
-        indent = _indent(file, after[0])
+        indent = _indent_of_alias(file, after[0])
         by_line = indent is not None and after[0].lineno > statement.lineno
         return [Edit(start, start, f"{text},{file.source.newline}{indent}" if by_line else f"{text}, ")]
     return list(_at_end(file, statement, text))
@@ -103,7 +103,7 @@ def one_a_line(file: FileFacts, module: str) -> bool:
 def _at_end(file: FileFacts, statement: ast.ImportFrom, text: str) -> Iterator[Edit]:
     last = statement.names[-1]
     end = file.span(last)[1]
-    indent = _indent(file, last)
+    indent = _indent_of_alias(file, last)
     if indent is None or last.lineno == statement.lineno:
         yield Edit(end, end, f", {text}")
         return
@@ -119,17 +119,17 @@ def _at_end(file: FileFacts, statement: ast.ImportFrom, text: str) -> Iterator[E
         yield Edit(end, end, f",{newline}{indent}{text}")
 
 
-def _indent(file: FileFacts, alias: ast.alias) -> str | None:
+def _indent_of_alias(file: FileFacts, alias: ast.alias) -> str | None:
     """Return the text before a name on its line, if it is only indentation."""
     start = file.span(alias)[0]
     before = file.source.text[file.source.offset(alias.lineno, 0) : start]
     return None if before.strip() else before
 
 
-def _within(file: FileFacts, block: Sequence[Statement], new: Statement) -> int | None:
+def _place_in_order(file: FileFacts, block: Sequence[Statement], new: Statement) -> int | None:
     key = max(_KEYS, key=lambda one: _pairs_in_order(file, one))
-    if _rank(new) != _NEAR:  # not behind what is near, whatever its name
-        near = next((place for place, one in enumerate(block) if _rank(one) == _NEAR), len(block))
+    if _rank_of_import(new) != _NEAR:  # not behind what is near, whatever its name
+        near = next((place for place, one in enumerate(block) if _rank_of_import(one) == _NEAR), len(block))
         block = block[:near] or block
     if not _in_order([key(statement) for statement in block]):
         return None
@@ -152,7 +152,7 @@ def _in_order(keys: Sequence[Any]) -> bool:
     return all(one <= two for one, two in itertools.pairwise(keys))
 
 
-def _alone(file: FileFacts, statement: ast.stmt) -> bool:
+def _stands_alone(file: FileFacts, statement: ast.stmt) -> bool:
     """Return whether a statement shares its lines with no other code."""
     start, end = file.span(statement)
     before = file.source.text[file.source.offset(statement.lineno, 0) : start]
@@ -160,24 +160,24 @@ def _alone(file: FileFacts, statement: ast.stmt) -> bool:
     return not before.strip() and (not after or after.startswith("#"))
 
 
-def _gap(file: FileFacts, one: ast.stmt, two: ast.stmt) -> bool:
+def _has_blank_line(file: FileFacts, one: ast.stmt, two: ast.stmt) -> bool:
     between = range((one.end_lineno or one.lineno) + 1, two.lineno)
     return any(not file.source.line(line).strip() for line in between)
 
 
-def _module(statement: Statement) -> str:
+def _module_of_import(statement: Statement) -> str:
     if isinstance(statement, ast.Import):
         return statement.names[0].name
     return "." * statement.level + (statement.module or "")
 
 
-def _top(statement: Statement) -> str:
-    return _module(statement).partition(".")[0]
+def _package_of_import(statement: Statement) -> str:
+    return _module_of_import(statement).partition(".")[0]
 
 
-def _rank(statement: Statement) -> int:
+def _rank_of_import(statement: Statement) -> int:
     """Return the rank of an import by its kind: the future, the standard library, other packages, nearby modules."""
-    top = _top(statement)
+    top = _package_of_import(statement)
     if not top:
         return _NEAR
     return 0 if top == "__future__" else 1 if top in sys.stdlib_module_names else 2
@@ -185,7 +185,7 @@ def _rank(statement: Statement) -> int:
 
 def _whole_name(statement: Statement) -> str:
     last = f".{statement.names[0].name}" if isinstance(statement, ast.ImportFrom) else ""
-    return (_module(statement) + last).lower()
+    return (_module_of_import(statement) + last).lower()
 
 
 def _is_from(statement: Statement) -> bool:
@@ -194,11 +194,11 @@ def _is_from(statement: Statement) -> bool:
 
 # The orders that isort, ruff and people keep: `import a` before all `from`, or by module, or by the whole name.
 _KEYS: tuple[_Key, ...] = (
-    lambda one: (_rank(one), _is_from(one), _module(one).lower()),
-    lambda one: (_rank(one), _module(one).lower(), _is_from(one)),
-    lambda one: (_rank(one), _whole_name(one)),
-    lambda one: (_is_from(one), _module(one).lower()),
-    lambda one: (_module(one).lower(), _is_from(one)),
+    lambda one: (_rank_of_import(one), _is_from(one), _module_of_import(one).lower()),
+    lambda one: (_rank_of_import(one), _module_of_import(one).lower(), _is_from(one)),
+    lambda one: (_rank_of_import(one), _whole_name(one)),
+    lambda one: (_is_from(one), _module_of_import(one).lower()),
+    lambda one: (_module_of_import(one).lower(), _is_from(one)),
 )
 # CONSTANTS, Classes, functions; or letters alone.
 _NAME_KEYS: tuple[Callable[[str], Any], ...] = (

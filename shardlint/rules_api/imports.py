@@ -45,29 +45,33 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
     found: dict[str, str] = {}
     for binding in file.imports:
         value = program.evaluator.binding(file, binding)
-        if not isinstance(value, Api) or not _visible(file, node, binding):
+        if not isinstance(value, Api) or not _is_binding_visible(file, node, binding):
             continue
-        if value.name == name or api.canonical(value.written) == name:
+        if value.name == name or api.canonical_name(value.written) == name:
             if here is None or name in (value.written, f"{name.rpartition('.')[0]}.{binding.name}"):
                 return binding.name, ()
             older = older or binding.name
         elif name.startswith(f"{value.written}."):
             text = binding.name + name[len(value.written) :]
             known = found.get(value.written)
-            if binding.name == here or known is None or (len(text) < len(known) and not _begins(known, here)):
+            if (
+                binding.name == here
+                or known is None
+                or (len(text) < len(known) and not _is_in_package(known, here))
+            ):
                 found[value.written] = text
     best = min(found.values(), key=len, default=None)
-    if older is not None and not any(_begins(text, here) for text in found.values()):
+    if older is not None and not any(_is_in_package(text, here) for text in found.values()):
         return older, ()
     if best is not None and not _taken_short(file, best, name):
         return best, ()
-    extended = _extend(file, node, name)
+    extended = _extend_import(file, node, name)
     if best is not None and extended is None:
         return best, ()
-    return extended if extended is not None else _add(file, node, name)
+    return extended if extended is not None else _add_import(file, node, name)
 
 
-def _begins(text: str, here: str | None) -> bool:
+def _is_in_package(text: str, here: str | None) -> bool:
     return here is not None and text.startswith(f"{here}.")
 
 
@@ -95,7 +99,7 @@ def _of_the_function(program: Program, file: FileFacts, node: ast.AST, name: str
         if scope is None or scope is file.module or [one.kind for one in bindings] != ["import"]:
             continue
         value = program.evaluator.binding(file, bindings[0])
-        if isinstance(value, Api) and value.name == top and _ahead(file, bindings[0].node, node):
+        if isinstance(value, Api) and value.name == top and _precedes_use(file, bindings[0].node, node):
             return written + name[len(top) :]
     return None
 
@@ -114,21 +118,21 @@ def spell_short(
     for name, short in names.items():
         module, _, last = name.rpartition(".")
         text, imports = spell(program, file, node, name)
-        if ("." in text or imports) and _free(file, node, short):
+        if ("." in text or imports) and _is_name_free(file, node, short):
             spellings[name] = short
             new.append(last if short == last else f"{last} as {short}")
         else:
             spellings[name] = text
             edits += imports
     if new:
-        edits += _taking(file, node, module, new)
+        edits += _import_names_from(file, node, module, new)
     return spellings, tuple(edits)
 
 
-def _taking(file: FileFacts, node: ast.AST, module: str, names: Sequence[str]) -> list[Edit]:
+def _import_names_from(file: FileFacts, node: ast.AST, module: str, names: Sequence[str]) -> list[Edit]:
     """Take names from a module: in a `from` statement that is there, else in one of its own."""
     single = one_a_line(file, module)
-    there = _from(file, node, module)
+    there = _extendable_import(file, node, module)
     if there is not None and not single:
         return [edit for name in names for edit in with_name(file, there, name)]
     return [
@@ -140,16 +144,16 @@ def _taking(file: FileFacts, node: ast.AST, module: str, names: Sequence[str]) -
     ]
 
 
-def _from(file: FileFacts, node: ast.AST, module: str) -> ast.ImportFrom | None:
+def _extendable_import(file: FileFacts, node: ast.AST, module: str) -> ast.ImportFrom | None:
     """A `from module import ...` ahead of a node, to which names can be added; None where there is none."""
     for statement in file.tree.body:
         if isinstance(statement, ast.ImportFrom) and statement.module == module and not statement.level:
-            if statement.names[-1].name != "*" and _ahead(file, statement, node):
+            if statement.names[-1].name != "*" and _precedes_use(file, statement, node):
                 return statement
     return None
 
 
-def _ahead(file: FileFacts, statement: ast.AST, node: ast.AST) -> bool:
+def _precedes_use(file: FileFacts, statement: ast.AST, node: ast.AST) -> bool:
     """Return whether an import precedes the use. A function may be called before a later import runs."""
     return file.span(statement)[1] <= file.span(node)[0]
 
@@ -163,27 +167,27 @@ def spell_from(
     """
     for binding in file.imports:
         value = program.evaluator.binding(file, binding)
-        if isinstance(value, Api) and value.written == name and _visible(file, node, binding):
+        if isinstance(value, Api) and value.written == name and _is_binding_visible(file, node, binding):
             return binding.name, ()
-    extended = _extend(file, node, name)
+    extended = _extend_import(file, node, name)
     if extended is not None:
         return extended
     module, _, last = name.rpartition(".")
-    if not _free(file, node, last):
+    if not _is_name_free(file, node, last):
         return None
     return last, (_new_statement(file, node, f"from {module} import {last}"),)
 
 
-def _visible(file: FileFacts, node: ast.AST, binding: Binding) -> bool:
+def _is_binding_visible(file: FileFacts, node: ast.AST, binding: Binding) -> bool:
     bindings, scope = lookup(file, node, binding.name)
     return (
         scope is file.module
         and any(found is binding for found in bindings)
-        and _ahead(file, binding.node, node)
+        and _precedes_use(file, binding.node, node)
     )
 
 
-def _free(file: FileFacts, node: ast.AST, name: str) -> bool:
+def _is_name_free(file: FileFacts, node: ast.AST, name: str) -> bool:
     """Return whether a name can be bound at module level without shadowing any use in the file."""
     return all(
         isinstance(node, ast.Attribute | ast.keyword)
@@ -192,21 +196,21 @@ def _free(file: FileFacts, node: ast.AST, name: str) -> bool:
     )
 
 
-def _extend(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]] | None:
+def _extend_import(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]] | None:
     """Add a name to a `from module import ...` that is there."""
     module, _, last = name.rpartition(".")
-    if not _free(file, node, last):
+    if not _is_name_free(file, node, last):
         return None
-    there = _from(file, node, module)
-    return None if there is None else (last, tuple(_taking(file, node, module, [last])))
+    there = _extendable_import(file, node, module)
+    return None if there is None else (last, tuple(_import_names_from(file, node, module, [last])))
 
 
-def _add(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
+def _add_import(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
     top = name.partition(".")[0]
     alias = _CUSTOMARY.get(top)
-    if alias is not None and _free(file, node, alias):
+    if alias is not None and _is_name_free(file, node, alias):
         statement, text = f"import {top} as {alias}", alias + name[len(top) :]
-    elif _free(file, node, top):
+    elif _is_name_free(file, node, top):
         statement, text = f"import {top}", name
     else:
         module, _, last = name.rpartition(".")
@@ -262,7 +266,7 @@ def _after_imports(file: FileFacts, node: ast.AST) -> tuple[int, bool]:
 def _before_jax(file: FileFacts, node: ast.AST) -> int:
     """How many statements come before the first import of JAX: they may set what it reads when it is imported."""
     for index, statement in enumerate(file.tree.body):
-        if not _ahead(file, statement, node) or isinstance(statement, _DEFINITIONS):
+        if not _precedes_use(file, statement, node) or isinstance(statement, _DEFINITIONS):
             break
         modules = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
         if isinstance(statement, ast.ImportFrom) and not statement.level:

@@ -70,7 +70,7 @@ def page(rule: type[Rule]) -> str:
     facts = " · ".join(
         (
             f"Effect: {rule.harm.value}",
-            f"{_CERTAINTY if entries_of_packs()[rule.code].ours else 'certainty'}: {_certainty(rule)}",
+            f"{_CERTAINTY if entries_of_packs()[rule.code].ours else 'certainty'}: {_describe_certainty(rule)}",
             f"releases: {told}",
             f"fix: {_FIX[rule.fixes]}",
             *([f"only with the setting: `{rule.setting}`"] if rule.setting else ()),
@@ -85,13 +85,13 @@ def page(rule: type[Rule]) -> str:
         sections["Reports"] = _BULLETS.sub(lambda found: f"{found[0]}\n{_CONDITIONAL}", sections["Reports"], count=1)
     folder = proof_folders().get(rule.code)
     if folder is not None:
-        sections |= _examples(rule, folder, sections.get(_INSTEAD, ""))
+        sections |= _example_sections(rule, folder, sections.get(_INSTEAD, ""))
     titles = sorted(sections, key=lambda title: HEADINGS.index(title) if title in HEADINGS else len(HEADINGS))
     body = "\n\n".join(f"## {title}\n{sections[title]}" for title in titles)
-    return f"# {rule.code} {rule.name}\n\n{facts}\n\n{summary.strip()}\n\n{body}\n{_judged(rule)}"
+    return f"# {rule.code} {rule.name}\n\n{facts}\n\n{summary.strip()}\n\n{body}\n{_judged_section(rule)}"
 
 
-def _examples(rule: type[Rule], folder: Path, advice: str) -> dict[str, str]:
+def _example_sections(rule: type[Rule], folder: Path, advice: str) -> dict[str, str]:
     """The sections with excerpts of the programs, and links to the programs."""
     bad, good = program(folder / "bad.py"), program(folder / "good.py")
     marks = _marked_lines(folder / "bad.py", rule.code)
@@ -101,10 +101,10 @@ def _examples(rule: type[Rule], folder: Path, advice: str) -> dict[str, str]:
         names = [f"[{name}](../../fixtures/{rule.code}/{name})" for name in names]
     proof = f"Complete programs: {', '.join(names)}. Run both: `shardlint verify --rules {rule.code}`."
     return {
-        _EXAMPLE: "\n\n".join((*_conditions(bad), _fenced(excerpt(bad.text, first)))),
+        _EXAMPLE: "\n\n".join((*_report_conditions(bad), _fence_code(excerpt(bad.text, first)))),
         _INSTEAD: "\n\n".join(
             (
-                _fenced(excerpt(good.text, _counterpart(bad.text, good.text, first))),
+                _fence_code(excerpt(good.text, _counterpart_line(bad.text, good.text, first))),
                 *([advice] if advice else []),
                 proof,
             )
@@ -129,12 +129,12 @@ def excerpt(text: str, line: int) -> str:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and _first_line(node) <= line <= (node.end_lineno or 0)
     ]
-    fitting = [node for node in scopes if _length(node) <= EXAMPLE_LINES]
+    fitting = [node for node in scopes if _line_count(node) <= EXAMPLE_LINES]
     if fitting:
-        scope = max(fitting, key=_length)
+        scope = max(fitting, key=_line_count)
         start, end = _with_neighbours(tree, scope)
     else:
-        body = min(scopes, key=_length).body if scopes else tree.body
+        body = min(scopes, key=_line_count).body if scopes else tree.body
         start, end = _statements_around(body, line)
     example = ""
     for first, last in _with_definitions(tree, start, end):
@@ -159,17 +159,22 @@ def _with_definitions(tree: ast.Module, start: int, end: int) -> list[tuple[int,
         fitting = [
             node
             for node in tree.body
-            if (_defined(node) & used or _sets_environment(node))
+            if (_defined_names(node) & used or _sets_environment(node))
             and not any(first <= _first_line(node) <= last for first, last in shown)
-            and _length(node) + 1 <= room
+            and _line_count(node) + 1 <= room
         ]
         if not fitting:
             return sorted(shown)
         node = min(
-            fitting, key=lambda one: (not isinstance(one, ast.ClassDef), "mesh" in _defined(one), _length(one))
+            fitting,
+            key=lambda one: (
+                not isinstance(one, ast.ClassDef),
+                "mesh" in _defined_names(one),
+                _line_count(one),
+            ),
         )
         shown.append((_first_line(node), node.end_lineno or 0))
-        room -= _length(node) + 1
+        room -= _line_count(node) + 1
 
 
 def _sets_environment(node: ast.stmt) -> bool:
@@ -185,28 +190,32 @@ def _with_neighbours(tree: ast.Module, scope: ast.stmt) -> tuple[int, int]:
     start, end = _first_line(scope), scope.end_lineno or 0
     at = tree.body.index(scope) if scope in tree.body else 0
     for other in tree.body[at + 1 : at + 2]:
-        used = _used(other) if getattr(scope, "decorator_list", []) else _passed(other)
-        if used & _defined(scope) and _defined(other) and (other.end_lineno or 0) - start < EXAMPLE_LINES:
+        used = _used_names(other) if getattr(scope, "decorator_list", []) else _argument_names(other)
+        if (
+            used & _defined_names(scope)
+            and _defined_names(other)
+            and (other.end_lineno or 0) - start < EXAMPLE_LINES
+        ):
             end = other.end_lineno or 0
     for other in tree.body[max(at - 1, 0) : at]:
         shows = isinstance(other, ast.Assign) or getattr(other, "decorator_list", [])
-        if shows and _defined(other) & _used(scope) and end - _first_line(other) < EXAMPLE_LINES:
+        if shows and _defined_names(other) & _used_names(scope) and end - _first_line(other) < EXAMPLE_LINES:
             start = _first_line(other)
     return start, end
 
 
-def _defined(node: ast.stmt) -> set[str]:
+def _defined_names(node: ast.stmt) -> set[str]:
     """The names that a definition or an assignment binds."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     return {one.id for one in node.targets if isinstance(one, ast.Name)} if isinstance(node, ast.Assign) else set()
 
 
-def _used(node: ast.stmt) -> set[str]:
+def _used_names(node: ast.stmt) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
 
 
-def _passed(node: ast.stmt) -> set[str]:
+def _argument_names(node: ast.stmt) -> set[str]:
     """The names that calls get as arguments."""
     calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
     arguments = [part for one in calls for part in (*one.args, *(each.value for each in one.keywords))]
@@ -233,7 +242,7 @@ def _statements_around(body: list[ast.stmt], line: int) -> tuple[int, int]:
     return (start, end) if end - start < EXAMPLE_LINES else (max(line - 7, start), min(line + 7, end))
 
 
-def _counterpart(bad: str, good: str, line: int) -> int:
+def _counterpart_line(bad: str, good: str, line: int) -> int:
     """The line of the right program that replaces a line of the wrong one, or follows where it was."""
     import difflib
 
@@ -253,11 +262,11 @@ def _first_line(node: ast.stmt) -> int:
     return min([node.lineno, *(one.lineno for one in decorators)])
 
 
-def _length(node: ast.stmt) -> int:
+def _line_count(node: ast.stmt) -> int:
     return (node.end_lineno or 0) - _first_line(node) + 1
 
 
-def _conditions(shown: Program) -> Iterator[str]:
+def _report_conditions(shown: Program) -> Iterator[str]:
     """Yield the conditions under which a program is reported, if it is not reported for the newest releases or by
     default.
     """
@@ -270,17 +279,17 @@ def _conditions(shown: Program) -> Iterator[str]:
         yield f"Reported {' and '.join(parts)}:"
 
 
-def _fenced(text: str) -> str:
+def _fence_code(text: str) -> str:
     return f"```python\n{text}```"
 
 
-def _certainty(rule: type[Rule]) -> str:
+def _describe_certainty(rule: type[Rule]) -> str:
     """How certain its findings are."""
     said = ["proven"] if rule.certainty is Certainty.PROVEN else []
     return " or ".join([*said, *(["likely"] if rule.likely else [])] or [rule.certainty.value])
 
 
-def _judged(rule: type[Rule]) -> str:
+def _judged_section(rule: type[Rule]) -> str:
     """The section with the judged findings of the forms that the rule has today."""
     described = inspect.getdoc(rule) or ""
     forms = figures(entries(rule.code)).items()

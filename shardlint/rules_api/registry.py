@@ -130,17 +130,17 @@ def are_imported() -> bool:
 def forget() -> None:
     """Look for the packs anew."""
     _KEPT.clear()
-    for remembered in (installed_packs, _found, rules, _known_of_imported, proof_folders):
+    for remembered in (installed_packs, _find_entries, rules, _known_of_imported, proof_folders):
         remembered.cache_clear()
 
 
 def entries() -> Mapping[str, Entry]:
     """All rules of all packs, by code. Raises `BrokenPack` when two packs claim a code."""
-    return _KEPT[0][0] if _KEPT else _found()
+    return _KEPT[0][0] if _KEPT else _find_entries()
 
 
 @lru_cache(maxsize=1)
-def _found() -> Mapping[str, Entry]:
+def _find_entries() -> Mapping[str, Entry]:
     found = {code: Entry(code, where) for code, where in _OWN.items()}
     for pack in installed_packs():
         pages = str(getattr(pack.module, "PAGES", ""))
@@ -202,14 +202,14 @@ def selected(chosen: Sequence[str], ignored: Sequence[str], extended: Sequence[s
     `UnknownRule`.
     """
     if chosen:
-        codes = set(_meant(chosen))
+        codes = set(_selected_codes(chosen))
     else:
         codes = {rule.code for rule in known().values() if rule.default and not rule.deprecated}
-    codes.update(_meant(extended))
+    codes.update(_selected_codes(extended))
     return frozenset(codes.difference(matching(ignored)))
 
 
-def _meant(selectors: Sequence[str]) -> Iterator[str]:
+def _selected_codes(selectors: Sequence[str]) -> Iterator[str]:
     """The codes to run; of deprecated rules only those that are named."""
     for selector in selectors:
         for code in matching([selector]):
@@ -220,10 +220,10 @@ def _meant(selectors: Sequence[str]) -> Iterator[str]:
 
 def made(codes: Collection[str]) -> tuple[Rule, ...]:
     """Rules by their codes, ready to run, in the order of the codes. Raises `BrokenPack`."""
-    return tuple(_made(entry) for code, entry in entries().items() if code in codes)
+    return tuple(_make_rule(entry) for code, entry in entries().items() if code in codes)
 
 
-def _made(entry: Entry) -> Rule:
+def _make_rule(entry: Entry) -> Rule:
     kind = entry.load()
     try:
         rule = kind()
@@ -242,13 +242,13 @@ def _made(entry: Entry) -> Rule:
 def matching(selectors: Iterable[str]) -> Iterator[str]:
     """The codes that selectors name. Raises `UnknownRule`."""
     for selector in selectors:
-        found = list(_one(selector.strip()))
+        found = list(_codes_of_selector(selector.strip()))
         if not found:
-            raise UnknownRule(_suggest(selector))
+            raise UnknownRule(_explain_unknown_selector(selector))
         yield from found
 
 
-def _one(selector: str) -> Iterator[str]:
+def _codes_of_selector(selector: str) -> Iterator[str]:
     if selector.lower() == "all":
         yield from entries()
         return
@@ -268,16 +268,16 @@ def near(selector: str) -> list[str]:
 
     said = selector.strip()
     all_there_is = [*entries(), *(rule.name for rule in known().values()), *(harm.value for harm in Harm), "all"]
-    return _beside(said.upper()) or difflib.get_close_matches(said.lower(), all_there_is, n=3)
+    return _codes_with_prefix(said.upper()) or difflib.get_close_matches(said.lower(), all_there_is, n=3)
 
 
-def _suggest(selector: str) -> str:
+def _explain_unknown_selector(selector: str) -> str:
     found = near(selector)
     hint = f"; did you mean {', '.join(found)}?" if found else "; `shardlint rules` lists them"
     return f"no rule, prefix, name or harm is called {selector!r}{hint}"
 
 
-def _beside(code: str) -> list[str]:
+def _codes_with_prefix(code: str) -> list[str]:
     """The first codes that begin as something does that looks like a code: SL901 for SL9999, SL201 for SL2O1."""
     letters = re.match("[A-Z]+(?=[0-9])", code)
     for length in range(len(code) - 1, letters.end() - 1, -1) if letters is not None else ():

@@ -14,13 +14,13 @@ from shardlint.config.versions import allows, show
 from shardlint.model import Program, api
 from shardlint.model.branches import is_ruled_out
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.guards import expected_to_fail, guarded, tested
+from shardlint.model.guards import expected_to_fail, guarded, is_branch_tested
 from shardlint.model.lifetime.liveness import ResultUse, result_use
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.mesh.shardings import Shardings
 from shardlint.model.needs import GIVEN
-from shardlint.model.signatures import JITS, Jitted, wrappings
+from shardlint.model.signatures import JITS, Jitted, jit_wrappings
 from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallArguments, Place, Value
 from shardlint.rules_api.rule import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from shardlint.layouts.violation import Violation
 
 
-def _led(file: FileFacts, view: Assuming) -> list[str]:
+def _describe_way(file: FileFacts, view: Assuming) -> list[str]:
     """Which turn of a loop and which calls lead to a site on a way, in words."""
     calls = view.way.calls if view.way is not None else ()
     places = [f"line {one.line}" if one.file is file else f"{one.file.path.name}:{one.line}" for one in calls]
@@ -93,7 +93,7 @@ class Site:
 
     def findings(self) -> Iterator[Finding]:
         """Yield the findings of the rule here; without any, those on one visible path to the site."""
-        if not self._concerns():
+        if not self._is_rule_applicable():
             return
         if self.form == "violation":
             found = [] if self._is_excused else list(self.rule.check(self))
@@ -115,7 +115,7 @@ class Site:
         told = set()
         for view, found, call in wrong:
             for one in found:
-                there = self._on(view, one, call if blamed else None)
+                there = self._finding_on_way(view, one, call if blamed else None)
                 if (there.start, there.end) not in told:  # one way to it is enough
                     told.add((there.start, there.end))
                     yield there
@@ -125,7 +125,7 @@ class Site:
         api = Api(self.api, self.written)
         return Site(
             program, self.file, self.syntax, api, self.form, self.targets, self.rule
-        )._checked()
+        )._findings_if_running()
 
     def _at_fault(self, view: Assuming, found: Sequence[Finding]) -> Place | None:
         """The call of this file that leads to findings in the function that it calls: it may be that which is wrong."""
@@ -145,16 +145,16 @@ class Site:
     def _checked_strictly(self) -> tuple[list[Finding], bool]:
         """Return the findings that the text proves, and whether another path to the site may give others."""
         if not self.rule.assumes:
-            return self._checked(), False
+            return self._findings_if_running(), False
         needs = self.program.needs
         before = needs.begin()
         try:
-            found = self._checked()
+            found = self._findings_if_running()
         finally:
             needed = needs.end(before)
         return found, needs.rests_on_given(needed)
 
-    def _concerns(self) -> bool:
+    def _is_rule_applicable(self) -> bool:
         """Return whether the rule applies to the site (see `Rule`)."""
         rule = self.rule
         if rule.forms and self.form not in rule.forms:
@@ -172,7 +172,7 @@ class Site:
         """
         return self.expected_to_fail or (self.guarded and not self.rule.in_version_checks)
 
-    def _checked(self) -> list[Finding]:
+    def _findings_if_running(self) -> list[Finding]:
         """Return the findings of the rule if the code runs as the rule requires. That is tested last, because it costs
         most.
         """
@@ -185,16 +185,16 @@ class Site:
                 return []
         return found
 
-    def _on(self, view: Assuming, found: Finding, call: Place | None) -> Finding:
+    def _finding_on_way(self, view: Assuming, found: Finding, call: Place | None) -> Finding:
         """A finding made on one way to the site: proven by its calls, unless something was assumed or tested.
 
         It stands at the `call` that leads there, where on other ways it is not so.
         """
         certainty, form = found.certainty, found.form
-        if view.way is None or view.why or tested(self.file, self.syntax):
+        if view.way is None or view.why or is_branch_tested(self.file, self.syntax):
             form = form or ("in-calls" if view.way is not None else "defaults")
             certainty = self.rule.unproven(form)
-        led, place = _led(self.file, view), (found.start, found.end)
+        led, place = _describe_way(self.file, view), (found.start, found.end)
         if call is not None:
             led = [f"so it is at line {getattr(self.syntax, 'lineno', 0)} by this call, and not by others"]
             place = self.file.span(call.node)
@@ -240,7 +240,7 @@ class Site:
         led = [self.where(one) for one in found.calls if not isinstance(one.node, ast.FunctionDef)]
         options = "the options of the program keep their defaults" if found.by_default else ""
         called = f"called at {', '.join(led)}" if led else ""
-        why = "; ".join(filter(None, (why, called, self._inside(found), options)))
+        why = "; ".join(filter(None, (why, called, self._describe_inner_place(found), options)))
         form = form or (CONDITIONAL if not found.certain else "defaults" if found.assumed else "")
         node = found.place.node if at is None else at
         return self.finding(
@@ -248,7 +248,7 @@ class Site:
             span=span, kept=kept,
         )  # fmt: skip
 
-    def _inside(self, found: Violation) -> str:
+    def _describe_inner_place(self, found: Violation) -> str:
         return f"inside, at {self.where(found.inside[-1])}" if found.inside else ""
 
     # the call
@@ -295,7 +295,7 @@ class Site:
     def find_wrapped(self, *apis: str) -> list[Jitted]:
         """Return the functions that the jit, or another of these functions, wraps here."""
         assert isinstance(self.syntax, ast.expr)
-        return list(wrappings(self.program, self.file, self.syntax, self.form, apis or JITS))
+        return list(jit_wrappings(self.program, self.file, self.syntax, self.form, apis or JITS))
 
     @property
     def decorated(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

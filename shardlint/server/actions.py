@@ -29,19 +29,21 @@ class Gone(Exception):
     """The action no longer fits the text, or cannot be done; the message says why."""
 
 
-def offered(shown: Shown, start: int, end: int, only: list[str] | None) -> Iterator[lsp.CodeAction]:
+def offered_actions(shown: Shown, start: int, end: int, only: list[str] | None) -> Iterator[lsp.CodeAction]:
     """The actions for some characters, without their edits, which `Actions.texts` makes from their `data`."""
     said: dict[str, object] = {"uri": shown.buffer.uri, "version": shown.buffer.version}
-    if _wants(only, lsp.CodeActionKind.QuickFix.value):
+    if _wants_kind(only, lsp.CodeActionKind.QuickFix.value):
         here = [one for one in shown.findings if one.start <= end and start <= one.end]
         for finding in here:
-            yield from _about(finding, said)
-    kind = FIX_NOTEBOOK if only and shown.buffer.source.in_cells and _wants(only, FIX_NOTEBOOK) else FIX_ALL
-    if _wants(only, kind) and any(_is_safe(one) for one in shown.findings):
+            yield from _actions_for_finding(finding, said)
+    kind = (
+        FIX_NOTEBOOK if only and shown.buffer.source.in_cells and _wants_kind(only, FIX_NOTEBOOK) else FIX_ALL
+    )
+    if _wants_kind(only, kind) and any(_is_safe(one) for one in shown.findings):
         yield lsp.CodeAction("Apply all safe fixes of shardlint", kind, data={**said, "do": "all"})
 
 
-def _about(finding: Finding, said: dict[str, object]) -> Iterator[lsp.CodeAction]:
+def _actions_for_finding(finding: Finding, said: dict[str, object]) -> Iterator[lsp.CodeAction]:
     code, fix = finding.rule.code, finding.fix
     data = {**said, "code": code, "start": finding.start}
     kind = lsp.CodeActionKind.QuickFix
@@ -54,7 +56,7 @@ def _about(finding: Finding, said: dict[str, object]) -> Iterator[lsp.CodeAction
         yield lsp.CodeAction(f"{code}: suppress on this line", kind, data={**data, "do": "suppress"})
 
 
-def _wants(only: list[str] | None, kind: str) -> bool:
+def _wants_kind(only: list[str] | None, kind: str) -> bool:
     return not only or any(kind == one or kind.startswith(f"{one}.") for one in only)
 
 
@@ -74,22 +76,22 @@ class Actions:
         if buffer is None or buffer.version != data.get("version"):
             raise Gone("the text has changed since; ask again")
         if data.get("do") == "all":
-            return self._fixed(buffer, None)
-        shown = self.session.examined(self._current(buffer))
+            return self._fix_finding(buffer, None)
+        shown = self.session.examined(self._current_buffer(buffer))
         for finding in shown.findings:
             if (finding.rule.code, finding.start) == (data.get("code"), data.get("start")):
                 return (
-                    self._suppressed(buffer, finding)
+                    self._suppress_finding(buffer, finding)
                     if data["do"] == "suppress"
-                    else self._fixed(buffer, finding)
+                    else self._fix_finding(buffer, finding)
                 )
         raise Gone("the finding is no longer there")
 
-    def _current(self, buffer: Buffer) -> Buffer:
+    def _current_buffer(self, buffer: Buffer) -> Buffer:
         self.session.current(buffer.path)
         return buffer
 
-    def _suppressed(self, buffer: Buffer, finding: Finding) -> Texts:
+    def _suppress_finding(self, buffer: Buffer, finding: Finding) -> Texts:
         report = FileReport(buffer.path, buffer.source, [finding])
         after = with_comments(report, self.session.wishes_for(buffer.path).suppression)
         try:
@@ -98,12 +100,12 @@ class Actions:
             raise Gone(str(error)) from None
         return {buffer.path: (buffer.source, after)}
 
-    def _fixed(self, buffer: Buffer, finding: Finding | None) -> Texts:
+    def _fix_finding(self, buffer: Buffer, finding: Finding | None) -> Texts:
         """All safe fixes of a file, or the one of a finding with all that is right only together with it."""
         kept = self.session.current(buffer.path)
         group = finding.fix.together if finding is not None and finding.fix is not None else ()
         paths = dict.fromkeys((buffer.path, *map(Path, group)))
-        outcomes = [self._outcome(path) for path in paths]
+        outcomes = [self._outcome_of_file(path) for path in paths]
         unsafe = finding is not None and not _is_safe(finding)
         root = kept.checker.root(buffer.path)
         attempt = Attempt(outcomes, kept.options, unsafe, root, kept.places, self.session.overlay())
@@ -118,10 +120,10 @@ class Actions:
             if source.in_cells and path not in kept.overlay:
                 raise Gone(f"{path.name} would change too; open it first")
         if not changed and finding is not None:
-            raise Gone("; ".join(_refusals(attempt)) or "the fix cannot be made here")
+            raise Gone("; ".join(_refusal_reasons(attempt)) or "the fix cannot be made here")
         return changed
 
-    def _outcome(self, path: Path) -> Outcome:
+    def _outcome_of_file(self, path: Path) -> Outcome:
         kept = self.session.kept(path)
         outcome = kept.check(path) if path in kept.overlay else kept.checker.check_file(path)
         if outcome.report is None or path not in kept.overlay:
@@ -154,5 +156,5 @@ def _is_it(work: Work, one: Finding, finding: Finding, path: Path) -> bool:
     return work.path == path and work.origin(one) == finding.start and not work.made
 
 
-def _refusals(attempt: Attempt) -> Iterator[str]:
+def _refusal_reasons(attempt: Attempt) -> Iterator[str]:
     yield from dict.fromkeys((*attempt.refused.single.values(), *attempt.refused.groups.values()))

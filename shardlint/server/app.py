@@ -18,7 +18,7 @@ from shardlint import __version__
 from shardlint.server import told
 from shardlint.server.actions import Actions
 from shardlint.server.notebooks import Open
-from shardlint.server.plain import DEFAULT, SECTION, plain
+from shardlint.server.plain import DEFAULT, SECTION, plain_data
 from shardlint.server.session import Session, Shown, Wishes
 from shardlint.server.texts import Buffer, Encoding
 from shardlint.server.worker import Worker
@@ -56,7 +56,7 @@ class Server(LanguageServer):
             "shardlint", __version__, protocol_cls=_Protocol, notebook_document_sync=_NOTEBOOKS
         )
         self.session = Session(self._show, self.log)
-        self.worker = Worker(self.session.check, self._failed, self._idle)
+        self.worker = Worker(self.session.check, self._report_failed_check, self._look_at_disk)
         self.session.pause = self.worker.pause
         self.actions = Actions(self.session)
         self.notebooks = Open()
@@ -70,7 +70,7 @@ class Server(LanguageServer):
     def begin(self, params: lsp.InitializeParams) -> None:
         """The editor says who it is, and may say what it wants."""
         self._loop = asyncio.get_running_loop()
-        said = plain(params.initialization_options)
+        said = plain_data(params.initialization_options)
         if isinstance(said, dict):
             self.wish(DEFAULT, said.get("settings", said.get(SECTION, said)))
 
@@ -96,7 +96,7 @@ class Server(LanguageServer):
         for scope, said in zip(scopes, found, strict=False):
             name = uris.to_fs_path(scope) if scope is not None else None
             if said is not None:
-                self.wish(DEFAULT if name is None else Path(name).resolve(), plain(said))
+                self.wish(DEFAULT if name is None else Path(name).resolve(), plain_data(said))
 
     async def ask(self, answer: Callable[[], Answer], alone: bool = False) -> Answer:
         """Have the worker answer."""
@@ -109,17 +109,17 @@ class Server(LanguageServer):
             self.worker.ask(self.session.forget, alone=True)
         self.worker.later(give_up=forget)
 
-    def _idle(self) -> None:
+    def _look_at_disk(self) -> None:
         """Nobody types: a good time to look at the disk."""
         if self.session.old():
             self.session.look = True
             self.worker.later(give_up=False)
 
     def _show(self, shown: Shown) -> None:
-        found = told.diagnostics(shown, self.encoding)
-        self._in_loop(self._publish, shown.buffer, found)
+        found = told.editor_diagnostics(shown, self.encoding)
+        self._in_loop(self._publish_diagnostics, shown.buffer, found)
 
-    def _publish(self, shown: Buffer, found: told.Marks) -> None:
+    def _publish_diagnostics(self, shown: Buffer, found: told.Marks) -> None:
         known = self.session.buffers.get(shown.uri)
         there = {uri for uri, _ in known.documents} if known is not None else set()
         for uri, version in shown.documents:
@@ -136,7 +136,7 @@ class Server(LanguageServer):
         """Tell people what went wrong."""
         self._in_loop(self.window_log_message, lsp.LogMessageParams(lsp.MessageType.Warning, message))
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failed_check(self, error: Exception) -> None:
         """A check failed as a whole: say so, and begin the next one with nothing."""
         told = "".join(traceback.format_exception(error))
         self.log(f"shardlint itself failed, please report it: {told}")

@@ -17,6 +17,6 @@ def server(stdio: bool) -> None:
     """
     if importlib.util.find_spec("pygls") is None:
         raise click.ClickException('the server needs pygls: pip install "shardlint[server]"')
-    from shardlint.server.serve import serve
+    from shardlint.server.serve import serve_editor
 
-    serve()
+    serve_editor()

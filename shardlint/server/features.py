@@ -8,9 +8,9 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
 from shardlint.server import told
-from shardlint.server.actions import KINDS, Gone, offered
-from shardlint.server.plain import DEFAULT, SECTION, plain
-from shardlint.server.texts import buffer, changed
+from shardlint.server.actions import KINDS, Gone, offered_actions
+from shardlint.server.plain import DEFAULT, SECTION, plain_data
+from shardlint.server.texts import apply_changes, make_buffer
 
 if TYPE_CHECKING:
     from shardlint.server.app import Server
@@ -29,7 +29,7 @@ _WATCHED = (
 )
 
 
-def _session(server: Server) -> None:
+def _register_session(server: Server) -> None:
     @server.feature(lsp.INITIALIZE)
     def begin(params: lsp.InitializeParams) -> None:
         server.begin(params)
@@ -71,7 +71,7 @@ def _session(server: Server) -> None:
         if can is not None and can.configuration:
             await server.ask_wishes()
             return
-        said = plain(params.settings)
+        said = plain_data(params.settings)
         if isinstance(said, dict):
             server.wish(DEFAULT, said.get(SECTION, said))
 
@@ -86,11 +86,11 @@ def _session(server: Server) -> None:
         server.worker.end()
 
 
-def _texts(server: Server) -> None:
+def _register_texts(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenTextDocumentParams) -> None:
         document = params.text_document
-        made = buffer(document.uri, document.text, document.version)
+        made = make_buffer(document.uri, document.text, document.version)
         if made is not None:
             server.session.put(made)
             server.look_again()
@@ -99,8 +99,8 @@ def _texts(server: Server) -> None:
     def typed(params: lsp.DidChangeTextDocumentParams) -> None:
         known = server.session.buffers.get(params.text_document.uri)
         if known is not None:
-            text = changed(known.source, params.content_changes, server.encoding)
-            made = buffer(known.uri, text, params.text_document.version)
+            text = apply_changes(known.source, params.content_changes, server.encoding)
+            made = make_buffer(known.uri, text, params.text_document.version)
             if made is not None:
                 server.session.put(made)
                 server.worker.later(give_up=True)
@@ -114,7 +114,7 @@ def _texts(server: Server) -> None:
             server.look_again()
 
 
-def _notebooks(server: Server) -> None:
+def _register_notebooks(server: Server) -> None:
     @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenNotebookDocumentParams) -> None:
         made = server.notebooks.open(params)
@@ -146,7 +146,7 @@ def _notebooks(server: Server) -> None:
             server.look_again()
 
 
-def _files(server: Server) -> None:
+def _register_files(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: lsp.DidSaveTextDocumentParams) -> None:
         server.look_again()
@@ -156,14 +156,14 @@ def _files(server: Server) -> None:
         server.look_again(any(not one.uri.endswith((".py", ".pyi", ".ipynb")) for one in params.changes))
 
 
-def _questions(server: Server) -> None:
+def _register_questions(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     async def hover(params: lsp.HoverParams) -> lsp.Hover | None:
         known = server.session.document(params.text_document.uri)
         if known is None:
             return None
         at = known.at(params.text_document.uri, params.position, server.encoding)
-        return await server.ask(lambda: told.hover(server.session, known, at))
+        return await server.ask(lambda: told.hover_text(server.session, known, at))
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions())
     async def lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
@@ -171,7 +171,7 @@ def _questions(server: Server) -> None:
         known = server.session.document(uri)
         if known is None:
             return []
-        return await server.ask(lambda: told.lenses(server.session, known, uri, server.encoding))
+        return await server.ask(lambda: told.code_lenses(server.session, known, uri, server.encoding))
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
     async def hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
@@ -179,7 +179,7 @@ def _questions(server: Server) -> None:
         known = server.session.document(uri)
         if known is None or not server.session.wishes_for(known.path).layout_hints:
             return []
-        found = await server.ask(lambda: told.hints(server.session, known, uri, server.encoding))
+        found = await server.ask(lambda: told.inlay_hints(server.session, known, uri, server.encoding))
         return [one for one in found if params.range.start.line <= one.position.line <= params.range.end.line]
 
     @server.feature(
@@ -204,19 +204,23 @@ def _questions(server: Server) -> None:
             if params.context.only is None
             else [getattr(one, "value", one) for one in params.context.only]
         )
-        found = list(offered(shown, start, end, only))
-        return found if _resolves(server) else [one for one in found if await _resolved(server, one)]
+        found = list(offered_actions(shown, start, end, only))
+        return (
+            found
+            if _client_resolves_edits(server)
+            else [one for one in found if await _resolve_action(server, one)]
+        )
 
     @server.feature(lsp.CODE_ACTION_RESOLVE)
     async def resolve(params: lsp.CodeAction) -> lsp.CodeAction:
-        if not await _resolved(server, params):
+        if not await _resolve_action(server, params):
             params.edit = lsp.WorkspaceEdit(changes={})
         return params
 
 
-async def _resolved(server: Server, action: lsp.CodeAction) -> bool:
+async def _resolve_action(server: Server, action: lsp.CodeAction) -> bool:
     """Give an action its edit; False where there is none any more."""
-    data = plain(action.data)
+    data = plain_data(action.data)
     if not isinstance(data, dict):
         return False
     try:
@@ -230,10 +234,10 @@ async def _resolved(server: Server, action: lsp.CodeAction) -> bool:
     return True
 
 
-def _resolves(server: Server) -> bool:
+def _client_resolves_edits(server: Server) -> bool:
     can = server.client_capabilities.text_document
     support = can.code_action.resolve_support if can and can.code_action else None
     return support is not None and "edit" in support.properties
 
 
-EACH = (_session, _texts, _notebooks, _files, _questions)
+EACH = (_register_session, _register_texts, _register_notebooks, _register_files, _register_questions)

@@ -10,17 +10,17 @@ from typing import Any
 
 from shardlint.config.environments import site_packages
 from shardlint.config.folders import Places
-from shardlint.engine.catalogue import recall
+from shardlint.engine.catalogue import recall_cards
 from shardlint.engine.groups import Before
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.model.again import Gone
 from shardlint.model.bits import Bits, Need
 from shardlint.model.project import Project
-from shardlint.source.decoding import decode
-from shardlint.source.find import matches, survey
+from shardlint.source.decoding import decode_file
+from shardlint.source.find import matches, survey_folder
 from shardlint.source.lazy import dataclass
-from shardlint.source.store import changed as changed_at
+from shardlint.source.store import change_time as changed_at
 from shardlint.source.text import Source, Unreadable, read_bytes
 from shardlint.source.tree import Stamp, Tree
 
@@ -54,12 +54,12 @@ class Kept:
         """Which bit stands for what each needed: they are many and mostly stay."""
         self._walks: dict[str, _Walk] = {}
         self._looked = 0.0
-        self._start({})
+        self._start_checker({})
 
-    def _start(self, overlay: Overlay) -> None:
+    def _start_checker(self, overlay: Overlay) -> None:
         self.places = Places(Tree(), self.options.config)
-        recall(self.places.store)
-        self.checker = Checker(self.options, overlay, self.places, before=self._known)
+        recall_cards(self.places.store)
+        self.checker = Checker(self.options, overlay, self.places, before=self._known_before)
         self.overlay = overlay
         self.outcomes.clear()
         self._before.clear()
@@ -69,21 +69,21 @@ class Kept:
     def forget(self) -> None:
         """Let go of everything: settings changed."""
         self.checker.let_go()
-        self._start(self.overlay)
+        self._start_checker(self.overlay)
 
     def bring(self, overlay: Overlay, look: bool) -> None:
         """Bring all up to date with the texts in editors and, if asked to or after a long time, with the disk."""
-        changed = set(_differing(self.overlay, overlay))
+        changed = set(_differing_files(self.overlay, overlay))
         files: dict[str, dict[Path, int]] = {}
         now = time.monotonic()
         if look or now - self._looked > _LOOK_ANYWAY:
             self._looked = now
-            if not self._look(overlay, changed, files):
+            if not self._look_for_changes(overlay, changed, files):
                 self.checker.let_go()
-                self._start(overlay)
+                self._start_checker(overlay)
                 return
         if changed or files:
-            self._again(overlay, changed, files)
+            self._restart_checker(overlay, changed, files)
         self.overlay = overlay
 
     @property
@@ -99,7 +99,7 @@ class Kept:
             known = self.outcomes[path] = self.checker.check_file(path)
             if known.reason is None:
                 self.took[path] = time.thread_time() - began
-            self._walked()
+            self._walk_projects()
         return known
 
     def excluded(self, path: Path) -> bool:
@@ -109,10 +109,12 @@ class Kept:
 
     def with_texts(self, overlay: dict[Path, Source]) -> Checker:
         """A checker that sees other texts, and knows what is known of the rest."""
-        changed = set(_differing(self.overlay, overlay))
+        changed = set(_differing_files(self.overlay, overlay))
         return self.checker.again(overlay, changed, {}, beside=True)[0]
 
-    def _again(self, overlay: Overlay, changed: set[Path], files: dict[str, dict[Path, int]]) -> None:
+    def _restart_checker(
+        self, overlay: Overlay, changed: set[Path], files: dict[str, dict[Path, int]]
+    ) -> None:
         before = self.checker
         self.checker, gone = before.again(overlay, changed, files)
         before.dispose(self.checker)
@@ -130,7 +132,7 @@ class Kept:
                 if path not in changed and known.holds:
                     continue
                 self._before[path] = known
-            elif path in overlay and path not in changed and not _dead(outcome, gone):
+            elif path in overlay and path not in changed and not _is_outcome_stale(outcome, gone):
                 continue
             del self.outcomes[path]
 
@@ -141,19 +143,21 @@ class Kept:
             known = self._bits[path] = Bits(needed)
         return known
 
-    def _known(self, path: str) -> Before | None:
+    def _known_before(self, path: str) -> Before | None:
         return self._before.get(Path(path))
 
-    def _walked(self) -> None:
+    def _walk_projects(self) -> None:
         for project in self.checker.projects():
             root = str(project.root)
             if root not in self._walks:
-                self._walks[root] = _walk(root)
+                self._walks[root] = _walk_project(root)
 
-    def _look(self, overlay: Overlay, changed: set[Path], files: dict[str, dict[Path, int]]) -> bool:
+    def _look_for_changes(
+        self, overlay: Overlay, changed: set[Path], files: dict[str, dict[Path, int]]
+    ) -> bool:
         """Find what changed on the disk; False where settings or releases did, so that nothing holds."""
         for root, before in self._walks.items():
-            now = self._walks[root] = _walk(root)
+            now = self._walks[root] = _walk_project(root)
             if now.telling != before.telling:
                 return False
             for path in before.files.keys() | now.files.keys():
@@ -166,34 +170,36 @@ class Kept:
         return True
 
 
-def _dead(outcome: Outcome, gone: Gone) -> bool:
+def _is_outcome_stale(outcome: Outcome, gone: Gone) -> bool:
     return not outcome.quiet if outcome.needed is None else gone.any_of(outcome.needed)
 
 
-def _differing(before: Overlay, after: Overlay) -> Iterator[Path]:
+def _differing_files(before: Overlay, after: Overlay) -> Iterator[Path]:
     """The files of which editors, or the disk where an editor has let go, now show another text."""
     for path in before.keys() | after.keys():
         one, two = before.get(path), after.get(path)
         if one is two:
             continue
-        if (one.text if one is not None else _saved(path)) != (two.text if two is not None else _saved(path)):
+        if (one.text if one is not None else _saved_text(path)) != (
+            two.text if two is not None else _saved_text(path)
+        ):
             yield path
 
 
-def _saved(path: Path) -> str | None:
+def _saved_text(path: Path) -> str | None:
     try:
-        return decode(path, read_bytes(path)).text
+        return decode_file(path, read_bytes(path)).text
     except Unreadable:
         return None
 
 
-def _walk(root: str) -> _Walk:
+def _walk_project(root: str) -> _Walk:
     tree = Tree()
-    files, folders = survey(Path(root), tree)
-    return _Walk(dict(files), list(_telling(root, folders, tree)))
+    files, folders = survey_folder(Path(root), tree)
+    return _Walk(dict(files), list(_folder_stamps(root, folders, tree)))
 
 
-def _telling(root: str, folders: Iterable[str], tree: Tree) -> Iterator[Any]:
+def _folder_stamps(root: str, folders: Iterable[str], tree: Tree) -> Iterator[Any]:
     for place, _ in site_packages(root):
         yield place, changed_at(place)
     for path in folders:

@@ -14,10 +14,18 @@ from pathlib import Path
 from lsprotocol import types as lsp
 from pygls import uris
 
-from shardlint.server.texts import Buffer, Encoding, changed, edits, offset, span, whole_characters
+from shardlint.server.texts import (
+    Buffer,
+    Encoding,
+    apply_changes,
+    editor_edits,
+    editor_range,
+    text_offset,
+    whole_characters,
+)
 from shardlint.source.lazy import dataclass
-from shardlint.source.magics import as_written, indent_of, indented
-from shardlint.source.notebook import BORDER, Notebook, notebook
+from shardlint.source.magics import as_written, indent_of, restore_indent
+from shardlint.source.notebook import BORDER, Notebook, read_notebook
 from shardlint.source.text import Source
 
 _TURNS = count(1)
@@ -53,15 +61,17 @@ class CellsBuffer(Buffer):
 
     def where(self, start: int, end: int, encoding: Encoding) -> tuple[str, lsp.Range]:
         """The cell and the place in it of some characters."""
-        index = min(bisect_right(self._firsts, self.source.position(start)[0]), len(self.code)) - 1
+        index = min(bisect_right(self._first_lines, self.source.position(start)[0]), len(self.code)) - 1
         cell = self.code[index]
-        return cell.uri, span(cell.source, self._within(index, start), self._within(index, end), encoding)
+        return cell.uri, editor_range(
+            cell.source, self._offset_in_cell(index, start), self._offset_in_cell(index, end), encoding
+        )
 
-    def _within(self, index: int, at: int) -> int:
+    def _offset_in_cell(self, index: int, at: int) -> int:
         """The character of a cell that a character of the text is; its end for one behind it."""
         line, column = self.source.position(at)
-        column += self._indented(line)
-        starts, number = self.code[index].source.line_starts, line - self._firsts[index]
+        column += self._indent_in_cell(line)
+        starts, number = self.code[index].source.line_starts, line - self._first_lines[index]
         if number >= len(starts):
             return len(self.code[index].source.text)
         return starts[number] + min(column - 1, len(self.code[index].source.line(number + 1)))
@@ -70,17 +80,17 @@ class CellsBuffer(Buffer):
         """The character of the text at a place of a cell."""
         index = next(index for index, cell in enumerate(self.code) if cell.uri == uri)
         cell = self.code[index].source
-        line, column = cell.position(offset(cell, place, encoding))
-        number = self._firsts[index] + line - 1
-        within = max(0, column - 1 - self._indented(number))
+        line, column = cell.position(text_offset(cell, place, encoding))
+        number = self._first_lines[index] + line - 1
+        within = max(0, column - 1 - self._indent_in_cell(number))
         return self.source.line_starts[number - 1] + min(within, len(self.source.line(number)))
 
-    def _indented(self, line: int) -> int:
+    def _indent_in_cell(self, line: int) -> int:
         """By how much a line of the text is indented further in its cell."""
         return self.source.indented(line) if isinstance(self.source, Notebook) else 0
 
     @cached_property
-    def _firsts(self) -> list[int]:
+    def _first_lines(self) -> list[int]:
         """The lines of the text that the cells begin at."""
         firsts = [1]
         for cell in self.code[:-1]:
@@ -90,9 +100,12 @@ class CellsBuffer(Buffer):
     def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
         """Return the edits that turn the cells into those of another text, by the documents that change."""
         parts = zip(BORDER.split(after), self.code, strict=True)
-        codes = [indented(as_written(part), indent_of(cell.source.text), cell.source.text) for part, cell in parts]
+        codes = [
+            restore_indent(as_written(part), indent_of(cell.source.text), cell.source.text)
+            for part, cell in parts
+        ]
         return [
-            (cell.uri, cell.version, edits(cell.source, code, encoding))
+            (cell.uri, cell.version, editor_edits(cell.source, code, encoding))
             for cell, code in zip(self.code, codes, strict=True)
             if code != cell.source.text
         ]
@@ -108,7 +121,7 @@ class Open:
     def open(self, params: lsp.DidOpenNotebookDocumentParams) -> CellsBuffer | None:
         """A notebook was opened."""
         uri = params.notebook_document.uri
-        self.cells[uri] = _cells(params.notebook_document.cells, params.cell_text_documents)
+        self.cells[uri] = _make_cells(params.notebook_document.cells, params.cell_text_documents)
         return self.buffer(uri)
 
     def change(self, params: lsp.DidChangeNotebookDocumentParams, encoding: Encoding) -> CellsBuffer | None:
@@ -119,17 +132,19 @@ class Open:
             return None
         if said.structure is not None:
             array, known = said.structure.array, self.cells[uri]
-            new = _cells(array.cells or [], said.structure.did_open or [], known)
+            new = _make_cells(array.cells or [], said.structure.did_open or [], known)
             known[array.start : array.start + array.delete_count] = new
         for typed in said.text_content or []:
-            self._type(uri, typed, encoding)
+            self._apply_typing(uri, typed, encoding)
         return self.buffer(uri)
 
-    def _type(self, uri: str, typed: lsp.NotebookDocumentCellContentChanges, encoding: Encoding) -> None:
+    def _apply_typing(
+        self, uri: str, typed: lsp.NotebookDocumentCellContentChanges, encoding: Encoding
+    ) -> None:
         for index, cell in enumerate(self.cells[uri]):
             if cell.uri == typed.document.uri:
                 source = cell.source.replaced(
-                    whole_characters(changed(cell.source, typed.changes, encoding))
+                    whole_characters(apply_changes(cell.source, typed.changes, encoding))
                 )
                 self.cells[uri][index] = Cell(cell.uri, source, typed.document.version, cell.code)
 
@@ -144,27 +159,27 @@ class Open:
             return None
         path = Path(os.path.realpath(name))
         cells = tuple(self.cells[uri])
-        return CellsBuffer(uri, path, _joined(path, cells), next(_TURNS), cells)
+        return CellsBuffer(uri, path, _join_cells(path, cells), next(_TURNS), cells)
 
 
-def _cells(
+def _make_cells(
     named: Iterable[lsp.NotebookCell], texts: Iterable[lsp.TextDocumentItem], known: Iterable[Cell] = ()
 ) -> list[Cell]:
     items = {item.uri: item for item in texts}
     before = {cell.uri: cell for cell in known}
-    return [_cell(cell, items.get(cell.document), before.get(cell.document)) for cell in named]
+    return [_make_cell(cell, items.get(cell.document), before.get(cell.document)) for cell in named]
 
 
-def _cell(cell: lsp.NotebookCell, item: lsp.TextDocumentItem | None, known: Cell | None) -> Cell:
+def _make_cell(cell: lsp.NotebookCell, item: lsp.TextDocumentItem | None, known: Cell | None) -> Cell:
     if item is None:
         return known or Cell(cell.document, Source(Path(), ""), None, False)
     code = cell.kind == lsp.NotebookCellKind.Code and item.language_id == "python"
     return Cell(item.uri, Source(Path(), whole_characters(item.text)), item.version, code)
 
 
-def _joined(path: Path, cells: Iterable[Cell]) -> Notebook:
+def _join_cells(path: Path, cells: Iterable[Cell]) -> Notebook:
     """The notebook that would be read if it was saved now."""
     written = [
         {"cell_type": "code" if cell.code else "markdown", "source": cell.source.text} for cell in cells
     ]
-    return notebook(path, json.dumps({"cells": written}).encode())
+    return read_notebook(path, json.dumps({"cells": written}).encode())

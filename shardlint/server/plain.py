@@ -11,10 +11,10 @@ DEFAULT = Path("/")
 """Stands for whatever folder has no settings of its own."""
 
 
-def plain(said: Any) -> Any:
+def plain_data(said: Any) -> Any:
     """Return objects of pygls as JSON data."""
     if hasattr(said, "_asdict"):
         said = said._asdict()
     if isinstance(said, dict):
-        return {str(key): plain(value) for key, value in said.items()}
-    return [plain(one) for one in said] if isinstance(said, list | tuple) else said
+        return {str(key): plain_data(value) for key, value in said.items()}
+    return [plain_data(one) for one in said] if isinstance(said, list | tuple) else said

@@ -10,7 +10,7 @@ from shardlint.server import features
 from shardlint.server.app import Server
 
 
-def serve() -> None:
+def serve_editor() -> None:
     """Serve an editor over standard input and output until it says that this is enough."""
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
     gc.disable()  # the worker collects when nobody types

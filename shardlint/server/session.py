@@ -11,13 +11,13 @@ from shardlint.config.certainty import Certainty
 from shardlint.config.settings import BadSettings
 from shardlint.config.targets import BadTarget
 from shardlint.engine.adoption.baseline import BadBaseline
-from shardlint.engine.adoption.known import compare, projects
+from shardlint.engine.adoption.known import compare_with_baseline, projects
 from shardlint.engine.results import FileReport, Options, Outcome, Report
 from shardlint.rules_api.registry import UnknownRule
 from shardlint.rules_api.rule import Finding
 from shardlint.server.kept import Kept, Overlay
 from shardlint.server.plain import DEFAULT
-from shardlint.server.texts import Buffer, moved
+from shardlint.server.texts import Buffer, move_span
 from shardlint.server.worker import Stopped
 from shardlint.source.find import Found, Met
 from shardlint.source.lazy import dataclass
@@ -66,8 +66,8 @@ class Wishes:
             wrong.append(f"certainty is {certainty!r}; write one of {', '.join(Certainty)}")
             certainty = None
         options = Options(
-            select=_codes(said, "select", wrong),
-            ignore=_codes(said, "ignore", wrong),
+            select=_read_codes(said, "select", wrong),
+            ignore=_read_codes(said, "ignore", wrong),
             certainty=Certainty(certainty) if certainty is not None else None,
         )
         reason = said.get("suppressionReason")
@@ -76,7 +76,7 @@ class Wishes:
         return Wishes(options, reason.strip() if known else Wishes.suppression, hints), wrong
 
 
-def _codes(said: Mapping[str, Any], key: str, wrong: list[str]) -> tuple[str, ...]:
+def _read_codes(said: Mapping[str, Any], key: str, wrong: list[str]) -> tuple[str, ...]:
     value = said.get(key) or []
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
@@ -157,7 +157,7 @@ class Session:
         """Check what is open and not known, the text that was changed last first."""
         self.checking = True
         try:
-            self._check()
+            self._check_buffers()
         finally:
             self.checking = False
 
@@ -167,12 +167,14 @@ class Session:
             raise Stopped
         self.check()
 
-    def _check(self) -> None:
+    def _check_buffers(self) -> None:
         buffers = sorted(self.buffers.values(), key=lambda one: one.uri != self._last)
-        self._syntax(buffers[:1])
+        self._show_syntax_errors(buffers[:1])
         overlay, look = self.overlay(), self.look
         self.look = False
-        for kept in {id(kept): kept for kept in (self._usable(one) for one in buffers) if kept}.values():
+        for kept in {
+            id(kept): kept for kept in (self._kept_if_usable(one) for one in buffers) if kept
+        }.values():
             kept.bring(overlay, look)
             kept.checker.pause = self.pause
         for buffer in buffers:
@@ -184,7 +186,7 @@ class Session:
 
     def old(self) -> bool:
         """Return whether the disk should be looked at again."""
-        used = map(self._usable, list(self.buffers.values()))
+        used = map(self._kept_if_usable, list(self.buffers.values()))
         return any(kept.old for kept in used if kept is not None)
 
     def examined(self, buffer: Buffer) -> Shown:
@@ -194,30 +196,30 @@ class Session:
             if kept.excluded(buffer.path):
                 return Shown(buffer)
             outcome = kept.check(buffer.path)
-            findings = tuple(_new(buffer, outcome, kept))
+            findings = tuple(_findings_not_in_baseline(buffer, outcome, kept))
         except _REFUSED as error:
-            self._say(str(error))
+            self._log_once(str(error))
             return Shown(buffer, broken=str(error), refused=True)
         for fault in outcome.faults:
-            self._say(f"{buffer.path}: {fault.reason}")
+            self._log_once(f"{buffer.path}: {fault.reason}")
         if outcome.failed and outcome.reason:
-            self._say(f"{buffer.path}: {outcome.reason}")
+            self._log_once(f"{buffer.path}: {outcome.reason}")
         if outcome.reason is not None:
             at = outcome.report.findings[0].start if outcome.report is not None else 0
-            return Shown(buffer, broken=outcome.reason, at=at, carried=self._carried(buffer))
+            return Shown(buffer, broken=outcome.reason, at=at, carried=self._carry_findings(buffer))
         self._good[buffer.uri] = buffer.source.text, findings
         return Shown(buffer, findings)
 
-    def _usable(self, buffer: Buffer) -> Kept | None:
+    def _kept_if_usable(self, buffer: Buffer) -> Kept | None:
         try:
             return self.kept(buffer.path)
         except _REFUSED:
             return None
 
-    def _syntax(self, buffers: list[Buffer]) -> None:
+    def _show_syntax_errors(self, buffers: list[Buffer]) -> None:
         """Show at once that a text was broken, or is whole again, where a check may take a while."""
         for buffer in buffers:
-            kept = self._usable(buffer)
+            kept = self._kept_if_usable(buffer)
             if kept is not None and kept.took.get(buffer.path, _SOON) < _SOON:
                 continue
             known = self.shown.get(buffer.uri)
@@ -227,38 +229,43 @@ class Session:
                 starts = buffer.source.line_starts
                 at = starts[min(error.line, len(starts)) - 1] + error.column - 1
                 told = Shown(
-                    buffer, (), str(error), min(at, len(buffer.source.text)), False, self._carried(buffer)
+                    buffer,
+                    (),
+                    str(error),
+                    min(at, len(buffer.source.text)),
+                    False,
+                    self._carry_findings(buffer),
                 )
             else:
                 if known is None or not known.broken or known.refused:
                     continue
-                told = Shown(buffer, carried=self._carried(buffer))
+                told = Shown(buffer, carried=self._carry_findings(buffer))
             if told != known:
                 self.shown[buffer.uri] = told
                 self._show(told)
 
-    def _carried(self, buffer: Buffer) -> tuple[Finding, ...]:
+    def _carry_findings(self, buffer: Buffer) -> tuple[Finding, ...]:
         text, findings = self._good.get(buffer.uri, ("", ()))
-        kept = tuple(_carried(text, buffer.source.text, findings))
+        kept = tuple(_move_findings(text, buffer.source.text, findings))
         self._good[buffer.uri] = buffer.source.text, kept
         return kept
 
-    def _say(self, message: str) -> None:
+    def _log_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
             self._log(message)
 
 
-def _carried(before: str, after: str, findings: tuple[Finding, ...]) -> Iterator[Finding]:
+def _move_findings(before: str, after: str, findings: tuple[Finding, ...]) -> Iterator[Finding]:
     from dataclasses import replace
 
     for finding in findings:
-        place = moved(before, after, finding.start, finding.end)
+        place = move_span(before, after, finding.start, finding.end)
         if place is not None:
             yield replace(finding, start=place[0], end=place[1], fix=None)
 
 
-def _new(buffer: Buffer, outcome: Outcome, kept: Kept) -> list[Finding]:
+def _findings_not_in_baseline(buffer: Buffer, outcome: Outcome, kept: Kept) -> list[Finding]:
     """The findings that are not in the project's baseline."""
     if outcome.report is None:
         return []
@@ -267,6 +274,6 @@ def _new(buffer: Buffer, outcome: Outcome, kept: Kept) -> list[Finding]:
     found = Found(met=[Met(str(buffer.path), str(buffer.path))])
     for project in projects(report, found, kept.options, kept.places).values():
         if project.file.is_file():
-            matched = compare(project, report, False)
+            matched = compare_with_baseline(project, report, False)
             return [finding for _, findings in matched.new for finding in findings]
     return outcome.report.findings

@@ -36,24 +36,24 @@ class Buffer:
 
     def where(self, start: int, end: int, encoding: Encoding) -> tuple[str, lsp.Range]:
         """The document and the place in it of some characters."""
-        return self.uri, span(self.source, start, end, encoding)
+        return self.uri, editor_range(self.source, start, end, encoding)
 
     def at(self, uri: str, place: lsp.Position, encoding: Encoding) -> int:
         """The character at a place of a document."""
-        return offset(self.source, place, encoding)
+        return text_offset(self.source, place, encoding)
 
     def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
         """Return the edits that turn it into another text, by the documents that change."""
-        return [(self.uri, self.version, edits(self.source, after, encoding))]
+        return [(self.uri, self.version, editor_edits(self.source, after, encoding))]
 
 
-def buffer(uri: str, text: str, version: int | None) -> Buffer | None:
+def make_buffer(uri: str, text: str, version: int | None) -> Buffer | None:
     """The text of a document; None of one that is no file, or no Python."""
     name = uris.to_fs_path(uri)
     if name is None or not name.endswith((".py", ".pyi")):
         return None
     path, text = Path(os.path.realpath(name)), whole_characters(text)
-    return Buffer(uri, path, Source(path, text, _encoding(text)), version)
+    return Buffer(uri, path, Source(path, text, _declared_encoding(text)), version)
 
 
 def whole_characters(text: str) -> str:
@@ -61,7 +61,7 @@ def whole_characters(text: str) -> str:
     return text if text.isascii() else HALF.sub("\ufffd", text)
 
 
-def _encoding(text: str) -> str:
+def _declared_encoding(text: str) -> str:
     """Return the encoding of the file: UTF-8, or the one declared in its first lines."""
     try:
         found, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8", "surrogatepass")).readline)
@@ -71,19 +71,19 @@ def _encoding(text: str) -> str:
     return "utf-8" if found == "utf-8-sig" else found
 
 
-def position(source: Source, offset: int, encoding: Encoding) -> lsp.Position:
+def editor_position(source: Source, offset: int, encoding: Encoding) -> lsp.Position:
     """Where a character of a text is."""
     line, column = source.position(min(offset, len(source.text)))
     start = source.line_starts[line - 1]
-    return lsp.Position(line - 1, _units(source.text[start : start + column - 1], encoding))
+    return lsp.Position(line - 1, _encoded_units(source.text[start : start + column - 1], encoding))
 
 
-def span(source: Source, start: int, end: int, encoding: Encoding) -> lsp.Range:
+def editor_range(source: Source, start: int, end: int, encoding: Encoding) -> lsp.Range:
     """The range of some characters."""
-    return lsp.Range(position(source, start, encoding), position(source, end, encoding))
+    return lsp.Range(editor_position(source, start, encoding), editor_position(source, end, encoding))
 
 
-def offset(source: Source, place: lsp.Position, encoding: Encoding) -> int:
+def text_offset(source: Source, place: lsp.Position, encoding: Encoding) -> int:
     """The character at a place; the end of its line where the line is shorter, of the text where it has fewer lines."""
     if place.line >= len(source.line_starts):
         return len(source.text)
@@ -93,14 +93,14 @@ def offset(source: Source, place: lsp.Position, encoding: Encoding) -> int:
     return source.line_starts[place.line] + len(before)
 
 
-def _units(text: str, encoding: Encoding) -> int:
+def _encoded_units(text: str, encoding: Encoding) -> int:
     if text.isascii():
         return len(text)
     codec, unit = _UNIT[str(getattr(encoding, "value", encoding))]
     return len(text.encode(codec, "surrogatepass")) // unit
 
 
-def edits(before: Source, after: str, encoding: Encoding) -> list[lsp.TextEdit]:
+def editor_edits(before: Source, after: str, encoding: Encoding) -> list[lsp.TextEdit]:
     """Return the edits that turn one text into another, by lines."""
     old, new = before.text.splitlines(keepends=True), after.splitlines(keepends=True)
     ends = [0]
@@ -110,17 +110,17 @@ def edits(before: Source, after: str, encoding: Encoding) -> list[lsp.TextEdit]:
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for kind, first, last, begin, end in matcher.get_opcodes():
         if kind != "equal":
-            where = span(before, ends[first], ends[last], encoding)
+            where = editor_range(before, ends[first], ends[last], encoding)
             found.append(lsp.TextEdit(where, "".join(new[begin:end])))
     return found
 
 
-def moved(before: str, after: str, start: int, end: int) -> tuple[int, int] | None:
+def move_span(before: str, after: str, start: int, end: int) -> tuple[int, int] | None:
     """Where characters of a text are in another; None where what was written anew touches them."""
     if before == after:
         return start, end
-    head = _alike(before, after)
-    tail = _alike(before[head:][::-1], after[head:][::-1])
+    head = _common_prefix_length(before, after)
+    tail = _common_prefix_length(before[head:][::-1], after[head:][::-1])
     if end <= head:
         return start, end
     if start >= len(before) - tail:
@@ -129,7 +129,7 @@ def moved(before: str, after: str, start: int, end: int) -> tuple[int, int] | No
     return None
 
 
-def _alike(one: str, two: str) -> int:
+def _common_prefix_length(one: str, two: str) -> int:
     """How many characters two texts begin with that are the same."""
     first, last = 0, min(len(one), len(two))
     while first < last:
@@ -138,12 +138,14 @@ def _alike(one: str, two: str) -> int:
     return first
 
 
-def changed(source: Source, changes: Iterable[lsp.TextDocumentContentChangeEvent], encoding: Encoding) -> str:
+def apply_changes(
+    source: Source, changes: Iterable[lsp.TextDocumentContentChangeEvent], encoding: Encoding
+) -> str:
     """A text after what was typed. Not pygls' own, which takes a form feed for the end of a line."""
     for change in changes:
         if isinstance(change, lsp.TextDocumentContentChangePartial):
-            start = offset(source, change.range.start, encoding)
-            end = offset(source, change.range.end, encoding)
+            start = text_offset(source, change.range.start, encoding)
+            end = text_offset(source, change.range.end, encoding)
             text = source.text[:start] + change.text + source.text[end:]
         else:
             text = change.text

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from lsprotocol import types as lsp
 
-from shardlint.engine.explain import about, axes_of
+from shardlint.engine.explain import axes_of, explain_line
 from shardlint.engine.explain_file import layouts_by_line
 from shardlint.model import Program
-from shardlint.output.printable import sentence
+from shardlint.output.printable import as_sentence
 from shardlint.output.related import related_places
 from shardlint.rules_api.registry import entries, page_address
 from shardlint.rules_api.rule import Finding
@@ -28,12 +28,12 @@ Marks = dict[str, list[lsp.Diagnostic]]
 """What an editor marks, by the document."""
 
 
-def diagnostics(shown: Shown, encoding: Encoding) -> Marks:
+def editor_diagnostics(shown: Shown, encoding: Encoding) -> Marks:
     """Return the diagnostics for an editor."""
     source = shown.buffer.source
     found: Marks = {}
     for finding in shown.findings:
-        _mark(found, finding, shown, encoding)
+        _make_diagnostic(found, finding, shown, encoding)
     if shown.broken:
         end = min(shown.at + 1, len(source.text))
         reason = source.told(shown.broken[0].upper() + shown.broken[1:])
@@ -44,34 +44,34 @@ def diagnostics(shown: Shown, encoding: Encoding) -> Marks:
             f"{reason}. Nothing in the file was checked.",
             severity=lsp.DiagnosticSeverity.Error,
             code=code,
-            code_description=_page(code),
+            code_description=_code_description(code),
             source=_SOURCE,
         )
         found.setdefault(uri, []).append(one)
     for finding in shown.carried:
-        one = _mark(found, finding, shown, encoding)
+        one = _make_diagnostic(found, finding, shown, encoding)
         one.message = f"{one.message}\n{STALE}" if shown.broken else one.message
         one.related_information = None  # the lines it names are those of an earlier text
     return found
 
 
-def _mark(found: Marks, finding: Finding, shown: Shown, encoding: Encoding) -> lsp.Diagnostic:
+def _make_diagnostic(found: Marks, finding: Finding, shown: Shown, encoding: Encoding) -> lsp.Diagnostic:
     uri, where = shown.buffer.where(finding.start, finding.end, encoding)
     one = lsp.Diagnostic(
         where,
-        _message(finding),
-        severity=_severity(finding),
+        _diagnostic_message(finding),
+        severity=_diagnostic_severity(finding),
         code=finding.rule.code,
-        code_description=_page(finding.rule.code),
+        code_description=_code_description(finding.rule.code),
         source=_SOURCE,
         tags=[lsp.DiagnosticTag.Deprecated] if finding.harm.value == "removed" else None,
-        related_information=list(_related(finding, shown.buffer, encoding)) or None,
+        related_information=list(_related_lines(finding, shown.buffer, encoding)) or None,
     )
     found.setdefault(uri, []).append(one)
     return one
 
 
-def _related(
+def _related_lines(
     finding: Finding, buffer: Buffer, encoding: Encoding
 ) -> Iterator[lsp.DiagnosticRelatedInformation]:
     """The lines that a finding names, in the document or in files of the project."""
@@ -88,34 +88,34 @@ def _related(
         yield lsp.DiagnosticRelatedInformation(lsp.Location(uri, where), place.name)
 
 
-def _message(finding: Finding) -> str:
+def _diagnostic_message(finding: Finding) -> str:
     why = f"Why: {finding.why}" if finding.why else ""
     advice = finding.fix.message if finding.fix is not None else finding.help
-    return "\n".join(filter(None, (finding.message, why, sentence(advice) if advice else "")))
+    return "\n".join(filter(None, (finding.message, why, as_sentence(advice) if advice else "")))
 
 
-def _severity(finding: Finding) -> lsp.DiagnosticSeverity:
+def _diagnostic_severity(finding: Finding) -> lsp.DiagnosticSeverity:
     if finding.certainty.value == "possible":
         return lsp.DiagnosticSeverity.Information
     mild = finding.harm.value in ("cost", "removed")
     return lsp.DiagnosticSeverity.Warning if mild else lsp.DiagnosticSeverity.Error
 
 
-def _page(code: str) -> lsp.CodeDescription | None:
+def _code_description(code: str) -> lsp.CodeDescription | None:
     address = page_address(code)
     return lsp.CodeDescription(address) if address else None
 
 
-def hover(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
+def hover_text(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
     """Return the hover text: the explanation of a line and of its expressions at a character, and the rules of its
     findings.
     """
-    parts = list(_rules(session.shown.get(buffer.uri), at))
-    facts, program = _known(session, buffer)
+    parts = list(_rule_texts(session.shown.get(buffer.uri), at))
+    facts, program = _facts_of_buffer(session, buffer)
     if facts is not None and program is not None:
         line, column = buffer.source.position(at)
         before = len(buffer.source.text[at - column + 1 : at].encode("utf-8", "replace"))
-        lines = _aside(program, lambda: list(about(program, facts, line, before)))
+        lines = _answer_untracked(program, lambda: list(explain_line(program, facts, line, before)))
         if len(lines) > 1:
             text = "\n".join(buffer.source.told(one.removeprefix("  ")) for one in lines)
             parts.append(f"```text\n{text}\n```")
@@ -124,7 +124,7 @@ def hover(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
     return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, "\n\n---\n\n".join(parts)))
 
 
-def _rules(shown: Shown | None, at: int) -> Iterator[str]:
+def _rule_texts(shown: Shown | None, at: int) -> Iterator[str]:
     codes = {one.rule.code for one in (shown.findings if shown else ()) if one.start <= at <= one.end}
     for code in sorted(codes & entries().keys()):
         kind = entries()[code].load()
@@ -134,30 +134,36 @@ def _rules(shown: Shown | None, at: int) -> Iterator[str]:
         yield f"{name}: {summary}"
 
 
-def lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.CodeLens]:
+def code_lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.CodeLens]:
     """Over each function of a document that is traced itself: by what, and with which mesh in context."""
-    facts, program = _known(session, buffer)
+    facts, program = _facts_of_buffer(session, buffer)
     if facts is None or program is None:
         return []
     found = []
-    for scope in _functions(facts.module):
+    for scope in _inner_functions(facts.module):
         start, _ = facts.span(scope.node)
         document, where = buffer.where(start, start, encoding)
-        title = _aside(program, partial(_title, program, facts, scope)) if document == uri else ""
+        title = (
+            _answer_untracked(program, partial(_region_title, program, facts, scope))
+            if document == uri
+            else ""
+        )
         if title:
             title = buffer.source.told(title)
             found.append(lsp.CodeLens(where, lsp.Command(title, "")))
     return found
 
 
-def hints(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.InlayHint]:
+def inlay_hints(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.InlayHint]:
     """The layouts of arrays, behind the lines of a document that bind or return them."""
-    facts, program = _known(session, buffer)
+    facts, program = _facts_of_buffer(session, buffer)
     if facts is None or program is None:
         return []
     _, targets = session.kept(buffer.path).checker.known(buffer.path)
     found = []
-    for number, layouts in sorted(_aside(program, partial(layouts_by_line, program, facts, targets)).items()):
+    for number, layouts in sorted(
+        _answer_untracked(program, partial(layouts_by_line, program, facts, targets)).items()
+    ):
         end = buffer.source.line_starts[number - 1] + len(buffer.source.line(number).rstrip())
         document, where = buffer.where(end, end, encoding)
         if document == uri:
@@ -165,14 +171,14 @@ def hints(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> lis
     return found
 
 
-def _functions(scope: Scope) -> Iterator[Scope]:
+def _inner_functions(scope: Scope) -> Iterator[Scope]:
     for inner in scope.definitions:
         if isinstance(inner.node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield inner
-        yield from _functions(inner)
+        yield from _inner_functions(inner)
 
 
-def _title(program: Program, facts: FileFacts, scope: Scope) -> str:
+def _region_title(program: Program, facts: FileFacts, scope: Scope) -> str:
     region = program.tracing.function(facts, scope)
     if region.traced not in ("always", "sometimes") or len(region.steps) != 1:
         return ""
@@ -187,7 +193,7 @@ def _title(program: Program, facts: FileFacts, scope: Scope) -> str:
     return f"{step.text}{sometimes}{mesh}"
 
 
-def _known(session: Session, buffer: Buffer) -> tuple[FileFacts | None, Program | None]:
+def _facts_of_buffer(session: Session, buffer: Buffer) -> tuple[FileFacts | None, Program | None]:
     kept = session.kept(buffer.path)
     if kept.overlay.get(buffer.path) is not buffer.source:
         kept = session.current(buffer.path)
@@ -198,7 +204,7 @@ def _known(session: Session, buffer: Buffer) -> tuple[FileFacts | None, Program 
         return None, None
 
 
-def _aside(program: Program, answer: Callable[[], Answer]) -> Answer:
+def _answer_untracked(program: Program, answer: Callable[[], Answer]) -> Answer:
     """An answer in the middle of a check, which does not rest on it."""
     before = program.needs.begin()
     try:

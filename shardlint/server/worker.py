@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import field
 from typing import Any, TypeVar
 
-from shardlint.source.lazy import complete, dataclass
+from shardlint.source.lazy import complete_classes, dataclass
 
 Answer = TypeVar("Answer")
 # How long after an edit a check waits for another, in seconds: as long as the last check took, within these.
@@ -50,9 +50,9 @@ class Worker:
         self._due: float | None = None
         self._stop = self._ended = self._busy = False
         self._checks = 0
-        complete()
+        complete_classes()
         before = threading.stack_size(_STACK)
-        self._thread = threading.Thread(target=self._run, name="shardlint", daemon=True)
+        self._thread = threading.Thread(target=self._run_jobs, name="shardlint", daemon=True)
         self._thread.start()
         threading.stack_size(before)
 
@@ -77,7 +77,7 @@ class Worker:
         while not self._stop and not self._ended and self._jobs and not self._busy:
             self._busy = True
             try:
-                self._do(self._jobs.popleft())
+                self._do_job(self._jobs.popleft())
             finally:
                 self._busy = False
         if self._stop or self._ended:
@@ -89,26 +89,26 @@ class Worker:
             self._ended = True
             self._wake.notify()
 
-    def _run(self) -> None:
+    def _run_jobs(self) -> None:
         while not self._ended:
             with self._wake:
                 while not self._ended and not self._jobs and not self._is_due():
-                    wait = self._waits() if self._due is None else self._due - time.monotonic()
+                    wait = self._idle_wait() if self._due is None else self._due - time.monotonic()
                     if not self._wake.wait(max(0.0, wait)) and self._due is None:
-                        self._rest()
+                        self._rest_or_tidy()
                 job = self._jobs.popleft() if self._jobs and not self._ended else None
                 self._stop = False
             if job is not None:
                 self._busy = True
-                self._do(job)
+                self._do_job(job)
                 self._busy = False
             elif not self._ended:
-                self._checked()
+                self._run_check()
 
-    def _waits(self) -> float:
+    def _idle_wait(self) -> float:
         return _IDLE if self._quiet else _PAUSE
 
-    def _rest(self) -> None:
+    def _rest_or_tidy(self) -> None:
         """Nobody typed for a while, and then for longer."""
         if not self._quiet:
             self._quiet = True
@@ -117,12 +117,12 @@ class Worker:
             except Exception as error:  # the thread must go on
                 self._failed(error)
         elif self._checks >= _CHECKS:
-            self._tidy()
+            self._collect_garbage()
 
     def _is_due(self) -> bool:
         return self._due is not None and time.monotonic() >= self._due
 
-    def _checked(self) -> None:
+    def _run_check(self) -> None:
         self._due = None
         self._checks += 1
         self._quiet = False
@@ -136,7 +136,7 @@ class Worker:
         except Exception as error:  # the thread must go on
             self._failed(error)
 
-    def _do(self, job: _Job) -> None:
+    def _do_job(self, job: _Job) -> None:
         if not job.begun and not job.future.set_running_or_notify_cancel():
             return
         job.begun = True
@@ -151,7 +151,7 @@ class Worker:
         except Exception as error:
             job.future.set_exception(error)
 
-    def _tidy(self) -> None:
+    def _collect_garbage(self) -> None:
         """Nobody types: collect what knows itself. During checks no collector runs, which is half of their time."""
         self._checks = 0
         gc.collect()

@@ -17,7 +17,7 @@ _NEWLINE = regex(rb"\r\n|\r|\n")
 
 
 @lru_cache(maxsize=128)
-def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+def _compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
     return re.compile(pattern, re.MULTILINE)
 
 
@@ -42,10 +42,12 @@ class Beginnings:
         key = pattern, saying
         if key not in self._found:
             if pattern.startswith(_ANYTHING):
-                self._found[key] = self._within(_compiled(pattern[len(_ANYTHING) :]), saying)
+                self._found[key] = self._matches_in_lines(_compile_pattern(pattern[len(_ANYTHING) :]), saying)
             else:
-                match, data = _compiled(rb"[ \t]*(?:" + pattern + rb")").match, self._data
-                self._found[key] = [start for start in self._beside(saying) if match(data, start) is not None]
+                match, data = _compile_pattern(rb"[ \t]*(?:" + pattern + rb")").match, self._data
+                self._found[key] = [
+                    start for start in self._lines_with_any(saying) if match(data, start) is not None
+                ]
         return self._found[key]
 
     def lines(self, pattern: bytes, saying: tuple[bytes, ...]) -> list[int]:
@@ -60,11 +62,11 @@ class Beginnings:
     def _line_starts(self) -> list[int]:
         return [0, *(found.end() for found in _NEWLINE.finditer(self._data))]
 
-    def _within(self, compiled: re.Pattern[bytes], saying: tuple[bytes, ...]) -> list[int]:
+    def _matches_in_lines(self, compiled: re.Pattern[bytes], saying: tuple[bytes, ...]) -> list[int]:
         """Where a pattern matches in lines, outside of what may be a comment: one place in each."""
         data, match = self._data, compiled.match
         if saying:
-            said = (place for word in saying for place in self._standing(word))
+            said = (place for word in saying for place in self._places_of_word(word))
             places = sorted(place for place in said if match(data, place) is not None)
         else:
             places = [found.start() for found in compiled.finditer(data)]
@@ -80,7 +82,7 @@ class Beginnings:
                         break
         return found
 
-    def _standing(self, word: bytes) -> list[int]:
+    def _places_of_word(self, word: bytes) -> list[int]:
         """Where a text stands."""
         found = self._places.get(word)
         if found is None:
@@ -92,15 +94,15 @@ class Beginnings:
             self._places[word] = found
         return found
 
-    def _beside(self, words: tuple[bytes, ...]) -> list[int]:
+    def _lines_with_any(self, words: tuple[bytes, ...]) -> list[int]:
         """Where the lines begin that hold one of some texts, or all of them where there is none."""
         if not words:
             return [0, *(found.end() for found in re.finditer(rb"\n(?!\Z)", self._data))]
         if len(words) == 1:
-            return self._beginning(words[0])
-        return sorted({start for word in words for start in self._beginning(word)})
+            return self._lines_with_word(words[0])
+        return sorted({start for word in words for start in self._lines_with_word(word)})
 
-    def _beginning(self, word: bytes) -> list[int]:
+    def _lines_with_word(self, word: bytes) -> list[int]:
         """Where the lines begin that hold a text."""
         found = self._starts.get(word)
         if found is None:

@@ -26,12 +26,17 @@ def code_of(data: bytes) -> bytes:
     All of a text that says how it is encoded, or whose strings cannot be told from comments so simply.
     """
     data = data.replace(b"\r\n", b"\n")
-    if b"coding" in data[:200] or b"\r" in data or b"\f" in data or any(map(_nests, data.split(b"\n"))):
+    if (
+        b"coding" in data[:200]
+        or b"\r" in data
+        or b"\f" in data
+        or any(map(_nests_quotes, data.split(b"\n")))
+    ):
         return data
     return _PARTS.sub(rb"\1\2", data).strip(b"\n")
 
 
-def _nests(line: bytes) -> bool:
+def _nests_quotes(line: bytes) -> bool:
     """Return whether an f-string may contain its own quotes, as from Python 3.12 on, so that it is unclear if a `#` is
     in it.
     """

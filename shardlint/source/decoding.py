@@ -15,16 +15,16 @@ _NOT_FOR_SOURCE = ("punycode", "idna")
 _ONE_WAY = ("utf-8", "iso-8859-1", "ascii")
 
 
-def decode(path: Path, data: bytes) -> Source:
+def decode_file(path: Path, data: bytes) -> Source:
     """Decode a file as Python would: byte order mark, then coding cookie, then UTF-8. A notebook is its cells' code.
 
     Raises `Unreadable` for undecodable bytes, an unknown or contradictory cookie, NUL bytes and files above
     `MAX_BYTES`, and for halves of characters, which no encoding says.
     """
     if path.suffix in NOTEBOOKS:
-        from shardlint.source.notebook import notebook  # few files are notebooks
+        from shardlint.source.notebook import read_notebook  # few files are notebooks
 
-        return notebook(path, data)
+        return read_notebook(path, data)
     check_size(len(data))
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
@@ -50,10 +50,10 @@ def decode(path: Path, data: bytes) -> Source:
     except UnicodeError as error:  # codecs with errors of their own
         raise Unreadable(f"cannot be read as {encoding}: {error}") from None
     check_text(text)
-    return Source(path, text, encoding, bom, encoding in _ONE_WAY or _encodes(text, encoding, body))
+    return Source(path, text, encoding, bom, encoding in _ONE_WAY or _encodes_back(text, encoding, body))
 
 
-def _encodes(text: str, encoding: str, body: bytes) -> bool:
+def _encodes_back(text: str, encoding: str, body: bytes) -> bool:
     try:
         return text.encode(encoding) == body
     except UnicodeError:

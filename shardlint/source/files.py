@@ -42,8 +42,8 @@ def replace_file(path: Path, data: bytes, mode: int | None = None, *, durable: b
     real = Path(os.path.realpath(path)) if durable else path
     old = real.stat() if durable and real.exists() else None
     if mode is None:
-        mode = old.st_mode & 0o7777 if old is not None else 0o666 & ~_umask()
-    handle, temporary = _temporary(real)
+        mode = old.st_mode & 0o7777 if old is not None else 0o666 & ~_read_umask()
+    handle, temporary = _create_temporary(real)
     # Held until it has its name. Windows moves no open file, and has no such lock.
     lock = os.dup(handle) if fcntl is not None else -1
     try:
@@ -66,7 +66,7 @@ def replace_file(path: Path, data: bytes, mode: int | None = None, *, durable: b
         _write_over(real, data, temporary)
 
 
-def _temporary(real: Path) -> tuple[int, Path]:
+def _create_temporary(real: Path) -> tuple[int, Path]:
     """A new file beside another, open and, where the system has locks, locked: nobody takes it for a left-over."""
     while True:
         # A letter of a name may be four bytes, and a name has at most 255. (`tempfile` takes as long to import as all
@@ -189,7 +189,7 @@ def cache_folder(what: str) -> Path | None:
     return base / "shardlint" / what
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -90,7 +90,7 @@ def find(
             continue
         else:
             real = os.path.realpath(path)
-            if excluded is not None and _matches(excluded, base, real, False):
+            if excluded is not None and _spec_matches(excluded, base, real, False):
                 found.excluded.append((path, "excluded by the settings"))
                 continue
             other = other_kind(str(path))
@@ -110,10 +110,10 @@ def find(
 
 def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
     """Return whether patterns as in `.gitignore`, relative to `base`, match a file."""
-    return _matches(_Ignore(list(patterns)), str(base), str(path), False)
+    return _spec_matches(_Ignore(list(patterns)), str(base), str(path), False)
 
 
-def survey(top: Path, tree: Tree | None = None) -> Below:
+def survey_folder(top: Path, tree: Tree | None = None) -> Below:
     """Every Python file below `top` by its absolute path, in order, and the folders they were looked for in.
 
     What `.gitignore` files from the repository root down say is ignored.
@@ -152,25 +152,25 @@ class _Ignore:
             (word, index)
             for index, line in enumerate(self._lines)
             if not line.startswith("#")
-            for word in _words(line)
+            for word in _texts_of_pattern(line)
         ]
         self._single: dict[int, GitIgnoreSpec] = {}
 
     def verdict(self, path: str) -> bool | None:
         """Return whether the patterns ignore a path; None if none of them names it."""
         near = [index for word, index in self._words if word in path]
-        if any(self._speaks(index, path) for index in near):
+        if any(self._pattern_names_path(index, path) for index in near):
             return self._whole.check_file(path).include
         return None
 
-    def _speaks(self, index: int, path: str) -> bool:
+    def _pattern_names_path(self, index: int, path: str) -> bool:
         if index not in self._single:
-            self._single[index] = _spec([self._lines[index]])
+            self._single[index] = _parse_spec([self._lines[index]])
         return self._single[index].check_file(path).include is not None
 
     @cached_property
     def _whole(self) -> GitIgnoreSpec:
-        return _spec(self._lines)
+        return _parse_spec(self._lines)
 
 
 _Ignores = list[tuple[str, _Ignore]]
@@ -216,7 +216,7 @@ class _Walk:
             real_path = where
             if name in folder.links:
                 real_path = os.path.realpath(where)
-                if self._excluded(real_path, False):
+                if self._is_excluded(real_path, False):
                     continue
             self.found.append(Met(before + name, real_path, stamp))
         if unhindered:
@@ -229,29 +229,29 @@ class _Walk:
         return files, self.folders[folders]
 
     def _left_out(self, where: str, is_dir: bool, ignores: _Ignores) -> bool:
-        return _ignored(ignores, where, is_dir) or self._excluded(where, is_dir)
+        return _is_ignored(ignores, where, is_dir) or self._is_excluded(where, is_dir)
 
-    def _excluded(self, where: str, is_dir: bool) -> bool:
-        if self.excluded is None or not _matches(self.excluded, self.base, where, is_dir):
+    def _is_excluded(self, where: str, is_dir: bool) -> bool:
+        if self.excluded is None or not _spec_matches(self.excluded, self.base, where, is_dir):
             return False
         self.left_out = True
         return True
 
 
-def _ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:
+def _is_ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:
     """Return the verdict of the innermost ignore file that names the path. It may revert an outer one."""
     for root, spec in reversed(ignores):
-        verdict = _verdict(spec, root, path, is_dir)
+        verdict = _verdict_of_spec(spec, root, path, is_dir)
         if verdict is not None:
             return verdict
     return False
 
 
-def _matches(spec: _Ignore, root: str, path: str, is_dir: bool) -> bool:
-    return _verdict(spec, root, path, is_dir) is True
+def _spec_matches(spec: _Ignore, root: str, path: str, is_dir: bool) -> bool:
+    return _verdict_of_spec(spec, root, path, is_dir) is True
 
 
-def _verdict(spec: _Ignore, root: str, path: str, is_dir: bool) -> bool | None:
+def _verdict_of_spec(spec: _Ignore, root: str, path: str, is_dir: bool) -> bool | None:
     """True: named by a pattern; False: taken back by one; None: no pattern speaks of it."""
     above = root if root.endswith(os.sep) else root + os.sep
     if not path.startswith(above) or path == above:
@@ -284,13 +284,13 @@ def _read_ignore(path: Path) -> _Ignore:
         return _Ignore([])
 
 
-def _spec(lines: list[str]) -> GitIgnoreSpec:
+def _parse_spec(lines: list[str]) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # imported late: most single-file runs meet no ignore file
 
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):
-        spec = GitIgnoreSpec.from_lines([line for line in lines if _valid(line)])
+        spec = GitIgnoreSpec.from_lines([line for line in lines if _is_valid_pattern(line)])
     for pattern in spec.patterns:
         regex = getattr(pattern, "regex", None)
         if regex is not None and (regex.pattern.count(_STAR) > 2 or _BELOW in regex.pattern):
@@ -298,7 +298,7 @@ def _spec(lines: list[str]) -> GitIgnoreSpec:
     return spec
 
 
-def _words(line: str) -> tuple[str, ...]:
+def _texts_of_pattern(line: str) -> tuple[str, ...]:
     """Texts of which one stands in each path that a pattern names; that of a folder ends in a slash."""
     line = line.strip().lstrip("!")
     plain, _, rest = line.partition("[")
@@ -315,7 +315,7 @@ def _tried_once(regex: str) -> str:
     return _ANY_AND_FOLDERS.sub(lambda any: f"(?>(?:{any[1].replace('+', '+?')})??{any[2]}(?=/))", regex)
 
 
-def _valid(line: str) -> bool:
+def _is_valid_pattern(line: str) -> bool:
     from pathspec import GitIgnoreSpec
 
     try:

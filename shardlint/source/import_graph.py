@@ -60,9 +60,9 @@ def imports_of(data: bytes) -> tuple[str, ...]:
         if b"\\\n" in data:
             data = data.replace(b"\\\n", b" ")
         for match in _IMPORT.finditer(data):
-            found.update(_stated(data, match))
+            found.update(_imports_at_match(data, match))
     if b"import_" in data or b"run_" in data or b"spec_from" in data:
-        found.update(_dynamic(data))
+        found.update(_dynamic_imports(data))
     return tuple(sorted(name.decode("utf-8", "replace") for name in found))
 
 
@@ -71,7 +71,7 @@ def imports_in(path: Path) -> tuple[str, ...]:
     return imports_of(read_program(path) or b"")
 
 
-def _stated(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
+def _imports_at_match(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
     """Yield the modules and names imported by the statement around the word `import`, if it is one."""
     at = match.start()
     begin = data.rfind(b"\n", max(0, at - _LOOK_BACK), at) + 1 or max(0, at - _LOOK_BACK)
@@ -91,7 +91,7 @@ def _stated(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
     yield from (module + joint + name for name in names)
 
 
-def _dynamic(data: bytes) -> Iterator[bytes]:
+def _dynamic_imports(data: bytes) -> Iterator[bytes]:
     """Yield the modules imported by calls such as `import_module(...)`. If a call names none, yield the names in the
     strings of the file.
     """
@@ -155,11 +155,15 @@ class ImportGraph:
             if len(self._together) * len(self.paths) > _MOST_BITS:
                 for known in (self._above, self._below, self._together):
                     known.clear()
-            above = self._reach((place,), self._importers, self._above)
+            above = self._reachable_places((place,), self._importers_of_places, self._above)
             self._above[place] = above
             if above not in self._below:
-                hidden = above & self._hidden
-                self._below[above] = self.all if hidden else self._reach(self._places(above), self.edges, {})
+                hidden = above & self._files_with_hidden_imports
+                self._below[above] = (
+                    self.all
+                    if hidden
+                    else self._reachable_places(self._places_of_mask(above), self.edges, {})
+                )
             self._together[place] = self._below[above]
         return self._together[place]
 
@@ -168,12 +172,12 @@ class ImportGraph:
         place = self._place.get(path)
         if place is None:
             return self.all
-        found = self._reach((place,), self.edges, {})
-        return self.all if found & self._hidden else found
+        found = self._reachable_places((place,), self.edges, {})
+        return self.all if found & self._files_with_hidden_imports else found
 
     def resolves(self, folder: str, name: str) -> bool:
         """Return whether a module imported in a folder is a file of the project, or a library that is known by name."""
-        return name.partition(".")[0] in _FOREIGN or any(True for _ in self._find(folder, name))
+        return name.partition(".")[0] in _FOREIGN or any(True for _ in self._find_module_files(folder, name))
 
     def joined(self, path: str) -> int:
         """The files that may run with a file, with one of those, and so on."""
@@ -181,9 +185,11 @@ class ImportGraph:
         if place is None:
             return self.all
         if place not in self._joined:
-            found = self._reach((place,), self._both, {})
-            meets = self.all if found & self._hidden else found  # what a computed name imports may be any of them
-            self._joined.update(dict.fromkeys(self._places(found), meets))
+            found = self._reachable_places((place,), self._edges_both_ways, {})
+            meets = (
+                self.all if found & self._files_with_hidden_imports else found
+            )  # what a computed name imports may be any of them
+            self._joined.update(dict.fromkeys(self._places_of_mask(found), meets))
         return self._joined[place]
 
     def imports_itself(self, importer: str, path: str) -> bool:
@@ -193,7 +199,7 @@ class ImportGraph:
 
     def names(self, mask: int) -> frozenset[str]:
         """The paths that bits stand for."""
-        return frozenset(self.paths[place] for place in self._places(mask))
+        return frozenset(self.paths[place] for place in self._places_of_mask(mask))
 
     def holds(self, mask: int, path: str) -> bool:
         """Return whether a file is in a set of files, given as bits."""
@@ -205,12 +211,12 @@ class ImportGraph:
         return (1 << len(self.paths)) - 1
 
     @cached_property
-    def _hidden(self) -> int:
+    def _files_with_hidden_imports(self) -> int:
         """The files that import what their text does not name: there is no telling what runs with them."""
         return sum(1 << place for place, path in enumerate(self.paths) if ANY in self.imports[path])
 
     @staticmethod
-    def _places(mask: int) -> Iterator[int]:
+    def _places_of_mask(mask: int) -> Iterator[int]:
         digits = bin(mask)
         at = digits.rfind("1")
         while at >= 2:
@@ -218,7 +224,7 @@ class ImportGraph:
             at = digits.rfind("1", 0, at)
 
     @staticmethod
-    def _reach(start: Iterable[int], edges: list[frozenset[int]], known: Mapping[int, int]) -> int:
+    def _reachable_places(start: Iterable[int], edges: list[frozenset[int]], known: Mapping[int, int]) -> int:
         found = 0
         todo = list(start)
         seen = set(todo)
@@ -236,10 +242,10 @@ class ImportGraph:
     @cached_property
     def edges(self) -> list[frozenset[int]]:
         """Return the imports of each file within the project, by the places of files in `paths`."""
-        return [self._imported(place, path) for place, path in enumerate(self.paths)]
+        return [self._imported_places(place, path) for place, path in enumerate(self.paths)]
 
     @cached_property
-    def _importers(self) -> list[frozenset[int]]:
+    def _importers_of_places(self) -> list[frozenset[int]]:
         found: list[set[int]] = [set() for _ in self.paths]
         for place, targets in enumerate(self.edges):
             for target in targets:
@@ -247,24 +253,26 @@ class ImportGraph:
         return list(map(frozenset, found))
 
     @cached_property
-    def _both(self) -> list[frozenset[int]]:
-        return [below | above for below, above in zip(self.edges, self._importers, strict=True)]
+    def _edges_both_ways(self) -> list[frozenset[int]]:
+        return [below | above for below, above in zip(self.edges, self._importers_of_places, strict=True)]
 
-    def _imported(self, place: int, path: str) -> frozenset[int]:
+    def _imported_places(self, place: int, path: str) -> frozenset[int]:
         folder = path.rpartition("/")[0]
         found: set[int] = set()
         for name in self.imports[path]:
             if name == ANY:  # it may as well be any module of its package
-                found.update(self._inside(folder) if f"{folder}/__init__.py" in self._place else ())
+                found.update(
+                    self._places_inside_package(folder) if f"{folder}/__init__.py" in self._place else ()
+                )
                 continue
             # An absolute name stands for the same wherever the outermost package is the same.
-            key = folder if name.startswith(".") else self._top(folder), name
+            key = folder if name.startswith(".") else self._top_folder(folder), name
             if key not in self._resolved:
-                self._resolved[key] = frozenset(self._find(folder, name))
+                self._resolved[key] = frozenset(self._find_module_files(folder, name))
             found |= self._resolved[key] or self._of_root(path, name)
-        found.update(self._packages(folder))
+        found.update(self._package_inits(folder))
         if _is_test(path):
-            found.update(self._conftests(folder))
+            found.update(self._conftest_places(folder))
         found.discard(place)
         return frozenset(found)
 
@@ -278,9 +286,13 @@ class ImportGraph:
             inside = f"{self.root}/{dotted.replace('.', '/')}"
             return f"{inside}.py" in self._place or f"{inside}/__init__.py" in self._place
 
-        return set(self._find(self.root, rest)) if in_root(self.imports[path], head, found) else set()
+        return (
+            set(self._find_module_files(self.root, rest))
+            if in_root(self.imports[path], head, found)
+            else set()
+        )
 
-    def _inside(self, folder: str) -> Iterator[int]:
+    def _places_inside_package(self, folder: str) -> Iterator[int]:
         top = folder
         while f"{top.rpartition('/')[0]}/__init__.py" in self._place:
             top = top.rpartition("/")[0]
@@ -290,13 +302,13 @@ class ImportGraph:
         inside = (item for item in self._place.items() if item[0].startswith(f"{folder}/"))
         return (place for path, place in inside if path.endswith(".py"))  # nobody imports a notebook
 
-    def _packages(self, folder: str) -> Iterator[int]:
+    def _package_inits(self, folder: str) -> Iterator[int]:
         """The `__init__.py` of a folder and of those around it: whoever imports a module runs them first."""
         while (place := self._place.get(f"{folder}/__init__.py")) is not None:
             yield place
             folder = folder.rpartition("/")[0]
 
-    def _conftests(self, folder: str) -> Iterator[int]:
+    def _conftest_places(self, folder: str) -> Iterator[int]:
         while folder.startswith(self.root):
             place = self._place.get(f"{folder}/conftest.py")
             if place is not None:
@@ -305,7 +317,7 @@ class ImportGraph:
                 break
             folder = folder.rpartition("/")[0]
 
-    def _find(self, folder: str, name: str) -> Iterator[int]:
+    def _find_module_files(self, folder: str, name: str) -> Iterator[int]:
         """The files that a name imported in a folder may stand for, and the packages around them."""
         whole = name.endswith(".*")
         name = name.removesuffix(".*")
@@ -316,18 +328,18 @@ class ImportGraph:
             for _ in range(level - 1):
                 folder = folder.rpartition("/")[0]
             bases = [folder]
-            yield from self._packages(folder)
+            yield from self._package_inits(folder)
         else:
-            bases = list(self._bases(folder))
+            bases = list(self._import_bases(folder))
         known = False
         for count in range(len(parts), 0, -1):
-            for place in self._at(bases, "/".join(parts[:count]), whole and count == len(parts)):
+            for place in self._places_at_bases(bases, "/".join(parts[:count]), whole and count == len(parts)):
                 known = True
                 yield place
         if not known and parts and not level and parts[0] not in _FOREIGN:
             yield from self._by_ending(parts)
 
-    def _at(self, bases: list[str], relative: str, whole: bool) -> Iterator[int]:
+    def _places_at_bases(self, bases: list[str], relative: str, whole: bool) -> Iterator[int]:
         for base in bases:
             if whole:
                 yield from self._below_folder(f"{base}/{relative}")
@@ -335,18 +347,18 @@ class ImportGraph:
                 place = self._place.get(path)
                 if place is not None:
                     yield place
-                    yield from self._packages(path.rpartition("/")[0])
+                    yield from self._package_inits(path.rpartition("/")[0])
                     return
 
-    def _bases(self, folder: str) -> Iterator[str]:
+    def _import_bases(self, folder: str) -> Iterator[str]:
         """The folders that absolute names are looked for in, as `Project.resolve` does."""
-        base = self._top(folder)
+        base = self._top_folder(folder)
         while base.startswith(self.root) and len(base) > len(self.root):
             yield base
             base = base.rpartition("/")[0]
         yield from (f"{self.root}/{inside}".rstrip("/") for inside in SOURCE_FOLDERS)
 
-    def _top(self, folder: str) -> str:
+    def _top_folder(self, folder: str) -> str:
         """The folder that holds the outermost package that a folder is part of; itself where it is of none."""
         if folder not in self._tops:
             top = folder
@@ -359,15 +371,19 @@ class ImportGraph:
         """Files whose path ends in a name, or in as much of its beginning as any does."""
         for count in range(len(parts), 0, -1):
             ending = "/" + "/".join(parts[:count])
-            found = [place for path, place in self._named.get(parts[count - 1], ()) if path.endswith(ending)]
+            found = [
+                place
+                for path, place in self._paths_by_name.get(parts[count - 1], ())
+                if path.endswith(ending)
+            ]
             for place in found:
                 yield place
-                yield from self._packages(self.paths[place].rpartition("/")[0])
+                yield from self._package_inits(self.paths[place].rpartition("/")[0])
             if found:
                 return
 
     @cached_property
-    def _named(self) -> dict[str, list[tuple[str, int]]]:
+    def _paths_by_name(self) -> dict[str, list[tuple[str, int]]]:
         """The files by the last part of what they are imported as, with the path up to it."""
         found: dict[str, list[tuple[str, int]]] = {}
         for path, place in self._place.items():

@@ -37,11 +37,11 @@ def dataclass(cls: type | None = None, /, *, frozen: bool = False, eq: bool = Tr
         _LATER[cls] = {"frozen": frozen, "eq": eq}, vars(cls).get("__init__")
 
         def __init__(self: Any, *args: Any, **named: Any) -> None:
-            _complete(cls)
+            _complete_class(cls)
             cls.__init__(self, *args, **named)  # type: ignore[misc]
 
         def __setstate__(self: Any, state: dict[str, Any]) -> None:  # an instance that another process made
-            _complete(cls)
+            _complete_class(cls)
             self.__dict__.update(state)
 
         cls.__init__, cls.__setstate__ = __init__, __setstate__  # type: ignore[misc, attr-defined]
@@ -50,7 +50,7 @@ def dataclass(cls: type | None = None, /, *, frozen: bool = False, eq: bool = Tr
     return made if cls is None else made(cls)
 
 
-def _complete(cls: type) -> None:
+def _complete_class(cls: type) -> None:
     """Give a class its methods, and before it those it inherits from."""
     for one in reversed(cls.__mro__):
         if (later := _LATER.pop(one, None)) is not None:
@@ -66,21 +66,23 @@ def _add_methods(cls: Any, frozen: bool, eq: bool) -> None:
     """Give a class what a dataclass has besides its `__init__`: by closures, as compiling takes as long again."""
     own, fields = vars(cls), dataclasses.fields(cls)
     if "__repr__" not in own:
-        cls.__repr__ = _repr
+        cls.__repr__ = _make_repr
     if eq:
         hashes = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
         if "__eq__" not in own:
-            cls.__eq__ = _equals(_values([one.name for one in fields if one.compare]))
+            cls.__eq__ = _make_equals(_field_values([one.name for one in fields if one.compare]))
         if not hashes:
-            values = _values([one.name for one in fields if (one.compare if one.hash is None else one.hash)])
+            values = _field_values(
+                [one.name for one in fields if (one.compare if one.hash is None else one.hash)]
+            )
             cls.__hash__ = (lambda self: hash(values(self))) if frozen else None
 
 
-def _values(names: list[str]) -> Callable[[Any], Any]:
+def _field_values(names: list[str]) -> Callable[[Any], Any]:
     return attrgetter(*names) if names else lambda _: ()
 
 
-def _equals(values: Callable[[Any], Any]) -> Callable[[Any, Any], bool]:
+def _make_equals(values: Callable[[Any], Any]) -> Callable[[Any, Any], bool]:
     def __eq__(self: Any, other: Any) -> bool:
         if self is other:
             return True
@@ -90,12 +92,12 @@ def _equals(values: Callable[[Any], Any]) -> Callable[[Any, Any], bool]:
 
 
 @recursive_repr()
-def _repr(self: Any) -> str:
+def _make_repr(self: Any) -> str:
     shown = (f"{one.name}={getattr(self, one.name)!r}" for one in dataclasses.fields(self) if one.repr)
     return f"{self.__class__.__qualname__}({', '.join(shown)})"
 
 
-def complete() -> None:
+def complete_classes() -> None:
     """Give all classes so far their methods. To be called before a second thread starts: the above is for one."""
     for cls in list(_LATER):
-        _complete(cls)
+        _complete_class(cls)

@@ -34,7 +34,7 @@ class LeftOut:
     column: int
 
 
-def problem(code: str) -> LeftOut | None:
+def parse_problem(code: str) -> LeftOut | None:
     """Why code cannot be parsed; None where it can."""
     version = ".".join(map(str, sys.version_info[:2]))
     try:
@@ -51,16 +51,16 @@ def problem(code: str) -> LeftOut | None:
 
 def left_out(parts: list[str]) -> dict[int, LeftOut]:
     """The cells that cannot be parsed by themselves, by their index."""
-    found = {index: problem(part) for index, part in enumerate(parts)}
+    found = {index: parse_problem(part) for index, part in enumerate(parts)}
     return {index: why for index, why in found.items() if why is not None}
 
 
 def in_place_of(code: str) -> str:
     """The Python that stands for a cell, on the same lines."""
     lines = lines_of(code)
-    kept = [bool(_IMPORT.match(line)) and problem(line) is None for line in lines]
+    kept = [bool(_IMPORT.match(line)) and parse_problem(line) is None for line in lines]
     known = {name for line, stays in zip(lines, kept, strict=True) if stays for name in _NAME.findall(line)}
-    bound = dict.fromkeys(name for line in lines for name in _bound(line) if name not in known)
+    bound = dict.fromkeys(name for line in lines for name in _bound_names(line) if name not in known)
     binds = "".join(f"{name} = " for name in bound)
     made = []
     for line, stays in zip(lines, kept, strict=True):
@@ -77,17 +77,17 @@ def as_it_was(text: str) -> str:
     return _WRITTEN.sub(r"\1", text)
 
 
-def _bound(line: str) -> Iterator[str]:
+def _bound_names(line: str) -> Iterator[str]:
     for match in _BINDS.finditer(line):
-        yield from _names(match[1] or match[2] or match[3])
+        yield from _identifiers_in(match[1] or match[2] or match[3])
     assigned = _ASSIGNS.search(line)
     if assigned is not None:
         target = line[: assigned.start()]
         if all(target.count(one) == target.count(other) for one, other in ("()", "[]", "{}")):
-            yield from _names(target)
+            yield from _identifiers_in(target)
 
 
-def _names(text: str) -> Iterator[str]:
+def _identifiers_in(text: str) -> Iterator[str]:
     for name in _NAME.findall(text):
         if name.isidentifier() and not keyword.iskeyword(name):
             yield name

@@ -48,7 +48,7 @@ def with_lines(code: str, lines: list[str]) -> str:
 
 def as_python(code: str) -> str:
     """A cell's code with every line that is not Python as one that is."""
-    if not _MAYBE.search(code) or _parses(code):
+    if not _MAYBE.search(code) or _is_parsable(code):
         return code
     lines = lines_of(code)
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
@@ -56,11 +56,11 @@ def as_python(code: str) -> str:
     if cell is not None:
         rest = "\n".join(lines[first + 1 :])
         python = as_python(rest)
-        if cell[1] not in _PYTHON and (cell[1] in _OTHER or not _parses(python)):
+        if cell[1] not in _PYTHON and (cell[1] in _OTHER or not _is_parsable(python)):
             return with_lines(code, [f"pass  #~{line}" if line.strip() else line for line in lines])
         below = python.split("\n") if len(lines) > first + 1 else []
-        return with_lines(code, [*lines[:first], _put(lines[first]), *below])
-    return with_lines(code, _lines(lines))
+        return with_lines(code, [*lines[:first], _comment_out(lines[first]), *below])
+    return with_lines(code, _python_lines(lines))
 
 
 def as_written(text: str) -> str:
@@ -74,12 +74,12 @@ def indent_of(code: str) -> str:
     return first[: len(first) - len(first.lstrip(" \t"))]
 
 
-def unindented(code: str, indent: str) -> str:
+def remove_indent(code: str, indent: str) -> str:
     """The code without it."""
     return with_lines(code, [line.removeprefix(indent) for line in lines_of(code)]) if indent else code
 
 
-def indented(code: str, indent: str, before: str) -> str:
+def restore_indent(code: str, indent: str, before: str) -> str:
     """The code with it, but for lines that had none in the code `before`."""
     if not indent:
         return code
@@ -94,7 +94,7 @@ def indented(code: str, indent: str, before: str) -> str:
     return with_lines(code, found)
 
 
-def _lines(lines: list[str]) -> list[str]:
+def _python_lines(lines: list[str]) -> list[str]:
     found = []
     state = _Open()
     goes_on = False
@@ -104,7 +104,9 @@ def _lines(lines: list[str]) -> list[str]:
         if goes_on or (state.closed and _LINE.match(line)):
             indent = indent if goes_on else line[: len(line) - len(line.lstrip(" \t"))]
             goes_on = line.rstrip().endswith("\\")
-            found.append(f"{indent}pass  #~{line[len(indent) :]}" if line.startswith(indent) else _put(line))
+            found.append(
+                f"{indent}pass  #~{line[len(indent) :]}" if line.startswith(indent) else _comment_out(line)
+            )
         elif assigned is not None and not assigned[2].endswith("\\"):
             found.append(f"{assigned[1]} get_ipython()  #~{assigned[2]}")
         else:
@@ -113,12 +115,12 @@ def _lines(lines: list[str]) -> list[str]:
     return found
 
 
-def _put(line: str) -> str:
+def _comment_out(line: str) -> str:
     rest = line.lstrip(" \t")
     return f"{line[: len(line) - len(rest)]}pass  #~{rest}" if rest.strip() else line
 
 
-def _parses(code: str) -> bool:
+def _is_parsable(code: str) -> bool:
     try:
         ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

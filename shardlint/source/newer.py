@@ -9,7 +9,7 @@ from shardlint.source.text import Source
 _SIZE, _LINE, _DEPTH, _STACK = 300_000, 2_000, 200, 256 * 2**20
 
 
-def newer(source: Source) -> str:
+def explain_newer_syntax(source: Source) -> str:
     """Return the reason to believe that a newer Python could parse the text, or "". libcst knows later grammars than
     the running Python.
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.left_out import LeftOut, as_it_was, in_place_of, left_out, problem
-from shardlint.source.magics import as_python, as_written, indent_of, indented, lines_of, unindented
+from shardlint.source.left_out import LeftOut, as_it_was, in_place_of, left_out, parse_problem
+from shardlint.source.magics import as_python, as_written, indent_of, lines_of, remove_indent, restore_indent
 from shardlint.source.other import says_jupytext
 from shardlint.source.patterns import regex
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, check_size, check_text, read_bytes
@@ -162,7 +162,7 @@ class Notebook(Source):
             raise Unreadable("the fix would change the border of two cells")
         made, at = [], 0
         for cell, part in zip(self.cells, parts, strict=False):
-            code = indented(_as_written(part), cell.indent, cell.code)
+            code = restore_indent(_as_written(part), cell.indent, cell.code)
             if code != cell.code:
                 made += [self.raw[at : cell.start], _put_back(self, cell, code)]
                 at = cell.end
@@ -170,12 +170,12 @@ class Notebook(Source):
         return codecs.BOM_UTF8 + data if self.bom else data
 
 
-def program(path: Path, data: bytes) -> bytes | None:
+def program_text(path: Path, data: bytes) -> bytes | None:
     """The Python text of a file, for those who search it; None where a notebook cannot be read."""
     if not str(path).endswith(NOTEBOOKS):
         return data
     try:
-        return notebook(path, data).text.encode("utf-8")
+        return read_notebook(path, data).text.encode("utf-8")
     except Unreadable:
         return None
 
@@ -183,38 +183,39 @@ def program(path: Path, data: bytes) -> bytes | None:
 def read_program(path: Path) -> bytes | None:
     """The Python text of a file on the disk; None where it cannot be read."""
     try:
-        return program(path, read_bytes(path))
+        return program_text(path, read_bytes(path))
     except Unreadable:
         return None
 
 
 @lru_cache(maxsize=2)
-def notebook(path: Path, data: bytes) -> Notebook:
+def read_notebook(path: Path, data: bytes) -> Notebook:
     """Read a notebook; the last ones are remembered, as one is screened before it is read. Raises `Unreadable`."""
     bom = data.startswith(codecs.BOM_UTF8)
     try:
         raw = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable(f"the file is not a notebook: byte {error.start} is not UTF-8") from None
-    cells = tuple(_blocks(raw) if path.suffix == ".md" else _cells(raw))
-    texts = [as_python(unindented(cell.code, cell.indent)) for cell in cells]
-    text = check_text(_joined(cells, texts))
+    cells = tuple(_markdown_blocks(raw) if path.suffix == ".md" else _read_cells(raw))
+    texts = [as_python(remove_indent(cell.code, cell.indent)) for cell in cells]
+    text = check_text(_join_cells(cells, texts))
     check_size(len(text))
-    unparsed = {} if problem(text) is None else left_out(texts)
+    unparsed = {} if parse_problem(text) is None else left_out(texts)
     if unparsed:
         texts = [in_place_of(part) if index in unparsed else part for index, part in enumerate(texts)]
-        text = _joined(cells, texts)
+        text = _join_cells(cells, texts)
     parts = list(map(_as_written, BORDER.split(text)))
     exact = not cells or (
         len(parts) == len(cells)
         and all(
-            indented(part, cell.indent, cell.code) == cell.code for part, cell in zip(parts, cells, strict=True)
+            restore_indent(part, cell.indent, cell.code) == cell.code
+            for part, cell in zip(parts, cells, strict=True)
         )
     )
     return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells, unparsed=tuple(unparsed.items()))
 
 
-def _joined(cells: tuple[Cell, ...], texts: list[str]) -> str:
+def _join_cells(cells: tuple[Cell, ...], texts: list[str]) -> str:
     text = texts[0] if texts else ""
     for cell, part in zip(cells[1:], texts[1:], strict=True):
         text += f"\n# %% cell {cell.number}\n{part}"
@@ -228,7 +229,7 @@ def _as_written(part: str) -> str:
 # notebooks as JSON
 
 
-def _cells(raw: str) -> Iterator[Cell]:
+def _read_cells(raw: str) -> Iterator[Cell]:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -240,12 +241,12 @@ def _cells(raw: str) -> Iterator[Cell]:
     if not _is_python(document):
         return
     key = "source" if "cells" in document else "input"
-    for number, (start, cell) in enumerate(_found(raw, _skip(raw, 0)), 1):
+    for number, (start, cell) in enumerate(_find_cells(raw, _skip_blanks(raw, 0)), 1):
         code = cell.get(key)
         if isinstance(code, list):
             code = "".join(part for part in code if isinstance(part, str))
         if cell.get("cell_type") == "code" and isinstance(code, str):
-            where = {one.name: one for one in _members(raw, start)}[key]
+            where = {one.name: one for one in _object_members(raw, start)}[key]
             yield Cell(number, where.start, where.end, code)
 
 
@@ -260,17 +261,17 @@ def _is_python(document: dict[str, Any]) -> bool:
     return True
 
 
-def _found(raw: str, at: int) -> Iterator[tuple[int, dict[str, Any]]]:
+def _find_cells(raw: str, at: int) -> Iterator[tuple[int, dict[str, Any]]]:
     """The cells, and where they begin; those of worksheets (before format 4) too."""
-    for one in _members(raw, at):
+    for one in _object_members(raw, at):
         if one.name in ("cells", "worksheets") and isinstance(one.value, list):
-            for start, _, value in _elements(raw, one.start):
+            for start, _, value in _array_elements(raw, one.start):
                 if not isinstance(value, dict):
                     continue
                 if one.name == "cells":
                     yield start, value
                 else:
-                    yield from _found(raw, start)
+                    yield from _find_cells(raw, start)
 
 
 class _Member(NamedTuple):
@@ -282,29 +283,29 @@ class _Member(NamedTuple):
     value: Any
 
 
-def _members(raw: str, at: int) -> Iterator[_Member]:
+def _object_members(raw: str, at: int) -> Iterator[_Member]:
     """The members of an object."""
-    at = _skip(raw, at + 1)
+    at = _skip_blanks(raw, at + 1)
     while raw[at] != "}":
         name, at = _DECODER.raw_decode(raw, at)
-        start = _skip(raw, _skip(raw, at) + 1)
+        start = _skip_blanks(raw, _skip_blanks(raw, at) + 1)
         value, end = _DECODER.raw_decode(raw, start)
         yield _Member(name, start, end, value)
-        at = _skip(raw, end)
-        at = _skip(raw, at + 1) if raw[at] == "," else at
+        at = _skip_blanks(raw, end)
+        at = _skip_blanks(raw, at + 1) if raw[at] == "," else at
 
 
-def _elements(raw: str, at: int) -> Iterator[tuple[int, int, Any]]:
+def _array_elements(raw: str, at: int) -> Iterator[tuple[int, int, Any]]:
     """The elements of an array and where they are."""
-    at = _skip(raw, at + 1)
+    at = _skip_blanks(raw, at + 1)
     while raw[at] != "]":
         value, end = _DECODER.raw_decode(raw, at)
         yield at, end, value
-        at = _skip(raw, end)
-        at = _skip(raw, at + 1) if raw[at] == "," else at
+        at = _skip_blanks(raw, end)
+        at = _skip_blanks(raw, at + 1) if raw[at] == "," else at
 
 
-def _skip(raw: str, at: int) -> int:
+def _skip_blanks(raw: str, at: int) -> int:
     match = _BLANK.match(raw, at)
     return match.end() if match is not None else at
 
@@ -316,7 +317,7 @@ def _put_back(source: Notebook, cell: Cell, code: str) -> str:
     was, ascii_only = source.raw[cell.start : cell.end], source.raw.isascii()
     if not was.startswith("["):
         return json.dumps(code, ensure_ascii=ascii_only)
-    spans = list(_elements(was, 0))
+    spans = list(_array_elements(was, 0))
     known = {value: was[start:end] for start, end, value in spans}
     lines = [known.get(line) or json.dumps(line, ensure_ascii=ascii_only) for line in _LINE.findall(code)]
     if not lines:
@@ -331,7 +332,7 @@ def _put_back(source: Notebook, cell: Cell, code: str) -> str:
 # notebooks as Markdown (MyST, jupytext)
 
 
-def _blocks(raw: str) -> Iterator[Cell]:
+def _markdown_blocks(raw: str) -> Iterator[Cell]:
     if not says_jupytext(raw):
         raise Unreadable("it is text, not Python")
     number = 0

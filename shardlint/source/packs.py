@@ -32,7 +32,7 @@ class Pack:
 @lru_cache(maxsize=1)
 def installed_packs() -> tuple[Pack, ...]:
     """Import the packs. Raises `BrokenPack` for one that cannot be imported."""
-    return tuple(map(_imported, entry_points(group=GROUP)))
+    return tuple(map(_import_pack, entry_points(group=GROUP)))
 
 
 def entry_points(group: str) -> Iterable[EntryPoint]:
@@ -42,7 +42,7 @@ def entry_points(group: str) -> Iterable[EntryPoint]:
     return metadata.entry_points(group=group)
 
 
-def _imported(point: EntryPoint) -> Pack:
+def _import_pack(point: EntryPoint) -> Pack:
     shown = f"rule pack {point.value!r}"
     if point.dist is not None:
         shown += f" of {point.dist.name} {point.dist.version}"

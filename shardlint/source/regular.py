@@ -47,23 +47,23 @@ def read_regular(path: str | os.PathLike[str], limit: int, own: bool = False) ->
     Raises `OSError`: `NotRegular` and `TooLarge` where nothing was read.
     """
     name = os.fspath(path)
-    with _opened(name) as handle:
+    with _open_regular(name) as handle:
         status = os.fstat(handle)
         if own and hasattr(os, "geteuid") and status.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", name)
         if status.st_size > limit:
             raise TooLarge(name, status.st_size, limit)
-        return b"".join(_chunks(handle, name, status.st_size, limit))
+        return b"".join(_read_chunks(handle, name, status.st_size, limit))
 
 
 def read_beginning(path: str | os.PathLike[str], count: int) -> bytes:
     """The first bytes of a regular file, however large it is. Raises `OSError`."""
-    with _opened(os.fspath(path)) as handle:
+    with _open_regular(os.fspath(path)) as handle:
         return os.read(handle, count)
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[int]:
+def _open_regular(name: str) -> Iterator[int]:
     _check_kind(os.stat(name), name)  # noqa: PTH116
     handle = os.open(name, _FLAGS)
     try:
@@ -80,7 +80,7 @@ def _check_kind(status: os.stat_result, name: str) -> None:
         raise NotRegular(errno.EINVAL, "it is a pipe or a device, not a file", name)
 
 
-def _chunks(handle: int, name: str, size: int, limit: int) -> Iterator[bytes]:
+def _read_chunks(handle: int, name: str, size: int, limit: int) -> Iterator[bytes]:
     total = 0
     while chunk := os.read(handle, max(size + 1 - total, _CHUNK)):
         total += len(chunk)

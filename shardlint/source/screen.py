@@ -69,13 +69,13 @@ def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
 
 
 @lru_cache(maxsize=1024)
-def _groups(text: bytes) -> list[bytes]:
+def _split_groups(text: bytes) -> list[bytes]:
     # Each group is asked about once a file, however many names it stands beside.
     return [ANY_OF + group if b"\x03" in group else group for group in text[len(EACH) :].split(b"\x02")]
 
 
 @lru_cache(maxsize=1024)
-def _texts(text: bytes) -> list[bytes]:
+def _split_texts(text: bytes) -> list[bytes]:
     return text[len(ANY_OF) :].split(b"\x03")
 
 
@@ -85,7 +85,7 @@ def _of_lines(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
     itself.
     """
     near, names, saying, pattern = text[len(LINE) :].split(b"\0", 3)
-    if near and _kind(near.replace(b"|", b"")) is None:
+    if near and _search_kind(near.replace(b"|", b"")) is None:
         near = ANY_OF + near.replace(b"|", b"\x03")  # words
     elif near and not near.startswith(b"(?"):
         near = b"(?:" + near + b")"
@@ -100,7 +100,7 @@ def _read_of(module: bytes) -> re.Pattern[bytes]:
 
 
 @lru_cache(maxsize=16)
-def _chains(name: bytes) -> re.Pattern[bytes]:
+def _chain_pattern(name: bytes) -> re.Pattern[bytes]:
     """Return the pattern of attribute chains of a name that is no part of a longer one. Beginning with letters, it is
     searched ten times faster.
     """
@@ -160,13 +160,13 @@ class Screen:
         """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
         texts = Texts.of(data)
         words = self._needles.keys() & texts.words
-        return self._near(words, texts) if words else []
+        return self._words_near_texts(words, texts) if words else []
 
     def of(self, hits: Iterable[str], data: bytes | Texts) -> list[str]:
         """The same, of what a screen for more rules has found."""
-        return self._near({word.encode() for word in hits} & self._needles.keys(), Texts.of(data))
+        return self._words_near_texts({word.encode() for word in hits} & self._needles.keys(), Texts.of(data))
 
-    def _near(self, words: set[bytes], texts: Texts) -> list[str]:
+    def _words_near_texts(self, words: set[bytes], texts: Texts) -> list[str]:
         found = []
         for needle in words:
             word, asked = self._needles[needle]
@@ -215,24 +215,24 @@ class Texts(dict[bytes, bool]):
         return b"\n" + self.data
 
     @cached_property
-    def _called(self) -> bytes:
+    def _called_names(self) -> bytes:
         """The names, in small letters, of what lines begin by calling."""
         return b"\n".join(_CALLED.findall(self._lines)).lower()
 
     @cached_property
-    def _taken(self) -> set[bytes]:
+    def _parameter_names(self) -> set[bytes]:
         """The identifiers in the headers of functions."""
         return words_of(b" ".join(_HEADER.findall(self.data)))
 
     def __missing__(self, text: bytes) -> bool:
-        kind = _kind(text)
+        kind = _search_kind(text)
         known = self._edit.still(text, kind) if self._edit is not None else None
         found = self[text] = self._looked_for(text, kind) if known is None else known
         return found
 
     def _looked_for(self, text: bytes, kind: Kind) -> bool:
         if kind is None:
-            return text in self._identifiers
+            return text in self._identifiers_once
         if callable(kind):
             return kind(self, text)
         if kind:
@@ -259,11 +259,11 @@ class Texts(dict[bytes, bool]):
 
     def calling(self, text: bytes) -> bool:
         """Return whether a line begins with a call of something whose name contains this text."""
-        return text[len(CALLING) :].lower() in self._called
+        return text[len(CALLING) :].lower() in self._called_names
 
     def taking(self, text: bytes) -> bool:
         """Return whether a function has a parameter. It may be True if the header contains the word elsewhere."""
-        return text[len(TAKING) :] in self._taken
+        return text[len(TAKING) :] in self._parameter_names
 
     def line(self, text: bytes) -> bool:
         """Return whether a line matches a pattern at its first character that is no blank, in a file that matches
@@ -288,10 +288,10 @@ class Texts(dict[bytes, bool]):
 
     def names_like(self, text: bytes) -> bool:
         """Return whether an identifier, in small letters, matches a pattern."""
-        return re.search(text[len(NAMES_LIKE) :], self._identifiers.lower()) is not None
+        return re.search(text[len(NAMES_LIKE) :], self._identifiers_once.lower()) is not None
 
     @cached_property
-    def _identifiers(self) -> bytes:
+    def _identifiers_once(self) -> bytes:
         """The identifiers, each once, blanks between them: a tenth of the file."""
         return b" ".join(self.words)
 
@@ -299,35 +299,37 @@ class Texts(dict[bytes, bool]):
         """Return whether a word occurs after a dot or in an import. It may be True for a line of prose."""
         library, _, word = text[len(NAMED) :].rpartition(b" ")
         if library in _CALLED_SO:
-            if word in self._members(library):
+            if word in self._members_of_library(library):
                 return True
         elif self[b"." + word]:
             return True
         if self[b"import *"] and word in self.words:
             return True
-        return word in self._imported
+        return word in self._imported_names
 
     @cached_property
-    def _imported(self) -> set[bytes]:
+    def _imported_names(self) -> set[bytes]:
         """The identifiers in import statements."""
         return words_of(b" ".join(_IMPORTED.findall(self.data)))
 
-    def _members(self, library: bytes) -> set[bytes]:
+    def _members_of_library(self, library: bytes) -> set[bytes]:
         """Return the attributes read from a library, by its usual names and by those that the file gives it."""
         if library not in self._known_members:
             called = {*_CALLED_SO[library], *re.findall(rb"import " + library + rb" as (\w+)", self.data)}
-            read = {chain for name in called & self.words for chain in _chains(name).findall(self.data)}
+            read = {
+                chain for name in called & self.words for chain in _chain_pattern(name).findall(self.data)
+            }
             found = {one for chain in read for one in chain.split(b".")}
             self._known_members[library] = found
         return self._known_members[library]
 
     def each(self, text: bytes) -> bool:
         """Return whether one text of each group occurs."""
-        return all(map(self.__getitem__, _groups(text)))
+        return all(map(self.__getitem__, _split_groups(text)))
 
     def any_of(self, text: bytes) -> bool:
         """Return whether one of a group of texts occurs."""
-        return any(map(self.__getitem__, _texts(text)))
+        return any(map(self.__getitem__, _split_texts(text)))
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Return whether a file mentions a library and one of the texts, if there are any."""
@@ -412,7 +414,7 @@ Kind = Callable[[Texts, bytes], bool] | bool | None
 
 
 @cache
-def _kind(text: bytes) -> Kind:
+def _search_kind(text: bytes) -> Kind:
     """How a text is looked for: by a method; as a regular expression (True) or as such (False); None: in a name."""
     ask = _ASKED.get(text[: text.find(b":") + 1])
     if ask is not None:

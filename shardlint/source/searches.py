@@ -20,7 +20,7 @@ TOGETHER, JOINED = "together", "joined"
 """The kinds of the questions which files may run in one program with a file, and which with one of those, and so on."""
 
 
-def holds(question: Question, data: bytes) -> bool:
+def search_holds(question: Question, data: bytes) -> bool:
     """Return whether a file's bytes match a search."""
     match question:
         case ("named", name, stem):
@@ -36,13 +36,13 @@ def holds(question: Question, data: bytes) -> bool:
         case ("calling", *names):
             return any(f"{name}(".encode() in data for name in names)
         case ("holding", *_):
-            plain, patterns = _sought(question)
+            plain, patterns = _sought_texts(question)
             return any(text in data for text in plain) or any(search(data) for search in patterns)
     raise ValueError(f"no such search: {question}")
 
 
 @lru_cache(maxsize=256)
-def _sought(question: Question) -> tuple[list[bytes], list[Callable[[bytes], object]]]:
+def _sought_texts(question: Question) -> tuple[list[bytes], list[Callable[[bytes], object]]]:
     """The texts of which one is looked for, and the patterns."""
     texts = question[1:]
     plain = [text.encode() for text in texts if not text.startswith("(?")]
@@ -53,20 +53,20 @@ def holds_word(data: bytes, word: bytes, after: bytes = b"") -> bool:
     """Return whether bytes contain a word on its own. `find` runs at memory speed; a regular expression is 40 times
     slower.
     """
-    return next(_places(data, word, after), None) is not None
+    return next(_word_places(data, word, after), None) is not None
 
 
 def _lines_holding(data: bytes, word: bytes) -> Iterator[bytes]:
     """Each line that holds a word, once: all of a file may be one."""
     end = -1
-    for start in _places(data, word):
+    for start in _word_places(data, word):
         if start > end:
             begin, end = data.rfind(b"\n", 0, start) + 1, data.find(b"\n", start)
             end = end if end >= 0 else len(data)
             yield data[begin:end]
 
 
-def _places(data: bytes, word: bytes, after: bytes = b"") -> Iterator[int]:
+def _word_places(data: bytes, word: bytes, after: bytes = b"") -> Iterator[int]:
     needle = after + word
     start = data.find(needle)
     while start >= 0:

@@ -44,7 +44,7 @@ class Store:
         """Return the data saved under a name; None if there is none, or none that can be trusted."""
         try:
             data = read_regular(os.path.join(self.folder, name), _MOST_BYTES, own=True)
-            if data[:_DIGEST] != digest(data[_DIGEST:]).encode():
+            if data[:_DIGEST] != digest_bytes(data[_DIGEST:]).encode():
                 return None
             found = json.loads(data[_DIGEST:])
         except (OSError, ValueError, RecursionError):
@@ -56,12 +56,14 @@ class Store:
         written = json.dumps(data, separators=(",", ":")).encode("ascii")
         with contextlib.suppress(OSError):
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            replace_file(Path(self.folder, name), digest(written).encode() + written, 0o600, durable=False)
+            replace_file(
+                Path(self.folder, name), digest_bytes(written).encode() + written, 0o600, durable=False
+            )
             if not self._tidied:
                 self._tidied = True
-                self._tidy()
+                self._remove_oldest()
 
-    def _tidy(self) -> None:
+    def _remove_oldest(self) -> None:
         """Let go of what was longest not saved, of more projects than anyone works on."""
         with os.scandir(self.folder) as listed:
             entries = [entry for entry in listed if _KEPT.fullmatch(entry.name)]
@@ -72,7 +74,7 @@ class Store:
 
 def open_store() -> Store | None:
     """The store of this shardlint with these rule packs, on this Python; None where there is no place for one."""
-    top = _folder()
+    top = _cache_directory()
     if top is None:
         return None
     tag = os.path.join(top, "CACHEDIR.TAG")
@@ -83,13 +85,13 @@ def open_store() -> Store | None:
                 file.write(_TAG)
         except OSError:
             return None
-    folder = os.path.join(top, _tool(Store(top)))
+    folder = os.path.join(top, _tool_name(Store(top)))
     if not os.path.isdir(folder):
         _forget_older(top)
     return Store(folder)
 
 
-def _folder() -> str | None:
+def _cache_directory() -> str | None:
     given = os.environ.get("SHARDLINT_CACHE_DIR")
     if given:
         return os.path.abspath(given)
@@ -113,21 +115,26 @@ def _forget_older(top: str) -> None:
                 os.rmdir(entry.path)
 
 
-def _tool(about: Store) -> str:
+def _tool_name(about: Store) -> str:
     """A name for this shardlint: what its own files and those of the rule packs are."""
-    path = [[entry, changed(entry)] for entry in sys.path]
-    name = f"packs-{digest(json.dumps(path).encode())}.json"
+    path = [[entry, change_time(entry)] for entry in sys.path]
+    name = f"packs-{digest_bytes(json.dumps(path).encode())}.json"
     packs = (about.load(name) or {}).get("packs")
     if not isinstance(packs, list) or not all(isinstance(pack, str) for pack in packs):
         from shardlint.source.packs import pack_folders  # few runs need them
 
         packs = [str(folder) for folder in pack_folders()]
         about.save(name, {"packs": packs})
-    parts = [SCHEMA, __version__, sys.version, [(folder, _stamps(folder)) for folder in (_HERE, *packs)]]
-    return digest(json.dumps(parts).encode())
+    parts = [
+        SCHEMA,
+        __version__,
+        sys.version,
+        [(folder, _package_stamps(folder)) for folder in (_HERE, *packs)],
+    ]
+    return digest_bytes(json.dumps(parts).encode())
 
 
-def changed(path: str) -> int:
+def change_time(path: str) -> int:
     """When a file or folder was last changed; 0 where there is none."""
     try:
         return os.stat(path or ".").st_mtime_ns
@@ -135,7 +142,7 @@ def changed(path: str) -> int:
         return 0
 
 
-def _stamps(folder: str) -> list[tuple[str, Stamp]]:
+def _package_stamps(folder: str) -> list[tuple[str, Stamp]]:
     """Every file of a package, or the one of a module, with its stamp; not those of `verify`."""
     found: list[tuple[str, Stamp]] = []
     try:
@@ -146,7 +153,7 @@ def _stamps(folder: str) -> list[tuple[str, Stamp]]:
         for entry in entries:
             if entry.is_dir():
                 if entry.name not in ("__pycache__", "verify"):
-                    found += [(f"{entry.name}/{name}", stamp) for name, stamp in _stamps(entry.path)]
+                    found += [(f"{entry.name}/{name}", stamp) for name, stamp in _package_stamps(entry.path)]
             else:
                 found.append((entry.name, stamp_of(entry.stat())))
     except OSError:
@@ -154,6 +161,6 @@ def _stamps(folder: str) -> list[tuple[str, Stamp]]:
     return found
 
 
-def digest(data: bytes) -> str:
+def digest_bytes(data: bytes) -> str:
     """A name for bytes, that others do not have."""
     return blake2b(data, digest_size=12).hexdigest()

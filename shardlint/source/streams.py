@@ -26,7 +26,7 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
-def coloured(stream: TextIO | None, colour: str = "auto") -> bool:
+def is_coloured(stream: TextIO | None, colour: str = "auto") -> bool:
     """Return whether a stream gets colours: as `colour` says (always, never), else NO_COLOR, FORCE_COLOR, the terminal.
     """
     if colour != "auto":

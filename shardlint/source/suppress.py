@@ -67,12 +67,12 @@ def names(said: str, code: str, name: str) -> bool:
     return said.lower() == name
 
 
-def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
+def find_suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
     """All suppression comments of a file; text inside strings does not count."""
     if "shardlint:" not in text:
         return []
     found = []
-    comments, statements = _comments(text)
+    comments, statements = _find_comments(text)
     for first_line, line, column, comment in comments:
         match = _COMMENT.search(comment)
         if match is None:
@@ -98,12 +98,12 @@ def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
     return found
 
 
-def statements(text: str) -> list[tuple[int, int]]:
+def statement_spans(text: str) -> list[tuple[int, int]]:
     """The first and the last line of every statement, or of its head where it holds others."""
-    return _comments(text)[1]
+    return _find_comments(text)[1]
 
 
-def _comments(text: str) -> tuple[list[tuple[int, int, int, str]], list[tuple[int, int]]]:
+def _find_comments(text: str) -> tuple[list[tuple[int, int, int, str]], list[tuple[int, int]]]:
     """Every comment: the line where what it ends starts (its own, in the middle of something), line, column, text.
 
     And the lines of every statement.

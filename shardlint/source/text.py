@@ -54,18 +54,18 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """Character offset of the start of every line."""
-        if not self._counts:
+        if not self._has_plain_newlines:
             return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
         ends = itertools.accumulate(map(len, self.text.split("\n")[:-1]))
         return [0, *map(operator.add, ends, itertools.count(1))]
 
     @cached_property
-    def _counts(self) -> bool:
+    def _has_plain_newlines(self) -> bool:
         """True if lines end with newlines only, so that they can be counted."""
         return "\r" not in self.text
 
     @cached_property
-    def _asked(self) -> Iterator[int]:
+    def _request_numbers(self) -> Iterator[int]:
         return itertools.count()
 
     @cached_property
@@ -77,7 +77,7 @@ class Source:
         return best if counts[best] else "\n"
 
     @cached_property
-    def _wide(self) -> frozenset[int]:
+    def _wide_lines(self) -> frozenset[int]:
         """The lines that hold what takes more than one byte."""
         found = () if self.text.isascii() else _WIDE.finditer(self.text)
         return frozenset(bisect_right(self.line_starts, one.start()) for one in found)
@@ -94,7 +94,7 @@ class Source:
 
     def line_at(self, offset: int) -> str:
         """The text of the line that a character is on, without its newline."""
-        if self._counts:
+        if self._has_plain_newlines:
             end = self.text.find("\n", offset)
             return self.text[self.text.rfind("\n", 0, offset) + 1 : end if end >= 0 else len(self.text)]
         return self.line(self.position(offset)[0])
@@ -102,13 +102,17 @@ class Source:
     def offset(self, line: int, utf8_column: int) -> int:
         """Character offset in the text of a position as the `ast` module gives it."""
         start = self.line_starts[line - 1]
-        if line not in self._wide:
+        if line not in self._wide_lines:
             return start + utf8_column
         return start + len(self.line(line).encode("utf-8")[:utf8_column].decode("utf-8", "ignore"))
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column, both counted from 1, of a character offset."""
-        if self._counts and "line_starts" not in self.__dict__ and next(self._asked) < _COUNTED:
+        if (
+            self._has_plain_newlines
+            and "line_starts" not in self.__dict__
+            and next(self._request_numbers) < _COUNTED
+        ):
             return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1

@@ -28,16 +28,16 @@ class Clock:
 
     def begin(self, what: str) -> None:
         """Something begins."""
-        self._count()
+        self._add_elapsed()
         self._open.append(what)
         self.times[what] += 1
 
     def end(self) -> None:
         """The last thing that began ends."""
-        self._count()
+        self._add_elapsed()
         self._open.pop()
 
-    def _count(self) -> None:
+    def _add_elapsed(self) -> None:
         now = time.perf_counter()
         what = self._open[-1]
         self.seconds[what] = self.seconds.get(what, 0.0) + now - self._since
@@ -45,7 +45,7 @@ class Clock:
 
     def table(self) -> Iterator[str]:
         """Lines of text: what took how long, the longest first, and how often it was done."""
-        self._count()
+        self._add_elapsed()
         whole = sum(self.seconds.values())
         longest = sorted(self.seconds.items(), key=lambda one: -one[1])
         yield f"{'seconds':>9}  {'share':>6}  {'times':>8}"

@@ -52,11 +52,11 @@ class Tree:
     def folder(self, path: str) -> Folder | None:
         """Return the contents of a folder; None for one that vanished or is forbidden."""
         if path not in self.known:
-            self.known[path] = _read(path)
+            self.known[path] = _read_folder(path)
         return self.known[path]
 
 
-def _read(path: str) -> Folder | None:
+def _read_folder(path: str) -> Folder | None:
     found = Folder()
     pins = os.path.basename(path) == "requirements"
     try:

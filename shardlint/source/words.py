@@ -42,7 +42,7 @@ class Words:
         self._asked += 1
         few = self._asked <= _ASKED_BEFORE_INDEX
         if few or not _IDENTIFIER.fullmatch(word) or self.says("\r"):
-            return {self._source.position(start)[0] for start in _words(self._source.text, word)}
+            return {self._source.position(start)[0] for start in _word_places(self._source.text, word)}
         return self._by_line.get(word, set())
 
     @cached_property
@@ -103,20 +103,20 @@ def bound_with(text: str, calls: Iterable[str]) -> frozenset[str]:
     for turn in range(_ROUNDS):
         new: set[str] = set()
         for word in words:
-            for start in _words(text, word):
+            for start in _word_places(text, word):
                 if turn == 0 and text[start + len(word) : start + len(word) + 1] != "(":
                     continue
                 begin = text.rfind("\n", 0, start) + 1
                 binds = _BINDS.match(text, begin)
                 new.update(filter(None, binds.groups()) if binds is not None else ())
                 line = text[begin:start].expandtabs()
-                new.update(_around(definitions, begin, len(line) - len(line.lstrip())))
+                new.update(_functions_around(definitions, begin, len(line) - len(line.lstrip())))
         words = sorted(new - found)
         found |= new
     return frozenset(found)
 
 
-def _around(definitions: list[tuple[int, int, str]], begin: int, indent: int) -> Iterator[str]:
+def _functions_around(definitions: list[tuple[int, int, str]], begin: int, indent: int) -> Iterator[str]:
     """The functions around a line that begins there, innermost first."""
     for at in range(bisect_left(definitions, (begin,)) - 1, -1, -1):
         _, outer, name = definitions[at]
@@ -127,7 +127,7 @@ def _around(definitions: list[tuple[int, int, str]], begin: int, indent: int) ->
                 return
 
 
-def _words(text: str, name: str) -> Iterator[int]:
+def _word_places(text: str, name: str) -> Iterator[int]:
     """Where a word stands on its own. `str.find` is some ten times faster than a pattern with word boundaries."""
     start = text.find(name)
     while start >= 0:

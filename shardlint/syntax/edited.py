@@ -9,10 +9,10 @@ from typing import NamedTuple
 from shardlint.source.code import code_of
 from shardlint.source.lazy import dataclass
 from shardlint.source.searches import BOUND, GLOBALS, OF_FILES, PART, SAYS, WITHIN, WORD, holds_word
-from shardlint.source.store import digest
+from shardlint.source.store import digest_bytes
 from shardlint.source.text import Source
 from shardlint.source.words import bound_with, rebound_globals
-from shardlint.syntax.parts import EVERY, OUTLINE, defined_by, parts_of, texts
+from shardlint.syntax.parts import EVERY, OUTLINE, defined_by, parts_of, texts_of_parts
 
 _Need = Path | tuple[str, ...]
 
@@ -27,12 +27,12 @@ class Text(NamedTuple):
     def of(source: Source, path: Path) -> Text | None:
         """The parts of a text; None where it cannot be parsed."""
         parts = parts_of(source, path)
-        return None if parts is None else Text(source.text, texts(source.text, parts))
+        return None if parts is None else Text(source.text, texts_of_parts(source.text, parts))
 
 
 def code_digests(text: Text) -> dict[str, str]:
     """By what the code of each part is known; a comment changes none."""
-    return {name: digest(code_of(_bytes(said))) for name, said in text.parts.items()}
+    return {name: digest_bytes(code_of(_encode_text(said))) for name, said in text.parts.items()}
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Edited:
         if now is None or not before:
             return Edited(now, None)
         changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-        if OUTLINE in changed or _headers(before) != _headers(after):
+        if OUTLINE in changed or _function_headers(before) != _function_headers(after):
             changed.add(EVERY)
             if not _only_adds(before, now, after):
                 changed.add(OUTLINE)
@@ -72,25 +72,27 @@ class Edited:
         # What no longer holds the word or text was noted by itself.
         changed = [self.now.parts.get(name, "") for name in self.parts - {OUTLINE}]
         if kind == WORD:
-            return any(holds_word(_bytes(text), _bytes(word)) for text in changed for word in said)
+            return any(
+                holds_word(_encode_text(text), _encode_text(word)) for text in changed for word in said
+            )
         return kind != WITHIN or any(said[0] in text.lower() for text in changed)
 
 
 def _only_adds(before: Mapping[str, str], now: Text, after: Mapping[str, str]) -> bool:
     """Return whether all headers of functions remain in their order, and new ones bind only new names."""
-    if _headers(before) != [one for one in _headers(after) if one[0] in before]:
+    if _function_headers(before) != [one for one in _function_headers(after) if one[0] in before]:
         return False
-    outline = _bytes(now.parts[OUTLINE])
+    outline = _encode_text(now.parts[OUTLINE])
     new = (defined_by(name) for name in after if name not in before)
-    return not any(name and holds_word(outline, _bytes(name)) for name in new)
+    return not any(name and holds_word(outline, _encode_text(name)) for name in new)
 
 
-def _headers(digests: Mapping[str, str]) -> list[tuple[str, str]]:
+def _function_headers(digests: Mapping[str, str]) -> list[tuple[str, str]]:
     """The headers of functions that are parts, in text order, each with its digest."""
     return [(name, code) for name, code in digests.items() if defined_by(name)]
 
 
-def _bytes(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -101,7 +103,7 @@ def file_of(need: _Need) -> str | None:
     return need[1] if need[0] in OF_FILES else None
 
 
-def joined(needed: Iterable[_Need]) -> frozenset[_Need]:
+def join_needs(needed: Iterable[_Need]) -> frozenset[_Need]:
     """Needs with one for all parts of a file, and one for all words that were looked for in it."""
     found: dict[tuple[str, str], set[str]] = {}
     others: set[_Need] = set()

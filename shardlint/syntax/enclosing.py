@@ -11,15 +11,15 @@ from shardlint.syntax.names import called_name
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def around(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+def enclosing_nodes(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
     """Those of the ancestors that are of some kinds, innermost first.
 
     What lies between is passed once for all that ask: a chain of `elif` is as deep as it is long.
     """
-    found = _nearest(file, node, kinds)
+    found = _nearest_ancestor(file, node, kinds)
     while found is not None:
         yield found
-        found = _nearest(file, found, kinds)
+        found = _nearest_ancestor(file, found, kinds)
 
 
 def caught(file: FileFacts, node: ast.AST) -> bool:
@@ -31,7 +31,7 @@ def caught(file: FileFacts, node: ast.AST) -> bool:
 
 def caught_around(file: FileFacts, node: ast.AST) -> Iterator[ast.expr | None]:
     """The classes of errors that are caught around a node in its own function, as they are written; None for all."""
-    for outer in around(file, node, ast.Try, ast.With, *_FUNCTIONS):
+    for outer in enclosing_nodes(file, node, ast.Try, ast.With, *_FUNCTIONS):
         match outer:
             case ast.Try(body=body, handlers=handlers) if stands_in(node, body):
                 yield from (one.type for one in handlers)
@@ -60,7 +60,7 @@ def _suppressed_errors(entered: ast.expr) -> list[ast.expr]:
     return entered.args if isinstance(entered, ast.Call) and called_name(entered) == "suppress" else []
 
 
-def _nearest(file: FileFacts, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
+def _nearest_ancestor(file: FileFacts, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
     known = file.nearest.setdefault(kinds, {})
     passed: list[ast.AST] = []
     found: ast.AST | None = node

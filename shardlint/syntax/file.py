@@ -88,10 +88,10 @@ class FileFacts:
 
     def begin_as(self, known: Beginnings) -> None:
         """Take over what is known already of how the lines of the text begin."""
-        self._beginnings = known
+        self._line_beginnings = known
 
     @cached_property
-    def _beginnings(self) -> Beginnings:
+    def _line_beginnings(self) -> Beginnings:
         return Beginnings(self._source.text.encode("utf-8", "surrogatepass"))
 
     @property
@@ -105,7 +105,7 @@ class FileFacts:
         """Return the bindings of import statements in the module's own block, outside every branch."""
         return [
             binding
-            for bindings in self._bound(self.module).bindings.values()
+            for bindings in self._bind_scope(self.module).bindings.values()
             for binding in bindings
             if binding.kind in ("import", "from")
             and self.statement_in_block(binding.node, self.module) is not None
@@ -163,9 +163,9 @@ class FileFacts:
         """The scope a function, class, lambda or module node opens."""
         if node not in self._scopes and isinstance(node, ast.Lambda):
             self.home(node)
-        return self._look(self._scopes[node])
+        return self._look_at_scope(self._scopes[node])
 
-    def _look(self, scope: Scope) -> Scope:
+    def _look_at_scope(self, scope: Scope) -> Scope:
         self.looked.scope(scope)
         if scope is self.module:
             self.looked.every()
@@ -173,39 +173,39 @@ class FileFacts:
 
     def bound(self, scope: Scope) -> Scope:
         """The scope with its bindings."""
-        return self._bound(self._look(scope))
+        return self._bind_scope(self._look_at_scope(scope))
 
-    def _bound(self, scope: Scope) -> Scope:
+    def _bind_scope(self, scope: Scope) -> Scope:
         if not scope.bound:
             self._walker.bind(scope)
         return scope
 
     def walked(self, scope: Scope) -> Scope:
         """The scope with all its tables filled in."""
-        return self._walked(self._look(scope))
+        return self._walk_scope(self._look_at_scope(scope))
 
-    def _walked(self, scope: Scope) -> Scope:
+    def _walk_scope(self, scope: Scope) -> Scope:
         if not scope.walked:
             self._walker.walk(scope)
         return scope
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The syntactic parent of a node; None for the module."""
-        entry = self._homes.get(node) or self._find(node)
+        entry = self._homes.get(node) or self._find_home(node)
         return entry[0] if entry else None
 
     def home(self, node: ast.AST) -> Scope:
         """The scope in which a node is evaluated."""
-        entry = self._homes.get(node) or self._find(node)
+        entry = self._homes.get(node) or self._find_home(node)
         return entry[1] if entry else self.module
 
-    def _find(self, node: ast.AST) -> tuple[ast.AST, Scope] | None:
+    def _find_home(self, node: ast.AST) -> tuple[ast.AST, Scope] | None:
         """Parent and scope of a node that was not met yet: visit what stands on its line."""
         line = getattr(node, "lineno", None)
         if line is None or node is self.tree:
             return None
         scopes = list(self.scope_at(line).outward())
-        for collect in (self._visit_at, lambda scope, _: self._walked(scope)):
+        for collect in (self._visit_at, lambda scope, _: self._walk_scope(scope)):
             for scope in scopes:
                 collect(scope, line)
                 if node in self._homes:
@@ -217,7 +217,7 @@ class FileFacts:
         if scope.walked:
             return
         self._walker.bind(scope)
-        statements, starts = self._sorted(scope)
+        statements, starts = self._sorted_statements(scope)
         index = bisect_right(starts, line) - 1
         if index < 0 or statements[index] in self._reached:
             return
@@ -233,22 +233,22 @@ class FileFacts:
             self._walker.visit(statements[index], scope)
             index -= 1
 
-    def _sorted(self, scope: Scope) -> tuple[list[ast.stmt], list[int]]:
+    def _sorted_statements(self, scope: Scope) -> tuple[list[ast.stmt], list[int]]:
         """The statements of a scope in text order, and the first line of each."""
         if scope not in self._in_order:
-            statements = sorted(scope.statements, key=_start)
-            self._in_order[scope] = statements, list(map(_start, statements))
+            statements = sorted(scope.statements, key=_first_line)
+            self._in_order[scope] = statements, list(map(_first_line, statements))
         return self._in_order[scope]
 
     def _statements_at(self, scope: Scope, line: int) -> list[ast.stmt]:
         """The statements of a scope that begin on a line, decorators aside."""
-        statements, starts = self._sorted(scope)
+        statements, starts = self._sorted_statements(scope)
         found = statements[bisect_left(starts, line) : bisect_right(starts, line)]
         return [node for node in found if node.lineno == line]
 
     def _statement_at(self, scope: Scope, line: int) -> ast.stmt | None:
         """The innermost statement of a scope that holds a line."""
-        statements, starts = self._sorted(scope)
+        statements, starts = self._sorted_statements(scope)
         index = bisect_right(starts, line) - 1
         around: ast.AST | None = statements[index] if index >= 0 else None
         while isinstance(around, ast.stmt) and around is not scope.node:
@@ -332,38 +332,42 @@ class FileFacts:
         `beside` are texts of which one must stand in the same function: a function without any is not
         looked into.
         """
-        nodes, scopes = self._mentioned(name, beside)
+        nodes, scopes = self._mentions_of_name(name, beside)
         self.looked.note(WORD, name)
         self.looked.scopes(scopes)
         return nodes
 
     def mentions_on(self, lines: LineSet, name: str, beside: tuple[str, ...] = ()) -> list[ast.AST]:
         """Those on some lines, and maybe others: for whoever knows the rest."""
-        return self._collected(name, beside, lines)[0]
+        return self._collect_mentions(name, beside, lines)[0]
 
-    def _mentioned(self, name: str, beside: tuple[str, ...] = ()) -> tuple[list[ast.AST], list[Scope]]:
+    def _mentions_of_name(self, name: str, beside: tuple[str, ...] = ()) -> tuple[list[ast.AST], list[Scope]]:
         """The mentions, and the scopes that hold some."""
         key = (name, beside)
         if key not in self._mentions:
-            nodes, done = self._collected(name, beside, EVERY)
+            nodes, done = self._collect_mentions(name, beside, EVERY)
             nodes.sort(key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
             self._mentions[key] = nodes, [scope for scope in done if scope.named.get(name)]
         return self._mentions[key]
 
-    def _collected(self, name: str, beside: tuple[str, ...], lines: LineSet) -> tuple[list[ast.AST], list[Scope]]:
+    def _collect_mentions(
+        self, name: str, beside: tuple[str, ...], lines: LineSet
+    ) -> tuple[list[ast.AST], list[Scope]]:
         nodes: list[ast.AST] = []
         done: dict[int, Scope] = {}
-        for scope in self._around(name, beside, lines):
-            self._collect(scope, name, nodes, done)
+        for scope in self._scopes_around_word(name, beside, lines):
+            self._collect_in_scope(scope, name, nodes, done)
         return nodes, list(done.values())
 
     def mentions_in(self, scope: Scope, name: str) -> list[ast.AST]:
         """The mentions on the lines of a scope: a name of its own is mentioned nowhere else."""
         if scope.kind == "module":
             return self.mentions(name)
-        nodes = self._mentioned(name)[0]
+        nodes = self._mentions_of_name(name)[0]
         first, last = getattr(scope.node, "lineno", 0), getattr(scope.node, "end_lineno", 0)
-        found = nodes[bisect_left(nodes, first, key=_line) : bisect_right(nodes, last, key=_line)]
+        found = nodes[
+            bisect_left(nodes, first, key=_line_of_node) : bisect_right(nodes, last, key=_line_of_node)
+        ]
         if self.looked.part(scope) is None:  # a class
             self.looked.note(WORD, name)
             self.looked.scopes(self._homes[node][1] for node in found)
@@ -376,12 +380,12 @@ class FileFacts:
         maybe others.
         """
         lines = [line for line in self._words.lines(word) if among.hold(line) and "from" in self._source.line(line)]
-        scopes = {scope for line in lines for scope in self._evaluating(line, word)[0].outward()}
+        scopes = {scope for line in lines for scope in self._evaluating_scope(line, word)[0].outward()}
         self.looked.note(WORD, word)
         self.looked.scopes(scopes)
-        return [alias for scope in scopes for alias in self._bound(scope).taken.get(word, ())]
+        return [alias for scope in scopes for alias in self._bind_scope(scope).taken.get(word, ())]
 
-    def _around(self, word: str, beside: tuple[str, ...], lines: LineSet) -> list[Scope]:
+    def _scopes_around_word(self, word: str, beside: tuple[str, ...], lines: LineSet) -> list[Scope]:
         """The scopes of whose lines some hold a word, and those around them; those lines visited."""
         scopes: dict[int, Scope] = {}
         for line in self._words.lines(word):
@@ -389,7 +393,7 @@ class FileFacts:
                 continue
             around = self._visited.get(line)
             if around is None:
-                scope, is_innermost = self._evaluating(line, word, beside)
+                scope, is_innermost = self._evaluating_scope(line, word, beside)
                 around = list(scope.outward())
                 for scope in around:
                     self._visit_at(scope, line)
@@ -399,7 +403,7 @@ class FileFacts:
                 scopes[id(scope)] = scope
         return list(scopes.values())
 
-    def _evaluating(self, line: int, word: str, beside: tuple[str, ...] = ()) -> tuple[Scope, bool]:
+    def _evaluating_scope(self, line: int, word: str, beside: tuple[str, ...] = ()) -> tuple[Scope, bool]:
         """The innermost scope that evaluates a word on a line: for a header, not the function it opens.
 
         Nor a function in which nothing of `beside` stands. With it, whether it is the innermost of the line.
@@ -407,7 +411,7 @@ class FileFacts:
         scope, inner = self.module, self._defined_at(self.module, line)
         while inner is not None:
             first, last = inner.body[0].lineno, getattr(inner.node, "end_lineno", 0)
-            if line < first and line < _start(inner.body[0]) and not _is_parameter(inner.node, word):
+            if line < first and line < _first_line(inner.body[0]) and not _is_parameter(inner.node, word):
                 return scope, False
             if beside and inner.kind == "function" and not self._words.says_between(first, last, beside):
                 return scope, False
@@ -427,13 +431,15 @@ class FileFacts:
             return True
         return self._words.says_between(scope.body[0].lineno, getattr(scope.node, "end_lineno", 0), texts)
 
-    def _collect(self, scope: Scope, name: str, nodes: list[ast.AST], done: dict[int, Scope]) -> None:
+    def _collect_in_scope(
+        self, scope: Scope, name: str, nodes: list[ast.AST], done: dict[int, Scope]
+    ) -> None:
         if id(scope) in done:
             return
         done[id(scope)] = scope
         nodes.extend(scope.named.get(name, ()))
         for child in scope.within:
-            self._collect(child, name, nodes, done)
+            self._collect_in_scope(child, name, nodes, done)
 
     def inner_scopes(self, scope: Scope) -> Iterator[Scope]:
         """The scope and all scopes inside it, walked."""
@@ -486,14 +492,16 @@ class FileFacts:
         """
         self.looked.whole()
         if among is not EVERY:
-            return self._begin(pattern, saying, on, among)
+            return self._statements_beginning(pattern, saying, on, among)
         if pattern not in self._beginning:
-            self._beginning[pattern] = self._begin(pattern, saying, on, among)
+            self._beginning[pattern] = self._statements_beginning(pattern, saying, on, among)
         return self._beginning[pattern]
 
-    def _begin(self, pattern: str, saying: tuple[str, ...], on: OnLine, among: LineSet) -> list[ast.stmt]:
+    def _statements_beginning(
+        self, pattern: str, saying: tuple[str, ...], on: OnLine, among: LineSet
+    ) -> list[ast.stmt]:
         found: dict[ast.stmt, None] = {}
-        lines = self._beginnings.lines(pattern.encode(), tuple(text.encode() for text in saying))
+        lines = self._line_beginnings.lines(pattern.encode(), tuple(text.encode() for text in saying))
         for line in filter(among.hold, lines):
             scope = self.scope_at(line)
             if on == "first":
@@ -511,7 +519,7 @@ class FileFacts:
     def bindings(self, scope: Scope, name: str) -> list[Binding]:
         """Where a scope binds a name, in text order."""
         self.looked.scope(scope)
-        found = self._bound(scope).bindings.get(name, [])
+        found = self._bind_scope(scope).bindings.get(name, [])
         if not found and scope is self.module:
             self.looked.note(WORD, name)
         return found
@@ -533,11 +541,11 @@ def _is_branch(outer: ast.AST | None, inner: ast.AST) -> bool:
     return isinstance(outer, ast.If) and isinstance(inner, ast.If) and outer.orelse == [inner]
 
 
-def _line(node: ast.AST) -> int:
+def _line_of_node(node: ast.AST) -> int:
     return getattr(node, "lineno", 0)
 
 
-def _start(node: ast.stmt) -> int:
+def _first_line(node: ast.stmt) -> int:
     """The first line of a statement, its decorators too."""
     decorators = getattr(node, "decorator_list", ())
     return min([node.lineno, *(decorator.lineno for decorator in decorators)]) if decorators else node.lineno

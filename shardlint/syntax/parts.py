@@ -53,7 +53,7 @@ def defined_by(part: str) -> str | None:
     return part.removesuffix(_HEADER) if part.endswith(_HEADER) else None
 
 
-def pieces(parts: Iterable[Part]) -> Iterator[Part]:
+def part_pieces(parts: Iterable[Part]) -> Iterator[Part]:
     """The parts but the outline with those that are headers, in text order."""
     for part in parts:
         if part.header:
@@ -121,15 +121,15 @@ class Looked:
     def tell(self, told: Callable[[_Need], None]) -> None:
         """From here on somebody is told of whatever is looked at."""
         if self._tell is None:
-            self._cut.update(_cut(self._tables, self._source, self.path))
+            self._cut.update(_cut_into_parts(self._tables, self._source, self.path))
             for scope in self._cut:
-                self._watch(scope)
+                self._watch_scope(scope)
             module = self._tables.module.node
             module.__class__ = _Module
             module._looked = self.every  # type: ignore[attr-defined]
         self._tell = told
 
-    def _watch(self, scope: Scope) -> None:
+    def _watch_scope(self, scope: Scope) -> None:
         node = scope.node
         node.__class__ = TELLING[type(node)]  # type: ignore[index]
         node._looked = lambda: self.scope(scope)  # type: ignore[attr-defined]
@@ -137,9 +137,9 @@ class Looked:
     def release(self) -> None:
         """Break the cycles with the tree."""
         for scope in self._cut:
-            scope.node._looked = _nobody  # type: ignore[attr-defined]
+            scope.node._looked = _tell_nobody  # type: ignore[attr-defined]
         if self._tell is not None:
-            self._tables.module.node._looked = _nobody  # type: ignore[attr-defined]
+            self._tables.module.node._looked = _tell_nobody  # type: ignore[attr-defined]
         self._cut.clear()
         self._of.clear()
 
@@ -151,7 +151,7 @@ class Looked:
     def note(self, kind: str, *said: str) -> None:
         """Something of the file was looked at."""
         if self._tell is not None:
-            self._note((kind, self._path, *said))
+            self._note_need((kind, self._path, *said))
 
     def every(self) -> None:
         """Somebody looks at which statements and names the file has."""
@@ -159,9 +159,9 @@ class Looked:
 
     def whole(self) -> None:
         """Its text was looked at, no matter what stands where."""
-        self._note(self.path)
+        self._note_need(self.path)
 
-    def _note(self, need: _Need) -> None:
+    def _note_need(self, need: _Need) -> None:
         if self._tell is not None:
             self._tell(need)
             if self._record is not None:
@@ -171,9 +171,9 @@ class Looked:
         """Somebody looks at what a scope holds."""
         if self._tell is None:
             return
-        need = self._of[scope] if scope in self._of else self._find(scope)
+        need = self._of[scope] if scope in self._of else self._need_of_scope(scope)
         if need is not None:
-            self._note(need)
+            self._note_need(need)
 
     def scopes(self, scopes: Iterable[Scope]) -> None:
         """The same of several."""
@@ -181,7 +181,7 @@ class Looked:
             for scope in {id(one): one for one in scopes}.values():
                 self.scope(scope)
 
-    def _find(self, scope: Scope) -> _Need | None:
+    def _need_of_scope(self, scope: Scope) -> _Need | None:
         part = self.part(scope)
         need = self._of[scope] = None if part is None else (PART, self._path, part.name)
         return need
@@ -206,20 +206,20 @@ class Looked:
     def again(self, noted: Iterable[_Need]) -> None:
         """An answer that was kept is used."""
         for need in noted:
-            self._note(need)
+            self._note_need(need)
 
 
-def _nobody() -> None:
+def _tell_nobody() -> None:
     """Nobody is to be told."""
 
 
-def _cut(tables: Tables, source: Source, path: Path) -> Iterator[tuple[Scope, Part]]:
+def _cut_into_parts(tables: Tables, source: Source, path: Path) -> Iterator[tuple[Scope, Part]]:
     """The outermost functions and their bodies; none where lines cannot be told simply: all is outline then."""
     text = source.text
     if path.suffix in NOTEBOOKS or source.in_cells or "\r" in text or "\f" in text or "coding" in text[:200]:
         return
     met: dict[str, int] = {}
-    for scope, name in _outermost(tables.module, ""):
+    for scope, name in _outermost_functions(tables.module, ""):
         body = scope.body
         first = min([body[0].lineno, *(one.lineno for one in getattr(body[0], "decorator_list", ()))])
         number = met[name] = met.get(name, 0) + 1
@@ -238,11 +238,11 @@ def _stands_alone(scope: Scope) -> bool:
     return not any(isinstance(one, _EVALUATED) for top in evaluated for one in walk(top))
 
 
-def _outermost(scope: Scope, before: str) -> Iterator[tuple[Scope, str]]:
+def _outermost_functions(scope: Scope, before: str) -> Iterator[tuple[Scope, str]]:
     for inner in scope.definitions:
         name = before + inner.name
         if inner.kind == "class":
-            yield from _outermost(inner, f"{name}.")
+            yield from _outermost_functions(inner, f"{name}.")
         else:
             yield inner, name
 
@@ -250,7 +250,7 @@ def _outermost(scope: Scope, before: str) -> Iterator[tuple[Scope, str]]:
 def parts_of(source: Source, path: Path) -> tuple[Part, ...] | None:
     """The parts of a text; None where it cannot be parsed."""
     try:
-        return tuple(part for _, part in _cut(Tables(parse(source.text)), source, path))
+        return tuple(part for _, part in _cut_into_parts(Tables(parse(source.text)), source, path))
     except (NotParsed, RecursionError):
         return None
 
@@ -259,7 +259,7 @@ def lines_of(names: Container[str], parts: Sequence[Part], count: int) -> LineSe
     """The lines of some parts of a file, by their names. `count` is how many lines the file has."""
     found: list[tuple[int, int]] = []
     at = 1
-    for part in (*pieces(parts), Part(OUTLINE, count + 1, count + 1)):
+    for part in (*part_pieces(parts), Part(OUTLINE, count + 1, count + 1)):
         if OUTLINE in names and at < part.first:
             found.append((at, part.first - 1))
         if part.name != OUTLINE and part.name in names:
@@ -268,13 +268,13 @@ def lines_of(names: Container[str], parts: Sequence[Part], count: int) -> LineSe
     return LineSet(found)
 
 
-def texts(text: str, parts: Iterable[Part]) -> dict[str, str]:
+def texts_of_parts(text: str, parts: Iterable[Part]) -> dict[str, str]:
     """Return the text of each part, by its name."""
     lines = iter(text.split("\n"))
     outline: list[str] = []
     found: dict[str, str] = {}
     at = 1
-    for part in pieces(parts):
+    for part in part_pieces(parts):
         outline += islice(lines, part.first - at)
         found[part.name] = "\n".join(islice(lines, part.last - part.first + 1))
         if not part.header:

@@ -112,15 +112,15 @@ class Tables:
         self.module = Scope("module", tree, None)
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
         self.homes: dict[ast.AST, tuple[ast.AST, Scope]] = {}
-        self._fill(self.module)
+        self._fill_scope(self.module)
 
-    def _fill(self, scope: Scope) -> None:
-        self._enter(scope.body, scope.node, scope)
+    def _fill_scope(self, scope: Scope) -> None:
+        self._enter_statements(scope.body, scope.node, scope)
         scope.definitions.sort(
             key=first_line
         )  # `except` clauses stand before `finally`, and are visited after it
 
-    def _enter(self, statements: list[ast.stmt], parent: ast.AST, scope: Scope) -> None:
+    def _enter_statements(self, statements: list[ast.stmt], parent: ast.AST, scope: Scope) -> None:
         home = parent, scope
         for statement in statements:
             self.homes[statement] = home
@@ -132,15 +132,15 @@ class Tables:
                 inner = Scope(kind, statement, scope)
                 scope.definitions.append(inner)
                 self.scopes[statement] = inner
-                self._fill(inner)
+                self._fill_scope(inner)
                 continue
             for name in ("body", "orelse", "finalbody"):
                 block = getattr(statement, name, None)
                 if block:
-                    self._enter(block, statement, scope)
+                    self._enter_statements(block, statement, scope)
             for clause in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
                 self.homes[clause] = (statement, scope)
-                self._enter(clause.body, clause, scope)
+                self._enter_statements(clause.body, clause, scope)
 
     def clear(self) -> None:
         """Break the cycles between scopes and nodes."""

@@ -44,7 +44,7 @@ class Walker:
             return
         scope.bound = True
         if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            self._parameters(scope, scope.node.args)
+            self._bind_parameters(scope, scope.node.args)
         if scope.body:
             for statement in scope.statements:
                 bind = _BINDS.get(type(statement))
@@ -60,7 +60,7 @@ class Walker:
         scope.walked = True
         self.bind(scope)
         if isinstance(scope.node, ast.Lambda):
-            self._visit(scope.node.body, scope.node, scope)
+            self._visit_expression(scope.node.body, scope.node, scope)
             return
         before = bool(scope.visited)
         for statement in scope.statements:
@@ -80,11 +80,11 @@ class Walker:
             return
         for child in children(statement):
             if isinstance(child, ast.expr):
-                self._visit(child, statement, scope)
+                self._visit_expression(child, statement, scope)
 
     # bindings
 
-    def _parameters(self, scope: Scope, args: ast.arguments) -> None:
+    def _bind_parameters(self, scope: Scope, args: ast.arguments) -> None:
         positional = [*args.posonlyargs, *args.args]
         defaults: list[ast.expr | None] = [None] * (len(positional) - len(args.defaults)) + list(
             args.defaults
@@ -96,10 +96,10 @@ class Walker:
         pairs += [(arg, None) for arg in (args.vararg, args.kwarg) if arg]
         for arg, default in pairs:
             self.homes[arg] = (scope.node, scope)
-            self._bind(scope, arg.arg, "param", arg, default, annotation=arg.annotation)
+            self._bind_name(scope, arg.arg, "param", arg, default, annotation=arg.annotation)
             scope.named.setdefault(arg.arg, []).append(arg)
 
-    def _bind(
+    def _bind_name(
         self,
         scope: Scope,
         name: str,
@@ -114,7 +114,7 @@ class Walker:
     def _bind_definition(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, scope: Scope
     ) -> None:
-        self._bind(scope, node.name, "class" if isinstance(node, ast.ClassDef) else "def", node)
+        self._bind_name(scope, node.name, "class" if isinstance(node, ast.ClassDef) else "def", node)
         scope.named.setdefault(node.name, []).append(node)
 
     def _bind_outer(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
@@ -122,32 +122,32 @@ class Walker:
 
     def _bind_assign(self, node: ast.Assign, scope: Scope) -> None:
         for target in node.targets:
-            self._target(target, node, scope, "assign", node.value)
+            self._bind_target(target, node, scope, "assign", node.value)
 
     def _bind_annotated(self, node: ast.AnnAssign, scope: Scope) -> None:
         kind: BindingKind = "assign" if node.value is not None else "declared"
-        self._target(node.target, node, scope, kind, node.value, annotation=node.annotation)
+        self._bind_target(node.target, node, scope, kind, node.value, annotation=node.annotation)
 
     def _bind_augmented(self, node: ast.AugAssign, scope: Scope) -> None:
-        self._target(node.target, node, scope, "augment", node.value)
+        self._bind_target(node.target, node, scope, "augment", node.value)
 
     def _bind_for(self, node: ast.For | ast.AsyncFor, scope: Scope) -> None:
-        self._target(node.target, node, scope, "for", node.iter)
+        self._bind_target(node.target, node, scope, "for", node.iter)
 
     def _bind_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
         for item in node.items:
             self.homes[item] = (node, scope)
             if item.optional_vars is not None:
-                self._target(item.optional_vars, item, scope, "with", item.context_expr)
+                self._bind_target(item.optional_vars, item, scope, "with", item.context_expr)
 
     def _bind_delete(self, node: ast.Delete, scope: Scope) -> None:
         for target in node.targets:
-            self._target(target, node, scope, "delete", None)
+            self._bind_target(target, node, scope, "delete", None)
 
     def _bind_try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
         for handler in node.handlers:
             if handler.name:
-                self._bind(scope, handler.name, "except", handler)
+                self._bind_name(scope, handler.name, "except", handler)
 
     def _bind_match(self, node: ast.Match, scope: Scope) -> None:
         for case in node.cases:
@@ -155,27 +155,27 @@ class Walker:
                 name = getattr(part, "name", None) or getattr(part, "rest", None)
                 if isinstance(name, str):
                     self.homes[part] = (case, scope)
-                    self._bind(scope, name, "match", part)
+                    self._bind_name(scope, name, "match", part)
 
-    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+    def _bind_import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
         for alias in node.names:
             self.homes[alias] = (node, scope)
             if isinstance(node, ast.Import):
                 name = alias.asname or alias.name.partition(".")[0]
-                self._bind(scope, name, "import", alias)
+                self._bind_name(scope, name, "import", alias)
             elif alias.name == "*":
-                self._bind(scope, "*", "star", alias)
+                self._bind_name(scope, "*", "star", alias)
                 continue
             else:
                 name = alias.asname or alias.name
-                self._bind(scope, name, "from", alias)
+                self._bind_name(scope, name, "from", alias)
             for part in {name, *alias.name.split(".")}:
                 scope.named.setdefault(part, []).append(alias)
             if isinstance(node, ast.ImportFrom) and node.module:
                 for part in node.module.split("."):
                     scope.taken.setdefault(part, []).append(alias)
 
-    def _target(
+    def _bind_target(
         self,
         target: ast.expr,
         parent: ast.AST,
@@ -187,13 +187,13 @@ class Walker:
     ) -> None:
         self.homes[target] = (parent, scope)
         if isinstance(target, ast.Name):
-            self._bind(scope, target.id, kind, target, value, index, annotation)
+            self._bind_name(scope, target.id, kind, target, value, index, annotation)
         elif isinstance(target, ast.Starred):
-            self._target(target.value, target, scope, "unpack" if kind == "assign" else kind, None)
+            self._bind_target(target.value, target, scope, "unpack" if kind == "assign" else kind, None)
         elif isinstance(target, ast.Tuple | ast.List):
-            self._unpack(target, scope, kind, value)
+            self._unpack_target(target, scope, kind, value)
 
-    def _unpack(
+    def _unpack_target(
         self, target: ast.Tuple | ast.List, scope: Scope, kind: BindingKind, value: ast.expr | None
     ) -> None:
         starred = any(isinstance(element, ast.Starred) for element in target.elts)
@@ -206,11 +206,11 @@ class Walker:
         )
         for position, element in enumerate(target.elts):
             if literal and isinstance(value, ast.Tuple | ast.List):
-                self._target(element, target, scope, "assign", value.elts[position])
+                self._bind_target(element, target, scope, "assign", value.elts[position])
             else:
                 inner: BindingKind = "unpack" if kind == "assign" else kind
                 nested = isinstance(element, ast.Tuple | ast.List)  # parts of a part
-                self._target(
+                self._bind_target(
                     element, target, scope, inner, None if nested else value, None if starred else position
                 )
 
@@ -226,45 +226,45 @@ class Walker:
             for element in target.elts:
                 self._visit_target(element, target, scope)
         else:
-            self._visit(target, parent, scope)
+            self._visit_expression(target, parent, scope)
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
         for part in (*node.decorator_list, *_signature_parts(node.args), node.returns):
             if part is not None:
-                self._visit(part, node, scope)
+                self._visit_expression(part, node, scope)
 
     def _visit_class(self, node: ast.ClassDef, scope: Scope) -> None:
         for part in (*node.decorator_list, *node.bases, *node.keywords):
-            self._visit(part, node, scope)
+            self._visit_expression(part, node, scope)
 
     def _visit_nothing(self, node: ast.stmt, scope: Scope) -> None:
         pass
 
     def _visit_assign(self, node: ast.Assign, scope: Scope) -> None:
-        self._visit(node.value, node, scope)
+        self._visit_expression(node.value, node, scope)
         for target in node.targets:
             self._visit_target(target, node, scope)
 
     def _visit_annotated(self, node: ast.AnnAssign, scope: Scope) -> None:
-        self._visit(node.annotation, node, scope)
+        self._visit_expression(node.annotation, node, scope)
         if node.value is not None:
-            self._visit(node.value, node, scope)
+            self._visit_expression(node.value, node, scope)
         self._visit_target(node.target, node, scope)
 
     def _visit_augmented(self, node: ast.AugAssign, scope: Scope) -> None:
-        self._visit(node.value, node, scope)
+        self._visit_expression(node.value, node, scope)
         self._visit_target(node.target, node, scope)
         if isinstance(node.target, ast.Name):  # it reads before it writes
             scope.named.setdefault(node.target.id, []).append(node.target)
 
     def _visit_for(self, node: ast.For | ast.AsyncFor, scope: Scope) -> None:
-        self._visit(node.iter, node, scope)
+        self._visit_expression(node.iter, node, scope)
         self._visit_target(node.target, node, scope)
 
     def _visit_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
         for item in node.items:
             self.homes[item] = (node, scope)
-            self._visit(item.context_expr, item, scope)
+            self._visit_expression(item.context_expr, item, scope)
             if item.optional_vars is not None:
                 self._visit_target(item.optional_vars, item, scope)
 
@@ -275,29 +275,29 @@ class Walker:
     def _visit_return(self, node: ast.Return, scope: Scope) -> None:
         scope.returns.append(node)
         if node.value is not None:
-            self._visit(node.value, node, scope)
+            self._visit_expression(node.value, node, scope)
 
     def _visit_try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
         for handler in node.handlers:
             if handler.type is not None:
-                self._visit(handler.type, handler, scope)
+                self._visit_expression(handler.type, handler, scope)
 
     def _visit_match(self, node: ast.Match, scope: Scope) -> None:
-        self._visit(node.subject, node, scope)
+        self._visit_expression(node.subject, node, scope)
         for case in node.cases:
             if case.guard is not None:
-                self._visit(case.guard, case, scope)
+                self._visit_expression(case.guard, case, scope)
             for part in walk(case.pattern):
                 match part:
                     case ast.MatchValue():
-                        self._visit(part.value, case, scope)
+                        self._visit_expression(part.value, case, scope)
                     case ast.MatchClass():
-                        self._visit(part.cls, case, scope)
+                        self._visit_expression(part.cls, case, scope)
                     case ast.MatchMapping():
                         for key in part.keys:
-                            self._visit(key, case, scope)
+                            self._visit_expression(key, case, scope)
 
-    def _visit(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
+    def _visit_expression(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
         """Collect an expression. Most of a walk is spent here: names and calls come first, and nothing is matched."""
         homes, named = self.homes, scope.named
         todo = [(node, (parent, scope))]
@@ -323,62 +323,62 @@ class Walker:
                     named.setdefault(node.arg, []).append(node)  # type: ignore[attr-defined]
                 todo.append((node.value, (node, scope)))  # type: ignore[attr-defined]
             elif kind in _OPENING:
-                self._opening(node, scope)
+                self._visit_opening(node, scope)
             else:
                 home = node, scope
                 todo += [(child, home) for child in reversed(children(node))]
 
-    def _opening(self, node: ast.AST, scope: Scope) -> None:
+    def _visit_opening(self, node: ast.AST, scope: Scope) -> None:
         """Visit a node that opens a scope, binds a name or leaves the function in the middle of an expression."""
         match node:
             case ast.Lambda():
-                self._lambda(node, scope)
+                self._visit_lambda(node, scope)
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                self._comprehension(node, scope)
+                self._visit_comprehension(node, scope)
             case ast.NamedExpr():
-                self._visit(node.value, node, scope)
+                self._visit_expression(node.value, node, scope)
                 owner = scope
                 while owner.kind == "comprehension" and owner.parent is not None:
                     owner = owner.parent
-                self._target(node.target, node, owner, "walrus", node.value)
+                self._bind_target(node.target, node, owner, "walrus", node.value)
                 self._visit_target(node.target, node, owner)
             case ast.Yield() | ast.YieldFrom():
                 scope.returns.append(node)
                 if node.value is not None:
-                    self._visit(node.value, node, scope)
+                    self._visit_expression(node.value, node, scope)
 
-    def _lambda(self, node: ast.Lambda, scope: Scope) -> None:
+    def _visit_lambda(self, node: ast.Lambda, scope: Scope) -> None:
         for part in _signature_parts(node.args):
             if part is not None:
-                self._visit(part, node, scope)
+                self._visit_expression(part, node, scope)
         inner = Scope("lambda", node, scope)
         scope.within.append(inner)
         self.scopes[node] = inner
         self.walk(inner)
 
-    def _comprehension(self, node: Comprehension, scope: Scope) -> None:
+    def _visit_comprehension(self, node: Comprehension, scope: Scope) -> None:
         inner = Scope("comprehension", node, scope, bound=True, walked=True)
         scope.within.append(inner)
         self.scopes[node] = inner
         for position, generator in enumerate(node.generators):
             self.homes[generator] = (node, inner)
             # The first iterable is evaluated outside, the rest inside.
-            self._visit(generator.iter, generator, scope if position == 0 else inner)
-            self._target(generator.target, generator, inner, "comprehension", generator.iter)
+            self._visit_expression(generator.iter, generator, scope if position == 0 else inner)
+            self._bind_target(generator.target, generator, inner, "comprehension", generator.iter)
             self._visit_target(generator.target, generator, inner)
             for test in generator.ifs:
-                self._visit(test, generator, inner)
+                self._visit_expression(test, generator, inner)
         results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         for result in results:
-            self._visit(result, node, inner)
+            self._visit_expression(result, node, inner)
 
 
 _BINDS: dict[type[ast.stmt], Any] = {
     ast.FunctionDef: Walker._bind_definition,
     ast.AsyncFunctionDef: Walker._bind_definition,
     ast.ClassDef: Walker._bind_definition,
-    ast.Import: Walker._import,
-    ast.ImportFrom: Walker._import,
+    ast.Import: Walker._bind_import,
+    ast.ImportFrom: Walker._bind_import,
     ast.Global: Walker._bind_outer,
     ast.Nonlocal: Walker._bind_outer,
     ast.Assign: Walker._bind_assign,

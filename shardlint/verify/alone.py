@@ -21,7 +21,7 @@ def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """The jobs, those that compare with a run on one device told what it gave and where it left its arrays, which are
     there until the end.
     """
-    places = [index for index, job in enumerate(jobs) if _compares(job) and not runner.has(job)]
+    places = [index for index, job in enumerate(jobs) if _compares_numbers(job) and not runner.has(job)]
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
         first = []
         for index in places:
@@ -34,7 +34,7 @@ def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
         if first:
             for outcome in runner.run(first):
                 index = places[int(outcome.job["id"])]
-                said, distrust = _said(outcome)
+                said, distrust = _read_outcome(outcome)
                 told[index] = {
                     **jobs[index],
                     "alone": said,
@@ -44,14 +44,14 @@ def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
         yield told
 
 
-def _compares(job: Job) -> bool:
+def _compares_numbers(job: Job) -> bool:
     """Return whether a job compares numbers. A mesh of one device can compare only with a reference of its own."""
     if job["task"] != "fixture" or "execute" not in job["levels"]:
         return False
     return job["reference"] == "other" or (job["reference"] == "itself" and devices_of(job["mesh"]) > 1)
 
 
-def _said(outcome: Outcome) -> tuple[dict[str, Any], str]:
+def _read_outcome(outcome: Outcome) -> tuple[dict[str, Any], str]:
     """Return the data of an `Alone`, and the reason to distrust it ("" if there is none)."""
     told = outcome.all("alone")
     distrust = outcome.distrust

@@ -41,56 +41,56 @@ class Attendant:
 
     def take(self, data: bytes) -> list[messages.Message]:
         """The messages for whoever gave the job, of those that are whole with this data."""
-        return [message for message in self.incoming.take(data) if not self._took(message)]
+        return [message for message in self.incoming.take(data) if not self._take_message(message)]
 
-    def _took(self, message: messages.Message) -> bool:
+    def _take_message(self, message: messages.Message) -> bool:
         if "recall" in message:
-            self._answer({"vouched": self._vouched(message["recall"])})
+            self._send_answer({"vouched": self._vouch_for_key(message["recall"])})
         elif "keep" in message:
             if len(self._keep) < _KEPT_MAX and isinstance(message.get("value"), dict):
                 self._keep.append((str(message["keep"]), message["value"]))
         elif "judged" in message:
             if self._seed:
-                self._doubt('it reported "done" twice')
-            self._seed = challenge.new()
-            self._answer({"seed": self._seed})
+                self._distrust_worker('it reported "done" twice')
+            self._seed = challenge.new_seed()
+            self._send_answer({"seed": self._seed})
         elif "answers" in message:
-            wrong = challenge.missed(self._seed, self._job["devices"], message["answers"])
+            wrong = challenge.explain_missed(self._seed, self._job["devices"], message["answers"])
             self._answered = bool(self._seed)
             if wrong:
-                self._doubt(f"the checks were changed while the program ran: {wrong}")
+                self._distrust_worker(f"the checks were changed while the program ran: {wrong}")
         elif "distrust" in message:
-            self._doubt(str(message["distrust"])[:2000])
+            self._distrust_worker(str(message["distrust"])[:2000])
         else:
             self.done = self.done or "done" in message
             if "result" in message and self._seed:
-                self._doubt('it reported a result after "done"')
+                self._distrust_worker('it reported a result after "done"')
             return False
         return True
 
-    def _vouched(self, key: object) -> str | None:
+    def _vouch_for_key(self, key: object) -> str | None:
         return self._cache.vouch(key) if self._cache is not None and isinstance(key, str) else None
 
-    def _answer(self, message: messages.Message) -> None:
+    def _send_answer(self, message: messages.Message) -> None:
         data = json.dumps(message).encode() + b"\n"
         try:
             self._reply(data)
         except OSError:  # it has ended, or never reads: its limits are for that
-            self._doubt("it did not read its answer")
+            self._distrust_worker("it did not read its answer")
 
-    def _doubt(self, why: str) -> None:
+    def _distrust_worker(self, why: str) -> None:
         self.distrust = self.distrust or why
 
     def end(self, stopped: str) -> str:
         """Take in the end of the process (`stopped`: how, "" for well); why it is not to be trusted, "" where it is."""
         if self.done and not self._answered:
-            self._doubt("it ended without showing that its checks were unchanged")
+            self._distrust_worker("it ended without showing that its checks were unchanged")
         if self.done and not (stopped or self.distrust or self.spoilt) and self._cache is not None:
             for key, value in self._keep:
                 self._cache.put(key, value)
         return self.distrust
 
 
-def writer(descriptor: int) -> Callable[[bytes], object]:
+def descriptor_writer(descriptor: int) -> Callable[[bytes], object]:
     """Return a function that writes to a descriptor."""
     return lambda data: os.write(descriptor, data)

@@ -53,33 +53,35 @@ class Cache:
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The entry of a key, or None."""
-        return self._checked(key, read(self.folder, key))
+        return self._checked_value(key, read(self.folder, key))
 
     def vouch(self, key: str) -> str | None:
-        """The digest (see `fingerprint`) of the file of a key's entry, where that is as it was written; else None."""
+        """The digest (see `data_fingerprint`) of the file of a key's entry, if it is as it was written; else None."""
         data = read(self.folder, key)
-        return None if self._checked(key, data) is None else fingerprint(data)
+        return None if self._checked_value(key, data) is None else data_fingerprint(data)
 
-    def _checked(self, key: str, data: bytes) -> dict[str, Any] | None:
-        entry = _parsed(data)
+    def _checked_value(self, key: str, data: bytes) -> dict[str, Any] | None:
+        entry = _parse_entry(data)
         value = entry.get("value")
-        return value if isinstance(value, dict) and entry.get("digest") == self._digest(key, value) else None
+        return (
+            value if isinstance(value, dict) and entry.get("digest") == self._sign_value(key, value) else None
+        )
 
     def put(self, key: str, value: dict[str, Any]) -> None:
         """Keep an entry, whole or not at all, and let the least used go where there is too much."""
-        data = json.dumps({"digest": self._digest(key, value), "value": value}).encode()
+        data = json.dumps({"digest": self._sign_value(key, value), "value": value}).encode()
         if len(data) > min(ENTRY_BYTES, self.most) or not _is_key(key):
             return
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(_file(self.folder, key), data, 0o600, durable=False)
-            self._shrink()
+            replace_file(_entry_path(self.folder, key), data, 0o600, durable=False)
+            self._shrink_folder()
 
-    def _digest(self, key: str, value: dict[str, Any]) -> str:
+    def _sign_value(self, key: str, value: dict[str, Any]) -> str:
         text = key + json.dumps(value, sort_keys=True)
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
-    def _shrink(self) -> None:
+    def _shrink_folder(self) -> None:
         files = []
         for file in self.folder.iterdir():
             # Another run may remove files too; what one left half written is removed with the old.
@@ -100,7 +102,7 @@ def read(folder: Path, key: str) -> bytes:
     """The file of a key's entry, whatever it holds; nothing where there is none or it is too large."""
     if not _is_key(key):
         return b""
-    file = _file(folder, key)
+    file = _entry_path(folder, key)
     try:
         if file.stat().st_size > ENTRY_BYTES:
             return b""
@@ -113,16 +115,16 @@ def read(folder: Path, key: str) -> bytes:
 
 def vouched_value(data: bytes, digest: str) -> dict[str, Any] | None:
     """The entry in a file whose digest somebody vouched for; None for another file."""
-    value = _parsed(data).get("value") if fingerprint(data) == digest else None
+    value = _parse_entry(data).get("value") if data_fingerprint(data) == digest else None
     return value if isinstance(value, dict) else None
 
 
-def fingerprint(data: bytes) -> str:
+def data_fingerprint(data: bytes) -> str:
     """The digest of a file."""
     return hashlib.sha256(data).hexdigest()
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
+def _parse_entry(data: bytes) -> dict[str, Any]:
     try:
         entry = json.loads(data)
     except (ValueError, RecursionError):
@@ -134,5 +136,5 @@ def _is_key(key: str) -> bool:
     return key.isalnum() and len(key) <= 128
 
 
-def _file(folder: Path, key: str) -> Path:
+def _entry_path(folder: Path, key: str) -> Path:
     return folder / f"{key}.json"

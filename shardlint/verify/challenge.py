@@ -12,23 +12,23 @@ TRIALS = ("placement", "numbers", "donation")
 _NEEDS_TWO = "placement"
 
 
-def new() -> str:
+def new_seed() -> str:
     """A seed nobody can know before."""
     return f"{random.SystemRandom().getrandbits(64):016x}"
 
 
-def programs(seed: str, devices: int) -> list[tuple[str, bool]]:
+def trial_programs(seed: str, devices: int) -> list[tuple[str, bool]]:
     """The programs in their order: the trial each is of, and whether it is the faulty one."""
     chosen = [(trial, bad) for trial in TRIALS for bad in (False, True) if devices > 1 or trial != _NEEDS_TWO]
     random.Random(seed).shuffle(chosen)
     return chosen
 
 
-def missed(seed: str, devices: int, answers: Any) -> str:
+def explain_missed(seed: str, devices: int, answers: Any) -> str:
     """Return the mistake in the answers (for each program the trial whose fault was seen, "" for none), as a sentence;
     "" for none.
     """
-    wanted = programs(seed, devices)
+    wanted = trial_programs(seed, devices)
     if not isinstance(answers, Sequence) or len(answers) != len(wanted):
         return "it did not answer"
     for (trial, is_faulty), said in zip(wanted, answers, strict=True):

@@ -42,11 +42,11 @@ def start(
         raise CannotRun(f"cannot start {python}: {error}") from error
 
 
-def greeting(python: str, process: subprocess.Popen[bytes], errors: IO[bytes]) -> dict[str, Any]:
+def read_greeting(python: str, process: subprocess.Popen[bytes], errors: IO[bytes]) -> dict[str, Any]:
     """Return the first message of a process started from `python`: its releases. Raises `CannotRun` if it sends
     anything else. `errors` is the file its standard error goes to.
     """
-    alarm = threading.Timer(_START_SECONDS, kill, [process])
+    alarm = threading.Timer(_START_SECONDS, kill_child, [process])
     alarm.daemon = True
     alarm.start()
     line, told = b"", None
@@ -56,16 +56,16 @@ def greeting(python: str, process: subprocess.Popen[bytes], errors: IO[bytes]) -
             told = json.loads(line)
     finally:
         alarm.cancel()
-        if not _greets(told):
-            kill(process)
+        if not _is_greeting(told):
+            kill_child(process)
             process.wait()
-    if not _greets(told):
+    if not _is_greeting(told):
         wrote = f" but wrote {line[:200].decode('utf-8', 'replace')!r} first" if line else ""
-        raise CannotRun(f"{python} did not start the verifier{wrote}{last(errors)}")
+        raise CannotRun(f"{python} did not start the verifier{wrote}{last_errors(errors)}")
     return dict(told)
 
 
-def _greets(greeting: Any) -> TypeGuard[dict[str, Any]]:
+def _is_greeting(greeting: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(greeting, dict) and isinstance(greeting.get("releases"), dict) and "python" in greeting
 
 
@@ -78,7 +78,7 @@ def keep_going(pid: int) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
-def give(process: subprocess.Popen[bytes], *jobs: Job) -> None:
+def give_jobs(process: subprocess.Popen[bytes], *jobs: Job) -> None:
     """Write jobs, each as a line of JSON, to a process that reads them."""
     assert process.stdin is not None
     # A process that died has its reader to tell of it.
@@ -88,14 +88,14 @@ def give(process: subprocess.Popen[bytes], *jobs: Job) -> None:
         process.stdin.flush()
 
 
-def reply(process: subprocess.Popen[bytes], data: bytes) -> None:
+def write_reply(process: subprocess.Popen[bytes], data: bytes) -> None:
     """Write an answer. Raises `OSError` where the process has ended."""
     assert process.stdin is not None
     process.stdin.write(data)
     process.stdin.flush()
 
 
-def received(process: subprocess.Popen[bytes]) -> bytes:
+def received_data(process: subprocess.Popen[bytes]) -> bytes:
     """Return the next data from a process; empty if it has ended."""
     try:
         data: bytes = process.stdout.read1(65536)  # type: ignore[union-attr]  # of a socket, which has it
@@ -104,7 +104,7 @@ def received(process: subprocess.Popen[bytes]) -> bytes:
         return b""
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill_child(process: subprocess.Popen[bytes]) -> None:
     """Kill a process, its group and whatever it started."""
     contain.end_below(process.pid)
     with contextlib.suppress(OSError):
@@ -114,7 +114,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
             process.kill()
 
 
-def last(errors: IO[bytes] | None) -> str:
+def last_errors(errors: IO[bytes] | None) -> str:
     """The end of what a process wrote to standard error, to put behind a message."""
     if errors is None:
         return ""

@@ -66,14 +66,18 @@ def check_forbidden(program: Program, forbid: Iterable[Claim]) -> list[Failure]:
     """A failure for each claim that a collective breaks."""
     failures = []
     for claim in forbid:
-        if (wrong := _unknown(claim, program)) is not None:
+        if (wrong := _unknown_axis_failure(claim, program)) is not None:
             failures.append(wrong)
             continue
         broken = [one for one in program.collectives if claim.takes(one)]
         if broken:
             moved = f"{len(broken)} found, moving {size_text(sum(one.moved for one in broken))} per call"
             failures.append(
-                Failure("forbidden", _listed(f"forbidden {claim.text!r}: {moved}", broken), path=claim.text)
+                Failure(
+                    "forbidden",
+                    _list_collectives(f"forbidden {claim.text!r}: {moved}", broken),
+                    path=claim.text,
+                )
             )
     return failures
 
@@ -82,7 +86,7 @@ def check_budget(program: Program, budget: Mapping[Claim, int]) -> list[Failure]
     """A failure for each budget (bytes moved on one device in one call) that is not kept."""
     failures = []
     for claim, most in budget.items():
-        if (wrong := _unknown(claim, program)) is not None:
+        if (wrong := _unknown_axis_failure(claim, program)) is not None:
             failures.append(wrong)
             continue
         spent = [one for one in program.collectives if claim.takes(one)]
@@ -96,7 +100,11 @@ def check_budget(program: Program, budget: Mapping[Claim, int]) -> list[Failure]
                 text += " (loops of unknown length counted once)"
             failures.append(
                 Failure(
-                    "budget", _listed(text, spent), path=claim.text, bytes_expected=most, bytes_actual=moved
+                    "budget",
+                    _list_collectives(text, spent),
+                    path=claim.text,
+                    bytes_expected=most,
+                    bytes_actual=moved,
                 )
             )
     return failures
@@ -127,7 +135,7 @@ def check_memory(program: Program, most: int) -> list[Failure]:
     return [failure]
 
 
-def _unknown(claim: Claim, program: Program) -> Failure | None:
+def _unknown_axis_failure(claim: Claim, program: Program) -> Failure | None:
     lost = claim.lost(program.mesh)
     if lost is None:
         return None
@@ -135,7 +143,7 @@ def _unknown(claim: Claim, program: Program) -> Failure | None:
     return Failure("fixture", f"{claim.text!r} names axis {lost!r}; the mesh has {known}", path=claim.text)
 
 
-def _listed(text: str, found: Sequence[Collective]) -> str:
+def _list_collectives(text: str, found: Sequence[Collective]) -> str:
     """A message with the largest collectives below it."""
     largest = sorted(found, key=lambda one: one.moved, reverse=True)
     lines = [collective_text(one, source=True) for one in largest[:_SHOWN]]

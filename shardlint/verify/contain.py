@@ -22,12 +22,12 @@ _ROUNDS = 50
 
 def adopt_orphans() -> bool:
     """Make this process the parent of descendants whose own parent ends. Returns whether the system does so."""
-    return _prctl(_SET_CHILD_SUBREAPER, 1)
+    return _call_prctl(_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
     """Have this process killed when the one that started it ends."""
-    _prctl(_SET_PDEATHSIG, int(signal.SIGKILL))
+    _call_prctl(_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def heed_signals() -> None:
@@ -40,7 +40,7 @@ def heed_signals() -> None:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
-def _prctl(option: int, value: int) -> bool:
+def _call_prctl(option: int, value: int) -> bool:
     if not HERE:
         return False
     try:
@@ -49,7 +49,7 @@ def _prctl(option: int, value: int) -> bool:
         return False
 
 
-def _parents() -> dict[int, tuple[int, str]]:
+def _parent_processes() -> dict[int, tuple[int, str]]:
     """The parent and state letter of every process."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208  # names are all it takes, often
@@ -63,11 +63,11 @@ def _parents() -> dict[int, tuple[int, str]]:
     return found
 
 
-def below(root: int, spared: Collection[int] = ()) -> list[int]:
+def processes_below(root: int, spared: Collection[int] = ()) -> list[int]:
     """The living processes that descend from `root`, without itself, `spared` processes and what is below those."""
     if not HERE:
         return []
-    parents = _parents()
+    parents = _parent_processes()
     children: dict[int, list[int]] = {}
     for process, (parent, _) in parents.items():
         children.setdefault(parent, []).append(process)
@@ -80,23 +80,23 @@ def below(root: int, spared: Collection[int] = ()) -> list[int]:
 
 
 def end_below(root: int, spared: Collection[int] = ()) -> None:
-    """Kill all that is `below` a process.
+    """Kill all that is `processes_below` a process.
 
     First all are stopped, again and again until there is no new one: what is stopped starts nothing.
     """
     stopped: set[int] = set()
     for _ in range(_ROUNDS):
-        new = [process for process in below(root, spared) if process not in stopped]
+        new = [process for process in processes_below(root, spared) if process not in stopped]
         if not new:
             break
         for process in new:
-            _signal(process, signal.SIGSTOP)
+            _send_signal(process, signal.SIGSTOP)
         stopped.update(new)
     for process in stopped:
-        _signal(process, signal.SIGKILL)
+        _send_signal(process, signal.SIGKILL)
 
 
-def ticks(process: int) -> int:
+def processor_ticks(process: int) -> int:
     """Processor time a process and its threads have used, in clock ticks; 0 for one that has ended."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123
@@ -106,6 +106,6 @@ def ticks(process: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def _signal(process: int, number: signal.Signals) -> None:
+def _send_signal(process: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)

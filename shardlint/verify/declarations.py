@@ -18,23 +18,23 @@ class Declaration:
     levels: tuple[str, ...]
 
 
-def item(field: str, value: object) -> str:
+def name_item(field: str, value: object) -> str:
     """How an item of a field that holds several is named: `out '0/w1'`, `donate 0`."""
     return f"{field} {value!r}"
 
 
-def declarations(fixture: Fixture) -> list[Declaration]:
+def list_declarations(fixture: Fixture) -> list[Declaration]:
     """Everything a fixture declares that has to hold of its function."""
-    found = [Declaration(item("out", glob), _PLACED) for glob in fixture.out]
-    found += [Declaration(item("gradients", glob), ("compile",)) for glob in fixture.gradients]
+    found = [Declaration(name_item("out", glob), _PLACED) for glob in fixture.out]
+    found += [Declaration(name_item("gradients", glob), ("compile",)) for glob in fixture.gradients]
     if fixture.replicated_bytes_max is not None:
         found.append(Declaration(REPLICATED, ("trace", "compile", "execute", "topology")))
     found += [
-        Declaration(item("donate", index), ("compile", "execute", "processes", "topology"))
+        Declaration(name_item("donate", index), ("compile", "execute", "processes", "topology"))
         for index in fixture.donate
     ]
     for claims, field in ((fixture.forbid, "forbid"), (fixture.budget, "budget")):
-        found += [Declaration(item(field, text.strip()), ("compile", "topology")) for text in claims]
+        found += [Declaration(name_item(field, text.strip()), ("compile", "topology")) for text in claims]
     if fixture.memory_max is not None:
         found.append(Declaration(MEMORY, ("compile",)))
     if fixture.hbm_max is not None:

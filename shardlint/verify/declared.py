@@ -44,7 +44,7 @@ class _Key:
     read: Read
 
 
-def _keys(value: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
+def _check_keys(value: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
     """The values of a table that may have these keys only."""
     if not isinstance(value, dict):
         raise ValueError
@@ -56,23 +56,23 @@ def _keys(value: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
     return {name: at(f".{name}", one, keys[name].read, keys[name].write) for name, one in value.items()}
 
 
-def _spec(value: Any) -> P:
+def _parse_spec(value: Any) -> P:
     return P.parse(text("")(value))
 
 
-def _specs(value: Any) -> dict[str, P] | str:
+def _parse_specs(value: Any) -> dict[str, P] | str:
     found: dict[str, P] | str
-    found = text(_REFERENCE)(value) if isinstance(value, str) else table_of(_spec, _A_SPEC)(value)
+    found = text(_REFERENCE)(value) if isinstance(value, str) else table_of(_parse_spec, _A_SPEC)(value)
     return found
 
 
-def _size(value: Any) -> int | str:
+def _parse_size(value: Any) -> int | str:
     size: int | str = value if isinstance(value, str) else whole(0)(value)
     parse_bytes(size)
     return size
 
 
-def _mesh(value: Any) -> dict[str, int] | str:
+def _parse_mesh(value: Any) -> dict[str, int] | str:
     found: dict[str, int] | str
     found = text(_MESH)(value) if isinstance(value, str) else table_of(whole(1), "a size of 1 or more")(value)
     if not found:
@@ -80,8 +80,8 @@ def _mesh(value: Any) -> dict[str, int] | str:
     return found
 
 
-def _arg(value: Any) -> Argument:
-    values = _keys(value, ARG_KEYS)
+def _parse_argument(value: Any) -> Argument:
+    values = _check_keys(value, ARG_KEYS)
     if ("source" in values) == ("shape" in values):
         raise Wrong("", f"is {value!r}; write either source or shape in it")
     if "spec" in values and "specs" in values:
@@ -102,44 +102,46 @@ _AN_ARG = 'a table such as {shape = [16, 512], dtype = "int32", spec = "P(\'data
 _GLOBS = "a table such as {\"0/**/w1\" = \"P('data', 'model')\"}"
 
 
-def _string(pattern: str) -> Schema:
+def _string_schema(pattern: str) -> Schema:
     return {"type": "string", "pattern": pattern}
 
 
-def _number(least: int) -> Schema:
+def _number_schema(least: int) -> Schema:
     return {"type": "integer", "minimum": least}
 
 
-def _array(items: Schema, **more: Any) -> Schema:
+def _array_schema(items: Schema, **more: Any) -> Schema:
     return {"type": "array", "items": items, **more}
 
 
-def _object(values: Schema, **more: Any) -> Schema:
+def _object_schema(values: Schema, **more: Any) -> Schema:
     return {"type": "object", "additionalProperties": values, **more}
 
 
-def _either(*schemas: Schema) -> Schema:
+def _either_schema(*schemas: Schema) -> Schema:
     return {"anyOf": list(schemas)}
 
 
-_SPECS_SCHEMA = _object(_string(r"^\s*(P|PartitionSpec)\s*\("))
-_SIZE_SCHEMA = _either(_number(0), _string(r"^\s*\d+(\.\d+)?\s*[a-zA-Z]*\s*$"))
+_SPECS_SCHEMA = _object_schema(_string_schema(r"^\s*(P|PartitionSpec)\s*\("))
+_SIZE_SCHEMA = _either_schema(_number_schema(0), _string_schema(r"^\s*\d+(\.\d+)?\s*[a-zA-Z]*\s*$"))
 
 
 def _of_text(about: str, write: str, pattern: str) -> _Key:
-    return _Key(about, write, _string(pattern), text(pattern))
+    return _Key(about, write, _string_schema(pattern), text(pattern))
 
 
 def _of_specs(about: str) -> _Key:
-    return _Key(about, _GLOBS, _SPECS_SCHEMA, table_of(_spec, _A_SPEC))
+    return _Key(about, _GLOBS, _SPECS_SCHEMA, table_of(_parse_spec, _A_SPEC))
 
 
 def _of_size(about: str) -> _Key:
-    return _Key(about, _A_SIZE, _SIZE_SCHEMA, _size)
+    return _Key(about, _A_SIZE, _SIZE_SCHEMA, _parse_size)
 
 
 def _of_strings(about: str, write: str) -> _Key:
-    return _Key(about, f"a list such as {write}", _array({"type": "string"}), list_of(text(""), "a string"))
+    return _Key(
+        about, f"a list such as {write}", _array_schema({"type": "string"}), list_of(text(""), "a string")
+    )
 
 
 def _of_choice(about: str, choices: tuple[str, ...]) -> _Key:
@@ -152,24 +154,27 @@ ARG_KEYS: dict[str, _Key] = {
     "shape": _Key(
         "The shape of an array argument.",
         "sizes such as [16, 512]",
-        _array(_number(0)),
+        _array_schema(_number_schema(0)),
         list_of(whole(0), "a size of 0 or more"),
     ),
     "dtype": _of_text("Its dtype. Default: float32.", 'a dtype such as "float32" or "int32"', _DTYPE),
     "below": _Key(
         "Integers are filled with 0 up to this number, exclusive. Default: 2.",
         "a number of 1 or more",
-        _number(1),
+        _number_schema(1),
         whole(1),
     ),
     "spec": _Key(
-        "The spec of every array in the argument.", _A_SPEC, _SPECS_SCHEMA["additionalProperties"], _spec
+        "The spec of every array in the argument.",
+        _A_SPEC,
+        _SPECS_SCHEMA["additionalProperties"],
+        _parse_spec,
     ),
     "specs": _Key(
         "The specs of its arrays: from path globs to specs, or a function that makes them.",
         f'{_GLOBS}, or a reference such as "proj.shard:specs"',
-        _either(_string(_REFERENCE), _SPECS_SCHEMA),
-        _specs,
+        _either_schema(_string_schema(_REFERENCE), _SPECS_SCHEMA),
+        _parse_specs,
     ),
 }
 
@@ -181,13 +186,16 @@ KEYS: dict[str, _Key] = {
     "meshes": _Key(
         "Axis sizes in order, or all:N for all shapes with N devices over the axes that the specs name.",
         'a list such as [{data = 4, model = 2}, "all:8"]',
-        _array(_either(_object(_number(1), minProperties=1), _string(_MESH)), minItems=1),
-        list_of(_mesh, _A_MESH),
+        _array_schema(
+            _either_schema(_object_schema(_number_schema(1), minProperties=1), _string_schema(_MESH)),
+            minItems=1,
+        ),
+        list_of(_parse_mesh, _A_MESH),
     ),
     "args": _Key(
         "The function's arguments.",
         f"a list, each {_AN_ARG}",
-        _array(
+        _array_schema(
             {
                 "type": "object",
                 "properties": {
@@ -198,7 +206,7 @@ KEYS: dict[str, _Key] = {
                 "not": {"required": ["spec", "specs"]},
             }
         ),
-        list_of(_arg, _AN_ARG),
+        list_of(_parse_argument, _AN_ARG),
     ),
     "out": _of_specs("The specs of outputs, by path glob."),
     "gradients": _of_specs("The specs of gradients, by path glob."),
@@ -206,15 +214,15 @@ KEYS: dict[str, _Key] = {
     "donate": _Key(
         "Indexes of arguments whose buffers must all be reused.",
         "a list of indexes such as [0]",
-        _array(_number(0)),
+        _array_schema(_number_schema(0)),
         list_of(whole(0), "the index of an argument, starting at 0"),
     ),
     "forbid": _of_strings("Collectives that must not occur.", '["all_gather over model", "all_to_all"]'),
     "budget": _Key(
         "The most bytes that collectives may move in one call.",
         'a table such as {"all_gather over data" = "64MiB"}',
-        _object(_SIZE_SCHEMA),
-        table_of(_size, _A_SIZE),
+        _object_schema(_SIZE_SCHEMA),
+        table_of(_parse_size, _A_SIZE),
     ),
     "memory_max": _of_size("The most memory per device, as compiled for simulated devices."),
     "hbm_max": _of_size("The most memory per device, as compiled for each topology."),
@@ -229,7 +237,10 @@ KEYS: dict[str, _Key] = {
         "false if the program is too large to run here.", "true or false", {"type": "boolean"}, boolean
     ),
     "processes": _Key(
-        "Also run it as this many jax.distributed processes.", "a number of 2 or more", _number(2), whole(2)
+        "Also run it as this many jax.distributed processes.",
+        "a number of 2 or more",
+        _number_schema(2),
+        whole(2),
     ),
     "topology": _of_strings("Also compile it for these topologies, without the hardware.", '["v5e:4x4"]'),
 }
@@ -255,7 +266,7 @@ def read_fixtures(path: Path) -> dict[str, Fixture]:
         name = table.get("name") if isinstance(table, dict) else None
         here = f"{path}: {place}[{index}]" + (f" ({name})" if isinstance(name, str) else "")
         try:
-            name, fixture = at("", table, _fixture, f"a table that begins with [[{place}]]")
+            name, fixture = at("", table, _parse_fixture, f"a table that begins with [[{place}]]")
         except Wrong as wrong:
             raise BadSettings(f"{here}: {f'{wrong.key} {wrong.text}'.lstrip('. ')}") from None
         if name in found:
@@ -264,8 +275,8 @@ def read_fixtures(path: Path) -> dict[str, Fixture]:
     return found
 
 
-def _fixture(table: Any) -> tuple[str, Fixture]:
-    values = _keys(table, KEYS)
+def _parse_fixture(table: Any) -> tuple[str, Fixture]:
+    values = _check_keys(table, KEYS)
     for key in _NEEDED:
         if key not in values:
             raise Wrong("", f"has no {key}; write {key} = {KEYS[key].write}")

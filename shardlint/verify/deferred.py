@@ -72,7 +72,7 @@ class Deferred(Runner):
             index, job = left[outcome.job["id"]]
             outcome.job["id"] = index
             if job["task"] == "alone":
-                self._on_one[_of(job)] = outcome.all("reads")
+                self._on_one[_key_of_job(job)] = outcome.all("reads")
             self._ran.append((self._whole(job), outcome))
             yield outcome
 
@@ -84,7 +84,7 @@ class Deferred(Runner):
             name = f"{job.get('file')}::{job.get('name')}"
             reads = outcome.all("reads")
             if "alone" in job:
-                reads = [*reads, *self._on_one.get(_of(job), [None])]
+                reads = [*reads, *self._on_one.get(_key_of_job(job), [None])]
             if name not in failed:
                 self.keeper.keep(job, outcome, reads, self.releases)
         self._ran.clear()
@@ -102,6 +102,6 @@ class Deferred(Runner):
         return said
 
 
-def _of(job: Job) -> str:
+def _key_of_job(job: Job) -> str:
     """Return the key that a job and its run on one device have in common."""
     return repr((job["file"], job["name"], job["mesh"]))

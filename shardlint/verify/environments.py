@@ -16,7 +16,7 @@ _VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _MISSING = regex(r"\braised (ImportError|ModuleNotFoundError)\b")
 
 
-def advice(message: str, python: str, place: Path) -> str:
+def import_advice(message: str, python: str, place: Path) -> str:
     """Return the advice for a failure to import a package; "" for any other failure.
 
     `python` is what ran the program, `place` a file or folder of the project.
@@ -31,16 +31,16 @@ def another(python: str, place: Path) -> str:
 
     Names the environment where one is found; "" where that is the one of `python` already.
     """
-    own = _folder(python)
-    found = next(_environments(place), None)
+    own = _environment_of_python(python)
+    found = next(_environment_folders(place), None)
     if found is None:
         return "this project may have its own environment: pass --python PATH/TO/project/.venv/bin/python"
-    if own is not None and _folder(str(found)) == own:
+    if own is not None and _environment_of_python(str(found)) == own:
         return ""
-    return f"this project has its own environment: pass --python {shlex.quote(_shown(found))}"
+    return f"this project has its own environment: pass --python {shlex.quote(_shown_path(found))}"
 
 
-def _environments(place: Path) -> Iterator[Path]:
+def _environment_folders(place: Path) -> Iterator[Path]:
     try:
         place = place.absolute()
     except OSError:  # the working directory is gone
@@ -48,26 +48,26 @@ def _environments(place: Path) -> Iterator[Path]:
     for folder in (place, *place.parents):
         for name in _FOLDERS:
             if (folder / name / "pyvenv.cfg").is_file():
-                yield from _pythons(folder / name)
+                yield from _python_paths(folder / name)
         if (folder / ".git").exists():
             break
     for variable in _VARIABLES:
         if given := os.environ.get(variable):
-            yield from _pythons(Path(given))
+            yield from _python_paths(Path(given))
 
 
-def _pythons(folder: Path) -> Iterator[Path]:
+def _python_paths(folder: Path) -> Iterator[Path]:
     yield from (folder / name for name in _PYTHONS if (folder / name).exists())
 
 
-def _folder(python: str) -> Path | None:
+def _environment_of_python(python: str) -> Path | None:
     """The environment's folder that an interpreter is of; what it is a link to is not asked."""
     with contextlib.suppress(OSError):
         return Path(python).absolute().parent.parent.resolve()
     return None
 
 
-def _shown(path: Path) -> str:
+def _shown_path(path: Path) -> str:
     """Relative to the working directory where it lies below it. Not resolved: an environment's Python is a link."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -179,7 +179,7 @@ def read_program(data: Mapping[str, Any]) -> Program:
         axes = None if of["axes"] is None else tuple(tuple(names) for names in of["axes"])
         return Array(**{**of, "shape": tuple(of["shape"]), "axes": axes})
 
-    def product(of: Mapping[str, Any]) -> Product:
+    def product_from_data(of: Mapping[str, Any]) -> Product:
         tuples = {name: tuple(of[name]) for name in ("free", "reduced", "batch", "paid", "weights")}
         return Product(**{**line(of), **tuples})
 
@@ -190,7 +190,7 @@ def read_program(data: Mapping[str, Any]) -> Program:
             "collectives": tuple(
                 Collective(**{**line(one), "axes": tuple(one["axes"])}) for one in data["collectives"]
             ),
-            "products": tuple(product(one) for one in data["products"]),
+            "products": tuple(product_from_data(one) for one in data["products"]),
             "warned": tuple(Warned(**line(one)) for one in data["warned"]),
             "notes": tuple(data["notes"]),
         }

@@ -33,7 +33,7 @@ def fixture_files(paths: Sequence[str]) -> dict[Path, list[str]]:
         if not os.path.exists(path):
             raise CannotRun(f"{place}: no such file or directory")
         if os.path.isdir(path):
-            for file in below(path, governing=not paths):
+            for file in fixture_files_below(path, governing=not paths):
                 files.setdefault(file, [])
         elif name and files.get(path) != []:
             files.setdefault(path, []).append(name)
@@ -50,7 +50,7 @@ def fixture_files(paths: Sequence[str]) -> dict[Path, list[str]]:
     return files
 
 
-def below(folder: Path, governing: bool = False) -> Iterator[Path]:
+def fixture_files_below(folder: Path, governing: bool = False) -> Iterator[Path]:
     """The files of a directory that may hold fixtures; with `governing`, settings further up count too."""
     from shardlint.source.find import find
 
@@ -61,7 +61,7 @@ def below(folder: Path, governing: bool = False) -> Iterator[Path]:
         elif governing:
             yield settings
     for file in find([folder]).files:
-        if file.suffix == ".py" and _mentions(read_program(file) or b""):
+        if file.suffix == ".py" and _mentions_verify(read_program(file) or b""):
             yield file
 
 
@@ -76,7 +76,7 @@ def makes_fixtures(source: bytes) -> bool:
 
 def first_fixture(source: bytes) -> int | None:
     """The line of the first such call, 0 in a module that has Python's syntax wrong; None where there is none."""
-    if not _mentions(source):
+    if not _mentions_verify(source):
         return None
     try:
         module = ast.parse(source)
@@ -91,13 +91,13 @@ def first_fixture(source: bytes) -> int | None:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             imported |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Call):
-            first, dot, rest = _dotted(node.func).partition(".")
+            first, dot, rest = _dotted_name(node.func).partition(".")
             if imported.get(first, "") + dot + rest in _FIXTURE:
                 return node.lineno
     return None
 
 
-def _mentions(source: bytes) -> bool:
+def _mentions_verify(source: bytes) -> bool:
     return b"shardlint.verify" in source or b"from shardlint import" in source
 
 
@@ -112,7 +112,7 @@ def _outside_functions(module: ast.Module) -> Iterator[ast.AST]:
         waiting += reversed(list(ast.iter_child_nodes(node)))
 
 
-def _dotted(node: ast.AST) -> str:
+def _dotted_name(node: ast.AST) -> str:
     if isinstance(node, ast.Name):
         return node.id
-    return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+    return f"{_dotted_name(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""

@@ -243,7 +243,8 @@ def expand_meshes(fixture: Fixture, axes: Sequence[str]) -> list[dict[str, int]]
             if not axes:
                 raise ValueError(f"{mesh!r} needs axis names, but no spec of the fixture names one")
             found = [
-                dict(zip(axes, sizes, strict=True)) for sizes in factorisations(int(mesh[4:]), len(axes))
+                dict(zip(axes, sizes, strict=True))
+                for sizes in ordered_factorisations(int(mesh[4:]), len(axes))
             ]
         else:
             found = [dict(mesh)]
@@ -252,7 +253,7 @@ def expand_meshes(fixture: Fixture, axes: Sequence[str]) -> list[dict[str, int]]
     return meshes
 
 
-def factorisations(count: int, axes: int) -> Iterator[tuple[int, ...]]:
+def ordered_factorisations(count: int, axes: int) -> Iterator[tuple[int, ...]]:
     """Every way to write `count` as an ordered product of `axes` positive sizes, largest first sizes
     first.
     """
@@ -261,7 +262,7 @@ def factorisations(count: int, axes: int) -> Iterator[tuple[int, ...]]:
         return
     for size in range(count, 0, -1):
         if count % size == 0:
-            for rest in factorisations(count // size, axes - 1):
+            for rest in ordered_factorisations(count // size, axes - 1):
                 yield (size, *rest)
 
 

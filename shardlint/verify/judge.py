@@ -30,13 +30,13 @@ def results_of(outcome: Outcome) -> list[Result]:
     if apart := job.get("distrust"):
         distrust = distrust or f"of its run on one device, {apart}"
     for data in outcome.all("result"):
-        result = read(data)
+        result = read_result(data)
         if result is None or result.level not in levels or result.mesh != job["mesh"]:
             distrust = distrust or "it sent something other than a result"
         elif any(result.level == other.level for other in results):
             distrust = distrust or f"it sent two results of level {result.level}"
         else:
-            results.append(derived(result))
+            results.append(derive_status(result))
     left = [level for level in levels if all(level != result.level for result in results)]
     if left and not (outcome.stopped or distrust):
         distrust = f"it sent no result of level {left[0]}"
@@ -65,20 +65,22 @@ def stopped(outcome: Outcome) -> tuple[Failure, list[str]]:
     if outcome.stack and not where and of:
         where = of
         message += "; fn was not running Python: its compiled program or a library was running"
-        loops = dict.fromkeys(line for result in outcome.all("result") for line in _endless(result))
+        loops = dict.fromkeys(
+            line for result in outcome.all("result") for line in _endless_collectives(result)
+        )
         message += f"; loops whose length depends on data are at {', '.join(loops)}" if loops else ""
     return Failure("stopped", message, where), output
 
 
-def _endless(data: Any) -> list[str]:
+def _endless_collectives(data: Any) -> list[str]:
     """The lines of collectives in loops whose trips are not known, of a result as it was told."""
-    result = read(data)
+    result = read_result(data)
     if result is None or result.program is None:
         return []
     return [line_text(one.line) for one in result.program.collectives if one.trips is None and one.line.file]
 
 
-def read(data: Any) -> Result | None:
+def read_result(data: Any) -> Result | None:
     """A result from what a process told; None where that is none."""
     try:
         well = all(isinstance(data.get(name, ""), str) for name in _TEXTS)
@@ -93,7 +95,7 @@ def read(data: Any) -> Result | None:
     return result if all(isinstance(text, str) for text in texts) else None
 
 
-def derived(result: Result, needs_leaves: bool = True) -> Result:
+def derive_status(result: Result, needs_leaves: bool = True) -> Result:
     """A result with the status that what it has comes to. With `needs_leaves`, one that compared nothing fails."""
     told = result.status
     if told not in (PASS, FAIL, SKIP):

@@ -24,18 +24,18 @@ def junit_report(run: Run, version: str) -> str:
         failures=str(counts[FAIL]),
         errors="0",
         skipped=str(counts[SKIP]),
-        time=_seconds(run.results),
+        time=_total_seconds(run.results),
     )
     suites: dict[str, list[Result]] = {}
     for result in run.results:
         suites.setdefault(result.fixture or result.target, []).append(result)
     for name, results in suites.items():
-        root.append(_suite(name, results, run, version))
+        root.append(_make_suite(name, results, run, version))
     indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 
 
-def _suite(name: str, results: list[Result], run: Run, version: str) -> Element:
+def _make_suite(name: str, results: list[Result], run: Run, version: str) -> Element:
     suite = Element(
         "testsuite",
         name=printable(name),
@@ -43,7 +43,7 @@ def _suite(name: str, results: list[Result], run: Run, version: str) -> Element:
         failures=str(sum(result.status == FAIL for result in results)),
         errors="0",
         skipped=str(sum(result.status == SKIP for result in results)),
-        time=_seconds(results),
+        time=_total_seconds(results),
     )
     properties = SubElement(suite, "properties")
     releases = {"shardlint": version, **run.releases}
@@ -54,11 +54,11 @@ def _suite(name: str, results: list[Result], run: Run, version: str) -> Element:
     for kept in dict.fromkeys(result.kept for result in results if result.kept):
         SubElement(properties, "property", name="kept from", value=printable(kept))
     for result in results:
-        _case(suite, result)
+        _add_case(suite, result)
     return suite
 
 
-def _case(suite: Element, result: Result) -> None:
+def _add_case(suite: Element, result: Result) -> None:
     parts = [f"mesh {sizes_text(result.mesh)}" if result.mesh else "", result.level, result.topology]
     name = " ".join(part for part in parts if part) or "collect"
     case = SubElement(
@@ -78,12 +78,12 @@ def _case(suite: Element, result: Result) -> None:
         more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
         kinds = dict.fromkeys(failure.kind for failure in result.failures)
         failure = SubElement(case, "failure", message=first + more, type=printable(", ".join(kinds) or "failed"))
-        failure.text = printable_lines("\n".join([*texts, *_context(result)]))
+        failure.text = printable_lines("\n".join([*texts, *_context_lines(result)]))
     if result.output:
         SubElement(case, "system-out").text = printable_lines("\n".join(result.output))
 
 
-def _context(result: Result) -> Iterable[str]:
+def _context_lines(result: Result) -> Iterable[str]:
     if result.line:
         yield f"{'fn' if result.mesh else 'proof'}: {result.line}" + (f", {result.how}" if result.how else "")
     yield from (f"note: {note}" for note in result.notes)
@@ -91,5 +91,5 @@ def _context(result: Result) -> Iterable[str]:
         yield f"rerun: {result.rerun}"
 
 
-def _seconds(results: Iterable[Result]) -> str:
+def _total_seconds(results: Iterable[Result]) -> str:
     return f"{sum(result.seconds for result in results):.3f}"

@@ -48,7 +48,7 @@ class Keeper:
         self._python, self._fresh = os.path.abspath(python), fresh
         self._began = time.time()
         self._now = _Now()
-        self._environment = _environment()
+        self._environment = _environment_digest()
         self._recalled: dict[str, tuple[Outcome, dict[str, Any]] | None] = {}
         self.changed: dict[str, None] = {}
         """What has changed under outcomes that were kept, in the words of a report."""
@@ -57,7 +57,7 @@ class Keeper:
 
     def recall(self, job: Job) -> Outcome | None:
         """Return the cached outcome of a job, if all of its dependencies are unchanged."""
-        found = self._recall(job)
+        found = self._recall_outcome(job)
         if found is None:
             return None
         outcome, _ = found
@@ -65,19 +65,19 @@ class Keeper:
 
     def releases(self, job: Job) -> dict[str, str]:
         """The releases that a job which is recalled ran on."""
-        found = self._recall(job)
+        found = self._recall_outcome(job)
         return {} if found is None else dict(found[1].get("releases", {}))
 
-    def _recall(self, job: Job) -> tuple[Outcome, dict[str, Any]] | None:
+    def _recall_outcome(self, job: Job) -> tuple[Outcome, dict[str, Any]] | None:
         if self._fresh or job.get("task") not in _TASKS:
             return None
-        key = self._key(job)
+        key = self._job_key(job)
         if key not in self._recalled:
             entry = self._cache.get(key)
-            why = None if entry is None else self._differs(entry["needs"])
+            why = None if entry is None else self._changed_dependency(entry["needs"])
             if why:
                 self.changed[why] = None
-            self._recalled[key] = None if entry is None or why else (_outcome(entry), entry)
+            self._recalled[key] = None if entry is None or why else (_outcome_of_entry(entry), entry)
         return self._recalled[key]
 
     def keep(self, job: Job, outcome: Outcome, reads: Iterable[Any], releases: Mapping[str, str]) -> None:
@@ -85,9 +85,9 @@ class Keeper:
         if job.get("task") not in _TASKS or outcome.stopped or outcome.distrust or outcome.all("error"):
             return
         all_reads = list(reads)
-        if not all_reads or not all(_is_reads(one) for one in all_reads) or not _here():
+        if not all_reads or not all(_is_reads(one) for one in all_reads) or not _current_folder():
             return  # nothing noted, or the program removed the working directory
-        needs = self._needs(job, all_reads)
+        needs = self._dependencies_of_job(job, all_reads)
         if isinstance(needs, str):
             self.not_kept[needs] = None
             return
@@ -99,20 +99,20 @@ class Keeper:
             "releases": dict(releases),
             "needs": needs,
         }
-        self._cache.put(self._key(job), entry)
+        self._cache.put(self._job_key(job), entry)
 
-    def _key(self, job: Job) -> str:
+    def _job_key(self, job: Job) -> str:
         of = {name: value for name, value in job.items() if name not in _NOT_OF_IT}
         if job["file"]:
             of["file"] = os.path.abspath(job["file"])
-        text = json.dumps(["kept", SCHEMA, __version__, self._python, _here(), of], sort_keys=True)
+        text = json.dumps(["kept", SCHEMA, __version__, self._python, _current_folder(), of], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def _needs(self, job: Job, all_reads: list[Mapping[str, Any]]) -> dict[str, Any] | str:
+    def _dependencies_of_job(self, job: Job, all_reads: list[Mapping[str, Any]]) -> dict[str, Any] | str:
         """Return the dependencies of an outcome as they are now, or a sentence if it cannot be cached."""
         for reads in all_reads:
             for why in reads["not_kept"]:
-                return _shown(str(why))
+                return _shown_path(str(why))
         joined = {
             name: sorted({str(one) for reads in all_reads for one in reads[name]})
             for name in ("files", "folders", "names", "path", "packages", "libraries")
@@ -125,7 +125,7 @@ class Keeper:
         if len(files) > _MOST_FILES:
             return f"the program reads {len(files)} files"
         for file in own:
-            if (why := self._moving(file)) is not None:
+            if (why := self._explain_moving_file(file)) is not None:
                 return why
         installed = [file for file in files if file.startswith(libraries)]
         installed += [os.path.realpath(self._python), os.path.join(os.path.dirname(self._python), "../pyvenv.cfg")]
@@ -146,32 +146,32 @@ class Keeper:
             "folders": {folder: self._now.listing(folder) for folder in joined["folders"]},
         }
 
-    def _moving(self, file: str) -> str | None:
+    def _explain_moving_file(self, file: str) -> str | None:
         """Why nothing can be said of what a file of the program's was while it ran."""
         try:
             status = os.stat(file)
         except OSError:
             return None
         if max(status.st_mtime, status.st_ctime) > self._began:
-            return f"{_shown(file)} changed while its program ran"
+            return f"{_shown_path(file)} changed while its program ran"
         if file.endswith(".py") and status.st_size < _DIGESTED and not _is_shardlints(file):
             try:
                 if _DATES.search(read_regular(file, _DIGESTED)):
-                    return f"{_shown(file)} depends on the date"
+                    return f"{_shown_path(file)} depends on the date"
             except OSError:
                 return None
         return None
 
-    def _differs(self, needs: Mapping[str, Any]) -> str:
+    def _changed_dependency(self, needs: Mapping[str, Any]) -> str:
         """Return the changed dependency, in words; "" if there is none."""
         if needs["environment"] != self._environment:
             return "an environment variable, the machine or its number of processors"
         for file, content in needs["files"].items():
             if self._now.content(file) != content:
-                return _shown(file)
+                return _shown_path(file)
         for folder, listing in needs["folders"].items():
             if self._now.listing(folder) != listing:
-                return f"the content of {_shown(folder)}"
+                return f"the content of {_shown_path(folder)}"
         return self._now.common(needs["common"], self._cache)
 
 
@@ -186,10 +186,10 @@ class _Now:
     def content(self, file: str) -> Any:
         """Return a digest of a file, for a large one its size and time; None if there is none."""
         if file not in self._content:
-            self._content[file] = self._read(file)
+            self._content[file] = self._read_digest(file)
         return self._content[file]
 
-    def _read(self, file: str) -> Any:
+    def _read_digest(self, file: str) -> Any:
         stamp = self.stamp(file)
         if stamp is None or stamp[0] > _DIGESTED or not os.path.isfile(file):
             return stamp
@@ -208,20 +208,20 @@ class _Now:
 
     def listing(self, folder: str) -> str:
         """The names in a folder."""
-        return _digest(self._names(folder))
+        return _digest_value(self._folder_names(folder))
 
     def modules(self, folder: str, names: Iterable[str]) -> str:
         """The names in a folder under which one of these modules could be found, and what is installed there."""
         asked = names if isinstance(names, set) else set(names)
         found: list[Any] = []
-        for name in self._names(folder):
+        for name in self._folder_names(folder):
             if name.partition(".")[0] in asked:
                 found.append(name)
             elif name.endswith(_INSTALLED):
                 found.append([name, self.stamp(os.path.join(folder, name)) if name.endswith(".pth") else None])
-        return _digest(found)
+        return _digest_value(found)
 
-    def _names(self, folder: str) -> list[str]:
+    def _folder_names(self, folder: str) -> list[str]:
         if folder not in self._listed:
             try:
                 self._listed[folder] = sorted(name for name in os.listdir(folder) if name != "__pycache__")
@@ -232,10 +232,10 @@ class _Now:
     def common(self, name: str, cache: Cache) -> str:
         """Return the change in the installed packages or in the module search path; "" if there is none."""
         if name not in self._common:
-            self._common[name] = self._uncommon(cache.get(name))
+            self._common[name] = self._changed_common_file(cache.get(name))
         return self._common[name]
 
-    def _uncommon(self, common: Mapping[str, Any] | None) -> str:
+    def _changed_common_file(self, common: Mapping[str, Any] | None) -> str:
         if common is None:
             return "the cache, which is incomplete"
         for file, stamp in common["files"].items():
@@ -244,39 +244,39 @@ class _Now:
         names = set(common["names"])
         for folder, found in common["path"].items():
             if self.modules(folder, names) != found:
-                return f"the packages installed in, or imported from, {_shown(folder)}"
+                return f"the packages installed in, or imported from, {_shown_path(folder)}"
         return ""
 
 
-def _outcome(entry: Mapping[str, Any]) -> Outcome:
+def _outcome_of_entry(entry: Mapping[str, Any]) -> Outcome:
     outcome = Outcome({}, list(entry["messages"]))
     outcome.output, outcome.seconds, outcome.kept = list(entry["output"]), entry["seconds"], entry["when"]
     return outcome
 
 
-def _environment() -> str:
+def _environment_digest() -> str:
     variables = {
         name: value
         for name, value in os.environ.items()
         if not _NOT_READ.fullmatch(name) and name != KEY_VARIABLE
     }
     machine = [getattr(os, "uname", lambda: ("",) * 5)()[index] for index in (0, 1, 2, 4)]
-    return _digest([sorted(variables.items()), machine, os.cpu_count()])
+    return _digest_value([sorted(variables.items()), machine, os.cpu_count()])
 
 
-def _digest(value: Any) -> str:
+def _digest_value(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _here() -> str:
+def _current_folder() -> str:
     try:
         return os.getcwd()
     except OSError:
         return ""
 
 
-def _shown(file: str) -> str:
-    here = os.path.join(_here(), "")
+def _shown_path(file: str) -> str:
+    here = os.path.join(_current_folder(), "")
     return file[len(here) :] if file.startswith(here) else file
 
 

@@ -19,7 +19,7 @@ STALL_SECONDS = 20.0
 TOPOLOGY_TIMES = 5
 
 
-def chosen(asked: Sequence[str], levels: Sequence[str] = LEVELS) -> list[str]:
+def chosen_levels(asked: Sequence[str], levels: Sequence[str] = LEVELS) -> list[str]:
     """Those of `levels` that were asked for (none: all of them)."""
     return [one for one in levels if not asked or one in asked]
 
@@ -40,38 +40,38 @@ def jobs_for(
     declares; `seconds` is the time limit.
     """
     count = devices_of(mesh)
-    wanted = chosen(asked)
+    wanted = chosen_levels(asked)
     names = list(dict.fromkeys([*fixture["topology"], *topologies]))
-    jobs = [_simulated(fixture, count, asked) | {"elsewhere": ["topology"] if names else []}]
+    jobs = [_simulated_job(fixture, count, asked) | {"elsewhere": ["topology"] if names else []}]
     if "processes" in wanted:
-        jobs += _processes(fixture, count, asked, processes, seconds)
+        jobs += _process_jobs(fixture, count, asked, processes, seconds)
     if "topology" in wanted:
         # Makers of arguments are given simulated devices. A real compiler takes minutes over what XLA's for CPU takes
         # seconds.
         more = {"seconds": TOPOLOGY_TIMES * seconds}
         jobs += [
-            _job("topology", min(count, DEVICES_MAX), ["topology"], {}, f" --topology {name}")
+            _make_job("topology", min(count, DEVICES_MAX), ["topology"], {}, f" --topology {name}")
             | {"topology": name, **more}
             for name in names
         ]
         if not names and asked:
             reason = "no topology is declared: topology=['v5e:4x4'] in the fixture, or --topology v5e:4x4"
-            jobs.append(_skipped("topology", reason))
+            jobs.append(_skipped_job("topology", reason))
     return [job for job in jobs if job["levels"] or job["skips"]]
 
 
-def _job(
+def _make_job(
     task: str, devices: int, levels: list[str], skips: dict[str, str], options: str = ""
 ) -> dict[str, Any]:
     return {"task": task, "devices": devices, "levels": levels, "skips": skips, "with": options}
 
 
-def _skipped(level: str, reason: str, options: str = "") -> dict[str, Any]:
-    return _job("fixture", 1, [], {level: reason}, options)
+def _skipped_job(level: str, reason: str, options: str = "") -> dict[str, Any]:
+    return _make_job("fixture", 1, [], {level: reason}, options)
 
 
-def _simulated(fixture: Mapping[str, Any], count: int, asked: Sequence[str]) -> dict[str, Any]:
-    levels = chosen(asked, SIMULATED)
+def _simulated_job(fixture: Mapping[str, Any], count: int, asked: Sequence[str]) -> dict[str, Any]:
+    levels = chosen_levels(asked, SIMULATED)
     skips = {}
     if fixture["axis_types"] != EXPLICIT and "trace" in levels:
         # Said only to who asked for it: of most programs there is nothing to trace.
@@ -89,11 +89,11 @@ def _simulated(fixture: Mapping[str, Any], count: int, asked: Sequence[str]) -> 
         for name in [name for name in levels if name != "trace"]:
             levels.remove(name)
             skips[name] = f"{count} devices are too many: one process simulates at most {DEVICES_MAX}"
-    job = _job("fixture", count if count <= DEVICES_MAX else 1, levels, skips)
+    job = _make_job("fixture", count if count <= DEVICES_MAX else 1, levels, skips)
     return job | {"reference": fixture["reference"]}
 
 
-def _processes(
+def _process_jobs(
     fixture: Mapping[str, Any], count: int, asked: Sequence[str], number: int | None, seconds: float
 ) -> list[dict[str, Any]]:
     processes = number or fixture["processes"]
@@ -101,13 +101,13 @@ def _processes(
         if not asked:
             return []
         reason = "no processes are declared: processes=2 in the fixture, or --processes 2"
-        return [_skipped("processes", reason)]
+        return [_skipped_job("processes", reason)]
     options = f" --processes {processes}"
     if not fixture["execute"]:
-        return [_skipped("processes", "the fixture says execute=False", options)]
+        return [_skipped_job("processes", "the fixture says execute=False", options)]
     if count % processes:
         reason = f"{count} devices cannot be divided among {processes} processes"
-        return [_skipped("processes", reason, options)]
+        return [_skipped_job("processes", reason, options)]
     # The processes are stopped at the limit by one that can still say where they stood; it has a little longer.
     more = {"processes": processes, "limit": seconds, "seconds": seconds + 10, "stall": STALL_SECONDS}
-    return [_job("processes", count // processes, ["processes"], {}, options) | more]
+    return [_make_job("processes", count // processes, ["processes"], {}, options) | more]

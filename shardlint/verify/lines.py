@@ -31,7 +31,7 @@ class Lines:
     def text(self, line: Line) -> str:
         """The line's text with single blanks; "" where it cannot be read."""
         found = self.of(line.file)
-        return _single(found[line.line - 1]) if 0 < line.line <= len(found) else ""
+        return _on_one_line(found[line.line - 1]) if 0 < line.line <= len(found) else ""
 
     def of(self, file: str) -> list[str]:
         """All lines of a Python file, without line ends; none where it cannot be read or is larger than
@@ -62,7 +62,7 @@ class Lines:
         file = self.root / name
         if not name or not file.is_relative_to(self.root) or ".." in PurePath(name).parts:
             return False
-        return any(_single(line) == text for line in self.of(str(file)))
+        return any(_on_one_line(line) == text for line in self.of(str(file)))
 
 
 def read_lines(path: Path) -> list[str]:
@@ -77,5 +77,5 @@ def read_lines(path: Path) -> list[str]:
         return []
 
 
-def _single(line: str) -> str:
+def _on_one_line(line: str) -> str:
     return " ".join(line.split())

@@ -24,7 +24,7 @@ def new_mark() -> str:
     return os.urandom(16).hex()
 
 
-def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> Send:
+def message_sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> Send:
     """Return a function that sends messages from this process, and nothing from copies of it that its program forks.
 
     `known` are the ids of the code objects that may be running when it is called, its callers' callers included;
@@ -46,14 +46,14 @@ def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> 
                 frame = frame.f_back  # type: ignore[assignment]
         text = dumps(message).encode()
         data = memoryview(mark.encode() + text + b"\n")
-        mark = _next(mark, text)
+        mark = _next_mark(mark, text)
         while data:
             data = data[write(descriptor, data) :]
 
     return send
 
 
-def asker(send: Send, orders: int) -> Callable[[Message], Message]:
+def message_asker(send: Send, orders: int) -> Callable[[Message], Message]:
     """Return a function that sends a message and waits for the answer, which comes on a descriptor. In a copy of this
     process the answer is {}.
     """
@@ -101,7 +101,7 @@ class Incoming:
         first, *others = data.split(b"\n")
         self._line += first
         for other in others:
-            self._check()
+            self._check_mark()
             if self.spoilt:
                 break
             text = bytes(self._line[len(self.mark) :])
@@ -113,17 +113,17 @@ class Incoming:
                 self.spoilt = True
                 break
             found.append(message)
-            self.mark = _next(self.mark, text)
+            self.mark = _next_mark(self.mark, text)
             self._line = bytearray(other)
         # Not only of whole lines: what is no message need not end.
-        self._check()
+        self._check_mark()
         return found
 
-    def _check(self) -> None:
+    def _check_mark(self) -> None:
         mark = self.mark.encode()
         if mark[: len(self._line)] != self._line[: len(mark)]:
             self.spoilt = True
 
 
-def _next(mark: str, text: bytes) -> str:
+def _next_mark(mark: str, text: bytes) -> str:
     return hashlib.blake2b(mark.encode() + text, digest_size=16).hexdigest()

@@ -12,11 +12,11 @@ from typing import Any
 from shardlint.source.notebook import read_program
 from shardlint.verify.alone import run_alone
 from shardlint.verify.cannot_run import CannotRun
-from shardlint.verify.environments import advice
+from shardlint.verify.environments import import_advice
 from shardlint.verify.find import first_fixture
 from shardlint.verify.here import digest_of
-from shardlint.verify.judge import derived, read, results_of, stopped
-from shardlint.verify.levels import PROOF_LEVELS, chosen, jobs_for
+from shardlint.verify.judge import derive_status, read_result, results_of, stopped
+from shardlint.verify.levels import PROOF_LEVELS, chosen_levels, jobs_for
 from shardlint.verify.outcome import Job, Outcome
 from shardlint.verify.proofs import Entry, ProofFolder, join
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
@@ -65,7 +65,7 @@ def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, 
     read.
     """
     # Read before any of them is imported.
-    sources = [_source(file) for file in files]
+    sources = [_read_source(file) for file in files]
     digests = [digest_of(file) for file in files]
     jobs: list[Job] = [{"task": "collect", "devices": 8, "file": str(file)} for file in files]
     outcomes = sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"]))
@@ -92,18 +92,18 @@ def _not_listed(outcome: Outcome, python: str, file: Path) -> Failure | None:
         failure, outcome.output = stopped(outcome)
         return failure
     for reason in outcome.all("error"):
-        return _advised(Failure("raised", str(reason)), python, file)
+        return _add_advice(Failure("raised", str(reason)), python, file)
     return None
 
 
-def _advised(failure: Failure, python: str, file: Path) -> Failure:
+def _add_advice(failure: Failure, python: str, file: Path) -> Failure:
     """A failure with what to do about it, where its program lacks a package."""
-    if failure.kind == "raised" and (what := advice(failure.message, python, file)):
+    if failure.kind == "raised" and (what := import_advice(failure.message, python, file)):
         failure.message += f"\n{what}"
     return failure
 
 
-def _source(file: Path) -> bytes:
+def _read_source(file: Path) -> bytes:
     return read_program(file) or b""  # importing it tells better why it cannot be read
 
 
@@ -144,15 +144,15 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
     if request.shard is None:
         found = run_jobs(runner, jobs, request)
         results += [result for group in found for result in group]
-        return results + _unchecked(jobs, found)
-    mine = request.shard.of(jobs, [_cost(job) for job in jobs])
+        return results + _unchecked_failures(jobs, found)
+    mine = request.shard.of(jobs, [_estimate_cost(job) for job in jobs])
     found = run_jobs(runner, mine, request)
     # What needs no mesh to fail is told by the first shard alone.
     results = results if request.shard.index == 1 else []
     results += [result for group in found for result in group]
     # That a fixture was skipped everywhere is for the shard of its first mesh to say, and takes the others' meshes.
     firsts = {_fixture_of(job): job for job in reversed(jobs)}
-    for failure in _unchecked(mine, found):
+    for failure in _unchecked_failures(mine, found):
         if firsts[failure.fixture] in mine:
             others = [job for job in jobs if _fixture_of(job) == failure.fixture and job not in mine]
             tried = [result for group in run_jobs(runner, others, request) for result in group]
@@ -174,7 +174,7 @@ def _fixture_of(job: Job) -> str:
     return f"{job['file']}::{job['name']}"
 
 
-def _cost(job: Job) -> float:
+def _estimate_cost(job: Job) -> float:
     """About how long a job takes, against another: a few simulated devices cost little more than one."""
     return (16.0 + float(job["devices"])) * len(job["levels"])
 
@@ -206,14 +206,14 @@ def _fixture_results(outcome: Outcome, request: Request, python: str) -> list[Re
             result.seconds = max(outcome.seconds - sum(one.seconds for one in results), 0.0)
         result.fixture = _fixture_of(job)
         for failure in result.failures:
-            _advised(failure, python, Path(job["file"]))
+            _add_advice(failure, python, Path(job["file"]))
         place = shlex.quote(result.fixture)
         result.rerun = f"shardlint verify {place} --mesh {sizes_text(job['mesh'])} --level {result.level}"
         result.rerun += job["with"] + request.options
     return results
 
 
-def _unchecked(jobs: Sequence[Job], found: Sequence[Sequence[Result]]) -> list[Result]:
+def _unchecked_failures(jobs: Sequence[Job], found: Sequence[Sequence[Result]]) -> list[Result]:
     """A failure for each fixture that no mesh and no level could check."""
     by_fixture: dict[str, list[Result]] = {}
     for job, results in zip(jobs, found, strict=True):
@@ -235,7 +235,7 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
     """Every proof asked for: all bad programs, then all good ones, which are compared with the bad
     ones' numbers.
     """
-    levels = chosen(request.levels, PROOF_LEVELS)
+    levels = chosen_levels(request.levels, PROOF_LEVELS)
     results: dict[str, list[Result]] = {}
     pairs: list[tuple[ProofFolder, Entry, Entry]] = []
     for proof in request.proofs:
@@ -262,22 +262,22 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
             seen.append([_program_results(outcome, role, levels) for outcome in outcomes])
     for (proof, _, _), bads, goods in zip(pairs, *seen, strict=True):
         joined = [join(proof.code, level, bads[level], goods[level]) for level in levels]
-        results[proof.code] = _told(joined)
+        results[proof.code] = _leave_out_untold(joined)
         for result in joined:
-            result.line = _shown(proof.folder)
+            result.line = _shown_path(proof.folder)
             result.rerun = f"shardlint verify --rules {proof.code} --level {result.level}{request.options}"
     return [result for proof in request.proofs for result in results[proof.code]]
 
 
-def _shown(path: Path) -> str:
+def _shown_path(path: Path) -> str:
     """A path relative to the working directory where it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _program_results(outcome: Outcome, role: str, levels: Sequence[str]) -> dict[str, Result]:
-    told = [result for data in outcome.all("result") if (result := read(data)) is not None]
-    found = {result.level: derived(result, needs_leaves=False) for result in told}
+    told = [result for data in outcome.all("result") if (result := read_result(data)) is not None]
+    found = {result.level: derive_status(result, needs_leaves=False) for result in told}
     for level in levels:
         if level not in found or outcome.distrust:
             why = outcome.distrust or outcome.stopped or "said nothing"
@@ -287,7 +287,7 @@ def _program_results(outcome: Outcome, role: str, levels: Sequence[str]) -> dict
     return found
 
 
-def _told(results: list[Result]) -> list[Result]:
+def _leave_out_untold(results: list[Result]) -> list[Result]:
     """Leave out levels that could not tell when another could: what was not run is not reported as if
     it might have.
     """

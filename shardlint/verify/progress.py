@@ -18,7 +18,7 @@ from shardlint.verify.spec import sizes_text
 _QUIET_SECONDS = 30.0
 
 
-def tell(text: str, colour: bool = False) -> bool:
+def tell_progress(text: str, colour: bool = False) -> bool:
     """Print on standard error; whether it could be printed, where there is somebody to read it."""
     with ignoring_write_errors():
         click.echo(text, err=True, color=colour)
@@ -44,19 +44,19 @@ class Progress:
         text = printable(f"{done} of {total} done" + "".join(f"; {_job_text(job)}" for job in running[:1]))
         if self.live:
             width = shutil.get_terminal_size().columns - 1
-            self._write("\r\x1b[K" + (text[:width] if running else ""))
+            self._write_text("\r\x1b[K" + (text[:width] if running else ""))
         elif now - self.told >= _QUIET_SECONDS and running:
             self.told = now
-            self._write(f"shardlint verify: {text}\n")
+            self._write_text(f"shardlint verify: {text}\n")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self.live:  # nothing of it is left on the terminal
-            self._write("\r\x1b[K")
+            self._write_text("\r\x1b[K")
 
-    def _write(self, text: str) -> None:
+    def _write_text(self, text: str) -> None:
         if self.stream is not None:
             with ignoring_write_errors():
                 self.stream.write(text)

@@ -102,9 +102,9 @@ def read_proof(code: str, folder: Path) -> ProofFolder:
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder / name}: no such file")
     try:
-        _known(data, _TOP, "")
-        bad = [_entry(table, _BAD, "bad") for table in _tables(data, "bad")]
-        good = [_entry(table, _ENTRY, "good") for table in _tables(data, "good")]
+        _check_known_keys(data, _TOP, "")
+        bad = [_read_entry(table, _BAD, "bad") for table in _tables_named(data, "bad")]
+        good = [_read_entry(table, _ENTRY, "good") for table in _tables_named(data, "good")]
         shown = {entry.shows for entry in bad}
         if "donation" in shown and not data.get("args"):
             raise BadProof("shows = 'donation' needs args, the arguments that are donated")
@@ -112,7 +112,7 @@ def read_proof(code: str, folder: Path) -> ProofFolder:
             for other in good:
                 if entry.shows == "sharding" and (not other.out or other.out == entry.out):
                     raise BadProof("good needs an `out` that differs from the wrong one of bad")
-        donate = _typed(data, "donate", list, [0] if "donation" in shown else [])
+        donate = _typed_value(data, "donate", list, [0] if "donation" in shown else [])
         if not all(isinstance(index, int) for index in donate):
             raise BadProof(f"donate must list indexes of arguments, such as [0], not {donate!r}")
         return ProofFolder(
@@ -120,18 +120,18 @@ def read_proof(code: str, folder: Path) -> ProofFolder:
             folder,
             bad,
             good,
-            _typed(data, "devices", int, 8),
-            _typed(data, "fn", str, "main"),
-            _typed(data, "args", str, None),
-            _typed(data, "reference", str, None),
-            _typed(data, "tolerance", float, None),
+            _typed_value(data, "devices", int, 8),
+            _typed_value(data, "fn", str, "main"),
+            _typed_value(data, "args", str, None),
+            _typed_value(data, "reference", str, None),
+            _typed_value(data, "tolerance", float, None),
             tuple(donate),
         )
     except (BadProof, ValueError) as error:
         raise BadProof(f"{file}: {error}") from error
 
 
-def _tables(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def _tables_named(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     value = data.get(name)
     tables = [value] if isinstance(value, dict) else value
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
@@ -139,11 +139,11 @@ def _tables(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return tables
 
 
-def _entry(table: dict[str, Any], keys: set[str], name: str) -> Entry:
+def _read_entry(table: dict[str, Any], keys: set[str], name: str) -> Entry:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-    _known(table, keys, f" in [[{name}]]")
-    when, out = _typed(table, "when", dict, {}), _typed(table, "out", dict, {})
+    _check_known_keys(table, keys, f" in [[{name}]]")
+    when, out = _typed_value(table, "when", dict, {}), _typed_value(table, "out", dict, {})
     for package, wanted in when.items():
         try:
             SpecifierSet(wanted)
@@ -172,13 +172,13 @@ def _entry(table: dict[str, Any], keys: set[str], name: str) -> Entry:
     return Entry(when, out, shows, table.get("error"), table.get("message"))
 
 
-def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:
+def _check_known_keys(table: Mapping[str, Any], keys: set[str], where: str) -> None:
     for key in table:
         if key not in keys:
             raise BadProof(f"unknown key {key!r}{where}; known are {', '.join(sorted(keys))}")
 
 
-def _typed(data: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+def _typed_value(data: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
     value = data.get(key, default)
     if value is not None and not isinstance(value, kind):
         raise BadProof(f"{key} must be of type {kind.__name__}, not {value!r}")
@@ -207,6 +207,6 @@ def join(code: str, level: str, bad: Result, good: Result) -> Result:
     )
 
 
-def broken(code: str, message: str) -> Result:
+def broken_proof(code: str, message: str) -> Result:
     """The result of a proof that cannot be read."""
     return Result(code, "", FAIL, failures=[Failure("fixture", message)])

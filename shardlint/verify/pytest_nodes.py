@@ -18,7 +18,7 @@ from shardlint.config.settings import BadSettings
 from shardlint.source.files import cache_folder
 from shardlint.verify.cannot_run import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
-from shardlint.verify.find import below, makes_fixtures
+from shardlint.verify.find import fixture_files_below, makes_fixtures
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.golden import Goldens, goldens_of, hold
 from shardlint.verify.levels import LEVELS
@@ -55,11 +55,11 @@ def configure(config: pytest.Config) -> None:
         if not paths:
             raise pytest.UsageError(f"shardlint_fixtures: {pattern} matches no file below {config.rootpath}")
         for path in paths:
-            found += below(path) if path.is_dir() else [path]
+            found += fixture_files_below(path) if path.is_dir() else [path]
             listed.update(found)
     if config.getoption("shardlint"):
         try:
-            found += below(config.rootpath)
+            found += fixture_files_below(config.rootpath)
         except BadSettings as error:
             raise pytest.UsageError(str(error)) from None
     config.stash[_LISTED] = {path.resolve() for path in listed}
@@ -91,19 +91,21 @@ def _is_wanted(path: Path, source: bytes, parent: pytest.Collector) -> bool:
     if path.resolve() in config.stash.get(_LISTED, ()):
         return True
     if path.suffix == ".toml":
-        return bool(asked) and _declares(path)
+        return bool(asked) and _declares_fixtures(path)
     patterns = config.getini("python_files")
-    return bool(asked or any(_fits(path, pattern) for pattern in patterns)) and makes_fixtures(source)
+    return bool(asked or any(_path_fits_pattern(path, pattern) for pattern in patterns)) and makes_fixtures(
+        source
+    )
 
 
-def _declares(path: Path) -> bool:
+def _declares_fixtures(path: Path) -> bool:
     try:
         return has_fixtures(path)
     except BadSettings:
         return True  # and our collector tells what is wrong with it
 
 
-def _fits(path: Path, pattern: str) -> bool:
+def _path_fits_pattern(path: Path, pattern: str) -> bool:
     return fnmatchcase(path.name, pattern) if "/" not in pattern else path.match(pattern)
 
 
@@ -263,14 +265,14 @@ class FixtureItem(pytest.Item):
 
     def runtest(self) -> None:
         """Skip, fail with the report, or keep it beside a test that passes."""
-        result = self._result()
+        result = self._find_result()
         if result.status == SKIP:
             pytest.skip(result.reason)
         if result.status == FAIL:
             raise _Failed(result_text(result))
         self.add_report_section("call", "shardlint", result_text(result))
 
-    def _result(self) -> Result:
+    def _find_result(self) -> Result:
         """Its result. One process goes through all levels that are asked for, where they all are to be run here."""
         results = self.program.results
         if self.level not in results:

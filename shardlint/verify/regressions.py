@@ -23,19 +23,19 @@ _DROPS = "drops a donation:"
 _DID_NOT_RUN = frozenset({"raised", "stopped", "fixture", "distrust"})
 
 
-def worse(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[str]]:
+def worse_fixtures(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[str]]:
     """Return the regressions, in words, by the fixtures (`FILE::NAME`) that show them."""
-    known = {_key(result): result for result in before}
-    seen = {_key(result) for result in after}
+    known = {_key_of_result(result): result for result in before}
+    seen = {_key_of_result(result) for result in after}
     found: dict[str, list[str]] = {}
     for result in after:
-        said = list(_compared(known.get(_key(result)), result))
+        said = list(_compare_results(known.get(_key_of_result(result)), result))
         if said:
             mesh = f" on {sizes_text(result.mesh)}" if result.mesh else ""
             known_of = found.setdefault(result.fixture or result.target, [])
             known_of += [f"{one}{mesh}" for one in said if not _is_said(one, mesh, known_of)]
     for result in before:
-        if _key(result) not in seen and result.status not in (FAIL, SKIP):
+        if _key_of_result(result) not in seen and result.status not in (FAIL, SKIP):
             found.setdefault(result.fixture or result.target, []).append(f"level {result.level} is not reached")
     return found
 
@@ -52,36 +52,36 @@ def _is_said(one: str, mesh: str, known: Sequence[str]) -> bool:
 def not_run(results: Sequence[Result]) -> dict[str, str]:
     """The fixtures of which it is not known what they do, and why."""
     return {
-        result.fixture or result.target: _shortened(failure)
+        result.fixture or result.target: _shorten_failure(failure)
         for result in results
         for failure in result.failures
         if failure.kind in _DID_NOT_RUN
     }
 
 
-def _shortened(failure: Failure) -> str:
+def _shorten_failure(failure: Failure) -> str:
     return shorten(failure.text(), _LONGEST, placeholder=" ...")
 
 
-def _key(result: Result) -> tuple[str, str, str, str]:
+def _key_of_result(result: Result) -> tuple[str, str, str, str]:
     return result.fixture or result.target, str(sorted((result.mesh or {}).items())), result.level, result.topology
 
 
-def _compared(before: Result | None, after: Result) -> Iterator[str]:
+def _compare_results(before: Result | None, after: Result) -> Iterator[str]:
     old = {(one.kind, one.where) for one in before.failures} if before is not None else set()
     if before is None or any(kind in _DID_NOT_RUN for kind, _ in old):
         return
     for failure in after.failures:
         if (failure.kind, failure.where) not in old:
-            yield f"fails: {_shortened(failure)}"
+            yield f"fails: {_shorten_failure(failure)}"
     if before.program is not None and after.program is not None:
-        yield from _programs(before.program, after.program)
-    yield from _called(before, after)
+        yield from _program_regressions(before.program, after.program)
+    yield from _call_regressions(before, after)
     if before.sketch and after.sketch and _other_numbers(before.sketch, after.sketch):
         yield f"other numbers: {', '.join(_other_numbers(before.sketch, after.sketch)[:3])}"
 
 
-def _called(before: Result, after: Result) -> Iterator[str]:
+def _call_regressions(before: Result, after: Result) -> Iterator[str]:
     """Yield regressions of shardings and donations that a call shows. For functions without a jit nothing else shows
     them.
     """
@@ -93,7 +93,7 @@ def _called(before: Result, after: Result) -> Iterator[str]:
         yield f"{_DROPS} {after.given_up} arrays are donated, and {before.given_up} were"
 
 
-def _programs(before: Program, after: Program) -> Iterator[str]:
+def _program_regressions(before: Program, after: Program) -> Iterator[str]:
     old = {one.path: one for one in before.arrays if one.role == "out"}
     for array in (one for one in after.arrays if one.role == "out"):
         was = old.get(array.path)
@@ -102,7 +102,7 @@ def _programs(before: Program, after: Program) -> Iterator[str]:
     given, kept = (sum(one.aliased is True for one in program.arrays) for program in (before, after))
     if kept < given:
         yield f"{_DROPS} {kept} buffers are reused, and {given} were"
-    moved, more = _moved(before), _moved(after)
+    moved, more = _moved_bytes(before), _moved_bytes(after)
     for place, size in more.items():
         if size > moved[place]:
             yield (
@@ -112,7 +112,7 @@ def _programs(before: Program, after: Program) -> Iterator[str]:
             return
 
 
-def _moved(program: Program) -> Counter[str]:
+def _moved_bytes(program: Program) -> Counter[str]:
     """Bytes by the function whose lines move them: the lines themselves have other numbers after a change."""
     found: Counter[str] = Counter()
     for one in program.collectives:
@@ -124,11 +124,11 @@ def _other_numbers(before: dict[str, list[object]], after: dict[str, list[object
     return [
         f"out {path}".rstrip()
         for path in dict.fromkeys([*before, *after])
-        if path not in before or path not in after or not _alike(before[path], after[path])
+        if path not in before or path not in after or not _are_alike(before[path], after[path])
     ]
 
 
-def _alike(one: list[object], two: list[object]) -> bool:
+def _are_alike(one: list[object], two: list[object]) -> bool:
     if one[:_HEAD] != two[:_HEAD] or len(one) != len(two):
         return False
     kind = str(one[0])

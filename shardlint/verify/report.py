@@ -72,11 +72,11 @@ def failure_texts(failures: Iterable[Failure]) -> list[tuple[str, str]]:
         if len(group) < _ALIKE:
             found += [(one.kind, one.text()) for one in group]
         else:
-            found.append((group[0].kind, _together(group)))
+            found.append((group[0].kind, _sum_group(group)))
     return found
 
 
-def _together(group: Sequence[Failure]) -> str:
+def _sum_group(group: Sequence[Failure]) -> str:
     expected, actual = (
         None if any(count is None for count in counts) else sum(filter(None, counts))
         for counts in ([one.bytes_expected for one in group], [one.bytes_actual for one in group])
@@ -181,7 +181,7 @@ def text_report(run: Run, colour: bool) -> str:
     lines.append("")
     lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({printable(packages)})")
     for note, count in shared.items():
-        lines += [line.removeprefix("  ") for line in _indent(f"note ({count} results): {note}")]
+        lines += [line.removeprefix("  ") for line in _indent_text(f"note ({count} results): {note}")]
     lines += [printable(f"golden: {said}") for said in run.goldens]
     lines += [printable(f"kept: {said}") for said in run.kept]
     lines += [printable(f"self-test: {caught}") for caught in run.self_test]
@@ -207,7 +207,7 @@ def json_report(run: Run, version: str) -> str:
             "goldens": run.goldens,
             "kept": run.kept,
             "shard": run.shard,
-            "results": [_plain(result) for result in run.results],
+            "results": [_plain_data(result) for result in run.results],
             "passed": counts[PASS],
             "failed": counts[FAIL],
             "skipped": counts[SKIP],
@@ -216,7 +216,7 @@ def json_report(run: Run, version: str) -> str:
     )
 
 
-def _plain(result: Result) -> dict[str, Any]:
+def _plain_data(result: Result) -> dict[str, Any]:
     found = asdict(result)
     for compared in ("sketch", "laid", "given_up"):  # by `fix --verify`
         del found[compared]
@@ -245,7 +245,7 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     if result.status == FAIL:
         failures = failure_texts(result.failures)
         for _, text in failures[:_SHOWN]:
-            yield from _indent(text)
+            yield from _indent_text(text)
         if len(failures) > _SHOWN:
             yield f"  ... and {len(failures) - _SHOWN} more (all are in --output-format json)"
         if result.output:
@@ -255,14 +255,14 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
         what = "fn" if result.mesh else "proof"
         yield printable(f"  {what}: {result.line}" + (f", {result.how}" if result.how else ""))
     for note in result.notes:
-        yield from _indent(f"note: {note}")
+        yield from _indent_text(f"note: {note}")
     if result.program is not None:
         yield from (printable(f"  {line}") for line in largest_moves(result.program))
     if result.status == FAIL and result.rerun:
         yield printable(f"  rerun: {result.rerun}")
 
 
-def _indent(text: str) -> Iterable[str]:
+def _indent_text(text: str) -> Iterable[str]:
     first, *others = printable_lines(text).splitlines() or [""]
     yield f"  {first}"
     yield from (f"    {line}" for line in others)

@@ -28,7 +28,7 @@ def check_rules(proofs: Sequence[ProofFolder], results: Sequence[Result]) -> lis
     """The results of proofs, with those of what their rules find; of a rule whose proof is for other releases only
     what it fails in.
     """
-    told = {result.target: result for result in _checked(proofs)} if proofs else {}
+    told = {result.target: result for result in _check_proofs(proofs)} if proofs else {}
     found: list[Result] = []
     for proof in proofs:
         mine = [result for result in results if result.target == proof.code]
@@ -39,7 +39,7 @@ def check_rules(proofs: Sequence[ProofFolder], results: Sequence[Result]) -> lis
     return found
 
 
-def _checked(proofs: Sequence[ProofFolder]) -> Iterator[Result]:
+def _check_proofs(proofs: Sequence[ProofFolder]) -> Iterator[Result]:
     """One process checks them all, for starting one costs more than checking two files."""
     asked = json.dumps([[proof.code, str(proof.folder)] for proof in proofs])
     command = [sys.executable, "-m", "shardlint.verify.rule_check"]
@@ -83,29 +83,29 @@ def marked_lines(text: str, code: str) -> list[int]:
     return found
 
 
-def faults(code: str, folder: Path) -> list[str]:
+def proof_faults(code: str, folder: Path) -> list[str]:
     """Return the violated expectations. Each program is checked for this rule alone, as the only file of its
     project.
     """
-    bad, good = _findings(code, folder / "bad.py"), _findings(code, folder / "good.py")
+    bad, good = _rule_findings(code, folder / "bad.py"), _rule_findings(code, folder / "good.py")
     found = [one for one in (bad, good) if isinstance(one, str)]
     if not isinstance(bad, str):
         wanted = marked_lines((folder / "bad.py").read_text("utf-8"), code)
         if not wanted:
             found.append(f"bad.py marks no line: write `# {code}` at the end of the line with the mistake")
         elif bad != wanted:
-            seen = f"finds it on {_lines(bad)}" if bad else "does not find it"
-            found.append(f"bad.py marks {_lines(wanted)}, and the rule {seen}")
+            seen = f"finds it on {_format_lines(bad)}" if bad else "does not find it"
+            found.append(f"bad.py marks {_format_lines(wanted)}, and the rule {seen}")
     if good and not isinstance(good, str):
-        found.append(f"the rule finds the mistake in good.py too, on {_lines(good)}")
+        found.append(f"the rule finds the mistake in good.py too, on {_format_lines(good)}")
     return found
 
 
-def _lines(numbers: Sequence[int]) -> str:
+def _format_lines(numbers: Sequence[int]) -> str:
     return f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
-def _findings(code: str, program: Path) -> list[int] | str:
+def _rule_findings(code: str, program: Path) -> list[int] | str:
     """The lines a rule finds, or why the program could not be checked."""
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import KNOWN, parse_targets
@@ -151,7 +151,7 @@ def main() -> None:
     for code, folder in json.load(sys.stdin):
         began = time.monotonic()
         try:
-            found = faults(code, Path(folder))
+            found = proof_faults(code, Path(folder))
         except Exception as error:
             found = [f"raised {type(error).__name__}: {error}"]
         if "jax" in sys.modules:

@@ -79,8 +79,8 @@ class Runner:
                     tempfile.TemporaryFile() as errors,
                     children.start(self.python, "fresh", [], errors) as process,
                 ):
-                    children.give(process, {"task": "greet"})
-                    greeting = children.greeting(self.python, process, errors)
+                    children.give_jobs(process, {"task": "greet"})
+                    greeting = children.read_greeting(self.python, process, errors)
                 if not hasattr(os, "killpg"):
                     self.limits.append(
                         "this system has no process groups: child processes of a program are not stopped at "
@@ -106,9 +106,9 @@ class Runner:
         self._zygote.stdin, self._zygote.stdout = ours.makefile("wb"), ours.makefile("rb")
         if hasattr(os, "waitid"):
             threading.Thread(target=children.keep_going, args=(self._zygote.pid,), daemon=True).start()
-        greeting = children.greeting(self.python, self._zygote, self._errors)
+        greeting = children.read_greeting(self.python, self._zygote, self._errors)
         self._answers = messages.Incoming(messages.new_mark())
-        children.give(self._zygote, {"mark": self._answers.mark, "secret": self._secret})
+        children.give_jobs(self._zygote, {"mark": self._answers.mark, "secret": self._secret})
         return greeting
 
     def __exit__(
@@ -125,7 +125,7 @@ class Runner:
             try:
                 zygote.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
-                children.kill(zygote)
+                children.kill_child(zygote)
                 zygote.wait()
             zygote.stdout.close()  # type: ignore[union-attr]
             if self._wire is not None:
@@ -146,14 +146,16 @@ class Runner:
         ]
         left = dict(enumerate(numbered))
         self.progress(0, len(numbered), numbered[: self.at_once])
-        for outcome in self._forked(numbered) if self._zygote else self._fresh(numbered):
+        for outcome in (
+            self._run_in_zygote(numbered) if self._zygote else self._run_in_fresh_processes(numbered)
+        ):
             del left[outcome.job["id"]]
             self.progress(len(numbered) - len(left), len(numbered), list(left.values())[: self.at_once])
             for missing in outcome.all("limits"):
                 self.limits += [limit for limit in missing if limit not in self.limits]
             yield outcome
 
-    def _forked(self, jobs: list[Job]) -> Iterator[Outcome]:
+    def _run_in_zygote(self, jobs: list[Job]) -> Iterator[Outcome]:
         outcomes = {job["id"]: Outcome(job) for job in jobs}
         while outcomes:
             zygote = self._zygote
@@ -161,8 +163,8 @@ class Runner:
                 raise CannotRun("the process that starts the programs has ended")
             # A thread, for the pipe may fill while answers wait to be read.
             left = [outcome.job for outcome in outcomes.values()]
-            threading.Thread(target=children.give, args=(zygote, *left), daemon=True).start()
-            while outcomes and not self._answers.spoilt and (data := children.received(zygote)):
+            threading.Thread(target=children.give_jobs, args=(zygote, *left), daemon=True).start()
+            while outcomes and not self._answers.spoilt and (data := children.received_data(zygote)):
                 for answer in self._answers.take(data):
                     outcome = outcomes.get(answer.get("id"))
                     if outcome is None:
@@ -174,21 +176,23 @@ class Runner:
                         outcome.finish(answer["end"])
                         yield outcome
             if outcomes and self._zygote is zygote:
-                yield from self._lose(zygote, outcomes)
+                yield from self._restart_zygote(zygote, outcomes)
 
-    def _lose(self, zygote: subprocess.Popen[bytes], outcomes: dict[int, Outcome]) -> Iterator[Outcome]:
+    def _restart_zygote(
+        self, zygote: subprocess.Popen[bytes], outcomes: dict[int, Outcome]
+    ) -> Iterator[Outcome]:
         """The outcomes of jobs that were running when the zygote ended; takes them out, and starts another one."""
         from shardlint.verify.inside.exits import describe_exit
 
         if self._answers.spoilt:
-            children.kill(zygote)
+            children.kill_child(zygote)
         code = zygote.wait()
         how = "sent an answer to no request" if self._answers.spoilt else describe_exit(code) or "ended"
         why = (
             f"ended with the process that starts the programs, which {how}: perhaps because of a program "
             "that ran then"
         )
-        output = children.last(self._errors).splitlines()
+        output = children.last_errors(self._errors).splitlines()
         self.__exit__(None, None, None)
         self._start_zygote()
         for number in list(outcomes)[: self.at_once]:
@@ -196,15 +200,15 @@ class Runner:
             outcome.finish({"stopped": why, "output": output, "seconds": 0.0})
             yield outcome
 
-    def _fresh(self, jobs: list[Job]) -> Iterator[Outcome]:
+    def _run_in_fresh_processes(self, jobs: list[Job]) -> Iterator[Outcome]:
         with ThreadPoolExecutor(self.at_once) as pool:
-            for future in as_completed([pool.submit(self._alone, job) for job in jobs]):
+            for future in as_completed([pool.submit(self._run_in_fresh_process, job) for job in jobs]):
                 yield future.result()
 
-    def _alone(self, job: Job) -> Outcome:
+    def _run_in_fresh_process(self, job: Job) -> Outcome:
         """One job in one fresh process."""
         from shardlint.verify.inside import stacks
-        from shardlint.verify.inside.captured_stderr import leftover
+        from shardlint.verify.inside.captured_stderr import leftover_stderr
         from shardlint.verify.inside.exits import describe_exit
 
         outcome = Outcome(job)
@@ -214,11 +218,11 @@ class Runner:
         process = children.start(self.python, "fresh", [], subprocess.PIPE)
         mark = messages.new_mark()
         stack, path = tempfile.mkstemp(prefix="shardlint-stack-")
-        attendant = Attendant(job, mark, lambda data: children.reply(process, data), self._secret)
+        attendant = Attendant(job, mark, lambda data: children.write_reply(process, data), self._secret)
 
         def kill(reason: str) -> None:
             reasons.append(reason)
-            children.kill(process)
+            children.kill_child(process)
 
         def keep_output() -> None:
             printed = 0
@@ -230,28 +234,28 @@ class Runner:
                     kill(f"killed after printing {_OUTPUT_MAX // 2**20} MiB")
 
         def out_of_time() -> None:
-            stacks.ask(process.pid, stack)
+            stacks.ask_for_stack(process.pid, stack)
             kill(f"killed at the time limit of {job['seconds']:g} s")
 
         alarm = threading.Timer(job["seconds"], out_of_time)
         listener = threading.Thread(target=keep_output, daemon=True)
         alarm.start()
         listener.start()
-        children.give(process, {**job, "mark": mark, "stack": path})
+        children.give_jobs(process, {**job, "mark": mark, "stack": path})
         while data := os.read(process.stdout.fileno(), 65536):  # type: ignore[union-attr]
             outcome.messages += attendant.take(data)
             if attendant.spoilt and not reasons:
                 kill(messages.SPOILT)
         # Its answers ended, so it has; now what it started, while it still holds the group's number.
-        children.kill(process)
+        children.kill_child(process)
         code = process.wait()
         alarm.cancel()
         listener.join(1.0)
-        tail.extend(leftover(process.pid)[-32768:])
+        tail.extend(leftover_stderr(process.pid)[-32768:])
         output = tail.decode("utf-8", "replace").splitlines()
         # A process that had ended well before may have left its pipes to others.
         stopped = reasons[0] if reasons and (code or attendant.spoilt) else describe_exit(code)
-        end = {"stopped": stopped, "distrust": attendant.end(stopped), "stack": stacks.read(stack)}
+        end = {"stopped": stopped, "distrust": attendant.end(stopped), "stack": stacks.read_stacks(stack)}
         os.close(stack)
         Path(path).unlink(missing_ok=True)
         outcome.finish({**end, "output": output, "seconds": time.monotonic() - began})

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardlint.engine.changes.before import differing
+from shardlint.engine.changes.before import differing_files
 from shardlint.engine.changes.git import top_of
 from shardlint.source.find import find
 from shardlint.source.import_graph import ImportGraph, imports_in, imports_of
@@ -38,20 +38,20 @@ class Touched:
     why: str = ""
 
 
-def touched(files: Mapping[Path, Sequence[str]], revision: str, folder: Path) -> Touched:
+def touched_fixtures(files: Mapping[Path, Sequence[str]], revision: str, folder: Path) -> Touched:
     """The fixtures of some files that a change since a revision can touch.
 
     Raises `BadSettings` where git cannot say what changed.
     """
     top = top_of(folder)
-    changed = [Path(os.path.realpath(path)) for path in differing(revision, top)]
-    unknown = next((path for path in changed if _unknown(path, files)), None)
+    changed = [Path(os.path.realpath(path)) for path in differing_files(revision, top)]
+    unknown = next((path for path in changed if _has_unknown_dependents(path, files)), None)
     if unknown is not None:
         gone = "" if unknown.exists() else ", which was deleted"
         why = f"{os.path.relpath(unknown, folder)}{gone}: every program may depend on it"
         return Touched({file: list(names) for file, names in files.items()}, [], why)
-    parts = {file: _parts(file) for file in files}
-    graph = _graph(top, parts)
+    parts = {file: _fixture_texts(file) for file in files}
+    graph = _graph_with_fixtures(top, parts)
     python = {str(path) for path in changed}
     kept: dict[Path, list[str]] = {}
     left: list[str] = []
@@ -78,7 +78,7 @@ def _is_touched(path: str, part: str, graph: ImportGraph, changed: set[str]) -> 
     return bool(graph.names(graph.below(path)) & changed)
 
 
-def _unknown(path: Path, files: Mapping[Path, Sequence[str]]) -> bool:
+def _has_unknown_dependents(path: Path, files: Mapping[Path, Sequence[str]]) -> bool:
     """Return whether the dependents of a changed file are unknown."""
     if path.suffix in _PROSE or path.name in _NAMES:
         return False
@@ -92,15 +92,15 @@ def _golden_of(file: Path, path: Path) -> bool:
     return path.is_relative_to(folder)
 
 
-def _parts(file: Path) -> dict[str, str]:
+def _fixture_texts(file: Path) -> dict[str, str]:
     """The fixtures of a file and the text each rests on; under no name the whole file, where they are not plain."""
     if file.suffix == ".toml":
         return {name: repr(fixture) for name, fixture in read_fixtures(file).items()}
     text = (read_program(file) or b"").decode("utf-8", "replace")
-    return dict(_fixtures(text)) or {"": text}
+    return dict(_plain_fixtures(text)) or {"": text}
 
 
-def _fixtures(text: str) -> Iterator[tuple[str, str]]:
+def _plain_fixtures(text: str) -> Iterator[tuple[str, str]]:
     """Each `NAME = Fixture(...)` with the statements it needs; nothing where the file does more than that."""
     try:
         body = ast.parse(text).body
@@ -110,7 +110,7 @@ def _fixtures(text: str) -> Iterator[tuple[str, str]]:
     fixtures: list[str] = []
     always: list[ast.stmt] = []
     for one in body:
-        names = _made(one)
+        names = _names_made_by(one)
         if names is None:
             return
         for name in names:
@@ -123,10 +123,10 @@ def _fixtures(text: str) -> Iterator[tuple[str, str]]:
         if isinstance(one, ast.Import | ast.ImportFrom) and not names:
             always.append(one)
     for name in fixtures:
-        yield name, "\n".join(ast.unparse(one) for one in [*always, *_needed(name, made)])
+        yield name, "\n".join(ast.unparse(one) for one in [*always, *_needed_statements(name, made)])
 
 
-def _made(one: ast.stmt) -> list[str] | None:
+def _names_made_by(one: ast.stmt) -> list[str] | None:
     """The names that a statement makes; None of one that does more."""
     if isinstance(one, ast.Import | ast.ImportFrom):
         names = [alias.asname or alias.name.partition(".")[0] for alias in one.names]
@@ -140,7 +140,7 @@ def _made(one: ast.stmt) -> list[str] | None:
     return [] if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) else None
 
 
-def _needed(name: str, made: Mapping[str, ast.stmt]) -> list[ast.stmt]:
+def _needed_statements(name: str, made: Mapping[str, ast.stmt]) -> list[ast.stmt]:
     """The statement that makes a name, and those that make what it speaks of."""
     found: dict[int, ast.stmt] = {}
     waiting = [name]
@@ -153,7 +153,7 @@ def _needed(name: str, made: Mapping[str, ast.stmt]) -> list[ast.stmt]:
     return list(found.values())
 
 
-def _graph(top: Path, parts: Mapping[Path, Mapping[str, str]]) -> ImportGraph:
+def _graph_with_fixtures(top: Path, parts: Mapping[Path, Mapping[str, str]]) -> ImportGraph:
     """The imports of the project's files, and those of each fixture as if it were a file beside its own."""
     imports: dict[str, tuple[str, ...]] = {}
     for file in find([top]).files:

@@ -111,11 +111,11 @@ def out_of_memory(message: str) -> OutOfMemory | None:
     for refusal in _REFUSALS:
         if match := refusal.search(message):
             needed, unit, available, other = match.groups()
-            return OutOfMemory(f"{needed} {_unit(unit)}", f"{available} {_unit(other)}")
+            return OutOfMemory(f"{needed} {_binary_unit(unit)}", f"{available} {_binary_unit(other)}")
     return None
 
 
-def _unit(letter: str) -> str:
+def _binary_unit(letter: str) -> str:
     return f"{letter}iB" if letter else "B"
 
 

@@ -12,11 +12,11 @@ from typing import Any, Literal
 from shardlint.config.folders import project_root
 from shardlint.layouts.interpreter import Interpreter, Modules
 from shardlint.layouts.layout import Layout, Size, Symbol
-from shardlint.layouts.values import AnyTree, Unknown, Value, children
+from shardlint.layouts.values import AnyTree, Unknown, Value, tree_children
 from shardlint.libraries import FUNCTIONS
 from shardlint.model.project import Project
 from shardlint.model.values import Place
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from tests.layouts.compare import differences
 
 Verdict = Literal["known", "partly", "unknown", "wrong"]
@@ -111,7 +111,7 @@ def _flat(value: Value, path: Path_) -> Iterator[tuple[Path_, Value]]:
     if isinstance(value, AnyTree):
         yield (*path, _MANY), value.leaf
         return
-    parts = children(value)
+    parts = tree_children(value)
     if parts is None:
         yield path, value
         return
@@ -131,7 +131,7 @@ def predict(
 ) -> tuple[dict[Position, list[Evaluation]], dict[Position, list[Evaluation]]]:
     """The calls of a program by their positions, and the same with options as they are by default."""
     project = Project(project_root(path))
-    source = decode(path, path.read_bytes())
+    source = decode_file(path, path.read_bytes())
     facts = project.checked(source, path)
     modules = Modules(project, FUNCTIONS, dict(releases))
     run = Recording(modules, facts)

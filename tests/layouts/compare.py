@@ -22,12 +22,12 @@ from typing import Any
 from shardlint.layouts.function_table import FunctionTable
 from shardlint.layouts.interpreter import Interpreter, Modules
 from shardlint.layouts.layout import RAW_KEY, Layout
-from shardlint.layouts.values import AnyTree, DictValue, Unknown, Value, children, path_step
+from shardlint.layouts.values import AnyTree, DictValue, Unknown, Value, path_step, tree_children
 from shardlint.layouts.violation import Violation
 from shardlint.libraries import FUNCTIONS
 from shardlint.libraries.haliax_axes import NamedArray
 from shardlint.model.project import Project
-from shardlint.source.decoding import decode
+from shardlint.source.decoding import decode_file
 from tests.layouts import haliax_programs, linen_programs
 from tests.layouts.generated import program
 from tests.programs import simulated
@@ -111,7 +111,7 @@ def predicted(
 ) -> Prediction:
     """Run a program on layouts."""
     path = Path("/program/main.py")
-    source = decode(path, text.encode())
+    source = decode_file(path, text.encode())
     project = Project(path.parent, {path: source})
     facts = project.checked(source, path)
     run = Interpreter(Modules(project, functions, {"jax": release}), facts)
@@ -143,7 +143,7 @@ def _leaves(value: Value) -> Iterator[tuple[str, Value]]:
     if isinstance(value, Unknown | AnyTree):
         yield "", Unknown()
         return
-    parts = children(value)
+    parts = tree_children(value)
     if parts is None:
         yield "", value
         return
@@ -157,7 +157,7 @@ def _axes(value: Value) -> Iterator[tuple[str, list[list[Any]]]]:
     """The axes of the arrays of haliax in a value, with their paths."""
     if isinstance(value, NamedArray) and value.axes is not None:
         yield "", [[one.name, one.size] for one in value.axes]
-    for key, part in children(value) or ():
+    for key, part in tree_children(value) or ():
         yield from ((f"{path_step(value, key)}{path}", axes) for path, axes in _axes(part))
 
 

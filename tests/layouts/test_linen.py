@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardlint.layouts.interpreter import Interpreter, Modules
-from shardlint.layouts.values import children
+from shardlint.layouts.values import tree_children
 from shardlint.libraries import FUNCTIONS
 from shardlint.model.project import Project
 from tests.layouts import linen_programs
@@ -61,7 +61,7 @@ def ran(root: Path, flax: tuple[int, ...] = (0, 12, 12)) -> Interpreter:
 
 def paths(tree: object, path: str = "") -> list[str]:
     """The paths to the leaves of a tree; `*` where there may be more."""
-    parts = children(tree)
+    parts = tree_children(tree)
     if parts is None:
         return [path]
     more = [f"{path}/*"] if getattr(tree, "open", False) else []

@@ -17,7 +17,7 @@ from typing import Any
 from shardlint_rules.upgrade.public_names import libraries
 
 from shardlint.libraries import FUNCTIONS, jax_initializers, jax_numpy, jax_random
-from shardlint.libraries.registry import unmarked
+from shardlint.libraries.registry import unmarked_function
 
 Shape = tuple[int, ...]
 Release = tuple[int, ...]
@@ -44,7 +44,9 @@ class Drawn:
 @cache
 def names_of(implementation: Callable[..., Any], module: str, release: Release) -> tuple[str, ...]:
     """The functions of a module of a release that have an implementation in common."""
-    found = (name.rpartition(".") for name, one in FUNCTIONS.items() if unmarked(one) is implementation)
+    found = (
+        name.rpartition(".") for name, one in FUNCTIONS.items() if unmarked_function(one) is implementation
+    )
     return tuple(name for home, _, name in found if home == module and is_there(f"{home}.{name}", release))
 
 
@@ -115,14 +117,14 @@ class Scope:
 
 
 def _unary(scope: Scope) -> Drawn | None:
-    text, name = scope.name(jax_numpy.unary, "jax.numpy", "jax.numpy", "jax.nn")
+    text, name = scope.name(jax_numpy.apply_unary, "jax.numpy", "jax.numpy", "jax.nn")
     array = scope.pick(kinds="i" if name in _OF_INTEGERS else "f")
     return Drawn(f"{text}({array.name})", array.shape, "i" if array.kind == "i" else _kind(name)) if array else None
 
 
 def _elementwise(scope: Scope) -> Drawn | None:
     text, name = scope.name(
-        jax_numpy.elementwise, "jax.numpy", "jax.numpy", "jax.lax", "jax.scipy.special"
+        jax_numpy.apply_elementwise, "jax.numpy", "jax.numpy", "jax.lax", "jax.scipy.special"
     )
     one = scope.pick(kinds="i" if name in _OF_INTEGERS else "f")
     if one is None:
@@ -156,7 +158,7 @@ def fits_beside(one: Shape, two: Shape, strict: bool = False) -> bool:
 
 
 def _reduction(scope: Scope) -> Drawn | None:
-    text, name = scope.name(jax_numpy.reduce, "jax.numpy", "jax.numpy", "jax.nn", "jax.scipy.special")
+    text, name = scope.name(jax_numpy.reduce_array, "jax.numpy", "jax.numpy", "jax.nn", "jax.scipy.special")
     array = scope.pick(lambda one: bool(one.shape))
     if array is None:
         return None
@@ -175,7 +177,7 @@ def _reduction(scope: Scope) -> Drawn | None:
 
 
 def _along(scope: Scope) -> Drawn | None:
-    text, name = scope.name(jax_numpy.along, "jax.numpy", "jax.numpy", "jax.lax")
+    text, name = scope.name(jax_numpy.apply_along, "jax.numpy", "jax.numpy", "jax.lax")
     array = scope.pick(lambda one: bool(one.shape))
     if array is None:
         return None
@@ -186,7 +188,7 @@ def _along(scope: Scope) -> Drawn | None:
 
 
 def _like(scope: Scope) -> Drawn | None:
-    text, name = scope.name(jax_numpy.like, "jax.numpy", "jax.lax")
+    text, name = scope.name(jax_numpy.array_like, "jax.numpy", "jax.lax")
     array = scope.pick()
     filled = ", 2.0" if name == "full_like" else ""
     return Drawn(f"{text}({array.name}{filled})", array.shape) if array else None
@@ -196,15 +198,17 @@ def _numpy(scope: Scope) -> Drawn | None:
     """An array of the host goes through numpy, and onto a device."""
     if scope.chance.random() < 0.5:
         return _numpy_row(scope)
-    family = scope.chance.choice((jax_numpy.unary, jax_numpy.elementwise, jax_numpy.along, jax_numpy.reduce))
+    family = scope.chance.choice(
+        (jax_numpy.apply_unary, jax_numpy.apply_elementwise, jax_numpy.apply_along, jax_numpy.reduce_array)
+    )
     text, name = scope.name(family, "numpy")
     if name in _OF_INTEGERS or name in ("where", "clip", "cbrt"):
         return None
     shape = (8, 8)
     ones = f"np.ones({shape}, np.float32)"
-    if family is jax_numpy.elementwise:
+    if family is jax_numpy.apply_elementwise:
         return Drawn(f"jnp.asarray({text}({ones}, {ones}))", shape, "?")
-    if family is jax_numpy.reduce:
+    if family is jax_numpy.reduce_array:
         return Drawn(f"jnp.asarray({text}({ones}, axis=0))", (8,), "?")
     return Drawn(f"jnp.asarray({text}({ones}{', 1' if name == 'roll' else ''}{', axis=0' if name.startswith('cum') else ''}))", shape, "?")
 
@@ -668,7 +672,7 @@ def _names_in(text: str) -> Iterator[str]:
 
 @cache
 def _initializers(release: Release) -> tuple[str, ...]:
-    named = names_of(jax_initializers.initializer, "jax.nn.initializers", release)
+    named = names_of(jax_initializers.make_initializer, "jax.nn.initializers", release)
     others = ("constant", "variance_scaling", "delta_orthogonal", "zeros_init", "ones_init")
     return tuple(name for name in named if name not in others)
 

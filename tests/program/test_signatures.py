@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.model.signatures import jitted, names, numbers, parameters_of, positions, wrappings
+from shardlint.model.signatures import (
+    argnum_positions,
+    jit_wrappings,
+    jitted_value,
+    names,
+    parameters_of,
+    setting_positions,
+)
 from shardlint.model.values import Place
 from tests.conftest import Asked
 
@@ -138,18 +145,18 @@ def test_negative_positions_count_from_behind(ask: Ask) -> None:
 )
 def test_static_positions(ask: Ask, settings: str, static: list[int] | None) -> None:
     asked = ask(f"{BEFORE}N = (0, 1)\nx = jax.jit(f, {settings})\n")
-    function = jitted(asked.value(f"jax.jit(f, {settings})"), asked.program.evaluator)
+    function = jitted_value(asked.value(f"jax.jit(f, {settings})"), asked.program.evaluator)
     assert function is not None
-    found = positions(function, "static", asked.program.evaluator)
+    found = setting_positions(function, "static", asked.program.evaluator)
     assert (None if found is None else sorted(found)) == static
 
 
 def test_self_of_a_decorated_method_is_an_argument(ask: Ask) -> None:
     asked = ask(f"{BEFORE}C().j(1)\nC().step(1)\njax.jit(C().m)(1)\n")
     evaluator = asked.program.evaluator
-    decorated = jitted(asked.value("C().j"), evaluator)
-    assigned = jitted(asked.value("C().step"), evaluator)
-    bound_before = jitted(asked.value("jax.jit(C().m)"), evaluator)
+    decorated = jitted_value(asked.value("C().j"), evaluator)
+    assigned = jitted_value(asked.value("C().step"), evaluator)
+    bound_before = jitted_value(asked.value("jax.jit(C().m)"), evaluator)
     assert decorated is not None
     assert assigned is not None
     assert bound_before is not None
@@ -182,7 +189,7 @@ def test_what_a_wrapper_is_applied_to(ask: Ask, text: str, form: str, wrapped: l
     call = next((n for n in calls if any(k.arg == "static_argnums" for k in n.keywords)), calls[0])
     for scope in list(file.inner_scopes(file.module)):
         file.walked(scope)
-    found = list(wrappings(asked.program, file, call, form))
+    found = list(jit_wrappings(asked.program, file, call, form))
     nodes = [one.parameters.node if one.parameters is not None else None for one in found]
     assert [getattr(node, "name", None) for node in nodes] == wrapped
 
@@ -190,9 +197,11 @@ def test_what_a_wrapper_is_applied_to(ask: Ask, text: str, form: str, wrapped: l
 def test_numbers_and_names(ask: Ask) -> None:
     asked = ask("import jax\nx = jax.jit(f, donate_argnums=[0, 1], donate_argnames=('a',))\n")
     evaluator = asked.program.evaluator
-    function = jitted(asked.value("jax.jit(f, donate_argnums=[0, 1], donate_argnames=('a',))"), evaluator)
+    function = jitted_value(
+        asked.value("jax.jit(f, donate_argnums=[0, 1], donate_argnames=('a',))"), evaluator
+    )
     assert function is not None
-    assert numbers(function.setting("donate_argnums"), function.settings, evaluator) == (0, 1)
+    assert argnum_positions(function.setting("donate_argnums"), function.settings, evaluator) == (0, 1)
     assert names(function.setting("donate_argnames"), function.settings, evaluator) == ("a",)
-    assert numbers(function.setting("donate_argnames"), function.settings, evaluator) is None
+    assert argnum_positions(function.setting("donate_argnames"), function.settings, evaluator) is None
     assert names(None, function.settings, evaluator) == ()

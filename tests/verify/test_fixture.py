@@ -11,7 +11,7 @@ import pytest
 
 import shardlint.verify
 from shardlint.verify import Fixture, P, arg
-from shardlint.verify.fixture import expand_meshes, factorisations, parse_bytes, parse_mesh
+from shardlint.verify.fixture import expand_meshes, ordered_factorisations, parse_bytes, parse_mesh
 
 
 def test_importing_it_imports_no_jax() -> None:
@@ -54,8 +54,8 @@ def test_an_argument_is_one_thing(keywords: dict[str, Any]) -> None:
 
 
 def test_every_way_to_share_devices() -> None:
-    assert list(factorisations(8, 2)) == [(8, 1), (4, 2), (2, 4), (1, 8)]
-    assert len(list(factorisations(8, 3))) == 10
+    assert list(ordered_factorisations(8, 2)) == [(8, 1), (4, 2), (2, 4), (1, 8)]
+    assert len(list(ordered_factorisations(8, 3))) == 10
     fixture = Fixture("a:b", [{"data": 4, "model": 2}, "all:8", {"model": 2, "data": 4}])
     assert [tuple(mesh.items()) for mesh in expand_meshes(fixture, ["data", "model"])] == [
         (("data", 4), ("model", 2)),

@@ -10,7 +10,7 @@ import pytest
 
 from shardlint.verify.facts import Line
 from shardlint.verify.inside.hlo import Read, read
-from shardlint.verify.inside.hlo.axes import Axes, expand
+from shardlint.verify.inside.hlo.axes import Axes, expand_groups
 from shardlint.verify.inside.hlo.lines import is_own
 from shardlint.verify.inside.hlo.module import parse
 from shardlint.verify.inside.hlo.shapes import arrays
@@ -210,7 +210,7 @@ def test_groups_in_every_spelling(text: str, axes: tuple[str, ...]) -> None:
 
 def test_groups_are_the_same_devices_in_every_spelling() -> None:
     spelled = ("{{0,2,4,6},{1,3,5,7}}", "[2,4]<=[4,2]T(1,0)", "mesh['x'=4,'y'=2] {'x'}")
-    assert {str(expand(text)) for text in spelled} == {"[[0, 2, 4, 6], [1, 3, 5, 7]]"}
+    assert {str(expand_groups(text)) for text in spelled} == {"[[0, 2, 4, 6], [1, 3, 5, 7]]"}
 
 
 def test_pairs_and_foreign_meshes() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from shardlint.verify.facts import Array, Line
 from shardlint.verify.html.layout import Axes, Layouts
-from shardlint.verify.html.page import Cell, Column, Html, element, escape, table
+from shardlint.verify.html.page import Cell, Column, Html, element, escape_html, table
 from shardlint.verify.html.source import Costs, listing
 from shardlint.verify.html.verify import html_report
 from shardlint.verify.lines import Lines
@@ -135,7 +135,7 @@ def test_markup_is_made_of_escaped_text_only() -> None:
         element("a", "x", href='"', class_="y", hidden=True, title=None)
         == '<a href="&quot;" class="y" hidden>x</a>'
     )
-    assert escape("a\x1b\nb\tc") == "a\\x1b\nb   c"
+    assert escape_html("a\x1b\nb\tc") == "a\\x1b\nb   c"
     for wrong in ("script", "style"):
         with pytest.raises(ValueError, match="belong in page"):
             element(wrong, "x")

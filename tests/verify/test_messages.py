@@ -17,7 +17,7 @@ MARK = "0123456789abcdef"
 def _written(sent: list[messages.Message]) -> bytes:
     """Return the bytes that a sender writes."""
     read, write = os.pipe()
-    send = messages.sender(write, MARK)
+    send = messages.message_sender(write, MARK)
     for message in sent:
         send(message)
     os.close(write)
@@ -64,9 +64,9 @@ def test_a_standard_stream_that_is_closed_is_opened_to_nowhere() -> None:
 @pytest.mark.parametrize("stream", [None, 5])
 def test_flushing_needs_no_streams(monkeypatch: pytest.MonkeyPatch, stream: object) -> None:
     monkeypatch.setattr(sys, "stdout", stream)
-    errors.flush()
+    errors.flush_output()
 
 
 def test_what_is_too_long_to_show_is_cut() -> None:
-    assert errors.cut("x" * 4000) == "x" * 4000
-    assert errors.cut("x" * 4001) == "x" * 4000 + "... (1 more characters)"
+    assert errors.cut_text("x" * 4000) == "x" * 4000
+    assert errors.cut_text("x" * 4001) == "x" * 4000 + "... (1 more characters)"

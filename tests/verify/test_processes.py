@@ -320,22 +320,24 @@ def held(where: str, *parts: tuple[str, int, str], array: str = "f32[4]") -> dic
 
 def test_agreement() -> None:
     one = held("out", ("[0:4]", 0, "a"), ("[0:4]", 1, "a"))
-    assert consistency.agree([[one], [held("out", ("[0:4]", 2, "a"))]], "") == ([], 1)
+    assert consistency.compare_held_arrays([[one], [held("out", ("[0:4]", 2, "a"))]], "") == ([], 1)
     halves = [[held("out", ("[0:2]", 0, "a"))], [held("out", ("[2:4]", 1, "b"))]]
-    assert consistency.agree(halves, "") == ([], 0)
-    (failure,), count = consistency.agree([[one], [held("out", ("[0:4]", 2, "b"))]], "; why")
+    assert consistency.compare_held_arrays(halves, "") == ([], 0)
+    (failure,), count = consistency.compare_held_arrays([[one], [held("out", ("[0:4]", 2, "b"))]], "; why")
     assert failure.message == "processes 0 and 1 have different values in the same shard [0:4]; why"
     assert count == 1
-    (failure,), _ = consistency.agree([[held("out", ("[0:4]", 0, "a"), ("[0:4]", 1, "b"))], [one]], "")
+    (failure,), _ = consistency.compare_held_arrays(
+        [[held("out", ("[0:4]", 0, "a"), ("[0:4]", 1, "b"))], [one]], ""
+    )
     assert failure.message.startswith("devices 0 and 1 of process 0 have")
-    (failure,), _ = consistency.agree([[one], []], "")
+    (failure,), _ = consistency.compare_held_arrays([[one], []], "")
     assert failure.message == "process 0 has it, and process 1 does not"
 
 
 def test_the_first_difference_in_what_they_ran() -> None:
     same = [["jit(f)", "a.py:1"], ["jit(g)", "a.py:2"]]
-    assert consistency.order([same, list(same)]) == ""
-    assert consistency.order([same, same[:1]]).endswith(
+    assert consistency.first_call_difference([same, list(same)]) == ""
+    assert consistency.first_call_difference([same, same[:1]]).endswith(
         "is program 2: process 0 ran jit(g) at a.py:2, process 1 ran no other program"
     )
 
@@ -343,9 +345,11 @@ def test_the_first_difference_in_what_they_ran() -> None:
 def test_failures_all_processes_tell_are_told_once() -> None:
     failure = {"kind": "sharding", "where": "out", "expected": "P('data')", "actual": "P()"}
     both = {"out": [], "failures": [failure], "count": 1}
-    assert [one.message for one in consistency.after([both, both], "")[0]] == [""]
+    assert [one.message for one in consistency.compare_after_run([both, both], "")[0]] == [""]
     alone = {"out": [], "failures": [], "count": 1}
-    assert [one.message for one in consistency.after([alone, both], "")[0]] == ["(process 1 only)"]
+    assert [one.message for one in consistency.compare_after_run([alone, both], "")[0]] == [
+        "(process 1 only)"
+    ]
 
 
 def test_the_line_of_a_program_that_differs(tmp_path: Path) -> None:
@@ -358,7 +362,7 @@ def test_the_line_of_a_program_that_differs(tmp_path: Path) -> None:
     for name, words in (("program0", text), ("program1", text.replace("constant", "iota"))):
         (tmp_path / name).write_text(words)
         (tmp_path / f"{name}.places").write_text(places)
-    found = programs.difference(tmp_path / "program0", tmp_path / "program1")
+    found = programs.find_difference(tmp_path / "program0", tmp_path / "program1")
     assert found == ("%c = constant", "%c = iota", "/home/me/train.py:12", "/home/me/train.py:12")
 
 

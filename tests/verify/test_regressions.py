@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.verify.facts import Array, Collective, Line, Program
-from shardlint.verify.regressions import worse
+from shardlint.verify.regressions import worse_fixtures
 from shardlint.verify.report import FAIL, PASS, Failure, Result
 from tests.conftest import PACK
 from tests.programs import skip_without
@@ -89,7 +89,7 @@ WRONG = Failure("sharding", "", "out[0]")
     ],
 )  # fmt: skip
 def test_what_is_worse(before: Result, after: Result, said: str) -> None:
-    found = worse([before], [after])
+    found = worse_fixtures([before], [after])
     assert said in "; ".join(found.get("fx.py::f", []))
     assert bool(found) is bool(said)
 
@@ -110,18 +110,20 @@ def called(size: int, given_up: int = 1) -> Result:
     ],
 )
 def test_a_call_shows_layouts_and_donations(before: Result, after: Result, said: list[str]) -> None:
-    assert worse([before], [after]).get("fx.py::f", []) == said
+    assert worse_fixtures([before], [after]).get("fx.py::f", []) == said
 
 
 def test_what_two_levels_see_is_said_once() -> None:
     before = [told(program=program(array(8, True))), called(8)]
     after = [told(program=program(array(8, False))), called(8, 0)]
-    assert worse(before, after) == {"fx.py::f": ["drops a donation: 0 buffers are reused, and 1 were on data=4"]}
+    assert worse_fixtures(before, after) == {
+        "fx.py::f": ["drops a donation: 0 buffers are reused, and 1 were on data=4"]
+    }
 
 
 def test_a_level_that_is_not_reached_is_worse() -> None:
-    assert worse([told()], []) == {"fx.py::f": ["level compile is not reached"]}
-    assert worse([], [told(FAIL, [WRONG])]) == {}, "there was nothing to compare with"
+    assert worse_fixtures([told()], []) == {"fx.py::f": ["level compile is not reached"]}
+    assert worse_fixtures([], [told(FAIL, [WRONG])]) == {}, "there was nothing to compare with"
 
 
 TRAIN = """\

@@ -9,7 +9,7 @@ import pytest
 
 from shardlint.cli.main import main
 from shardlint.config.settings import BadSettings
-from shardlint.verify.since import touched
+from shardlint.verify.since import touched_fixtures
 
 FIXTURES = """
 from shardlint.verify import Fixture, P, arg
@@ -58,7 +58,7 @@ def project(tmp_path: Path) -> Path:
 
 def names(project: Path) -> set[str]:
     files: dict[Path, list[str]] = {project / "fx.py": [], project / "shardlint.toml": []}
-    found = touched(files, "HEAD", project)
+    found = touched_fixtures(files, "HEAD", project)
     return {
         f"{file.name}{f'::{name}' if name else ''}" for file, each in found.files.items() for name in each or [""]
     }
@@ -112,7 +112,7 @@ def test_fixtures_made_in_a_loop_go_by_their_file(project: Path) -> None:
 
 def test_an_unknown_revision_is_said(project: Path) -> None:
     with pytest.raises(BadSettings, match="no revision"):
-        touched({project / "fx.py": []}, "nowhere", project)
+        touched_fixtures({project / "fx.py": []}, "nowhere", project)
 
 
 def test_nothing_to_do_is_no_failure(

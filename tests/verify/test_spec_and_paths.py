@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shardlint.verify import P
-from shardlint.verify.paths import matches, nothing_matches, path_text, select, unmatched
+from shardlint.verify.paths import glob_matches, nothing_matches, path_text, select_glob, unmatched_globs
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,17 @@ def test_misfit() -> None:
     ],
 )
 def test_globs(glob: str, path: str, holds: bool) -> None:
-    assert matches(glob, path) is holds
+    assert glob_matches(glob, path) is holds
 
 
 def test_the_first_glob_counts() -> None:
-    assert select({"0/a": 1, "**": 2}, "0/a") == ("0/a", 1)
-    assert select({"**": 2, "0/a": 1}, "0/a") == ("**", 2)
-    assert select({"0/a": 1}, "0/b") is None
+    assert select_glob({"0/a": 1, "**": 2}, "0/a") == ("0/a", 1)
+    assert select_glob({"**": 2, "0/a": 1}, "0/a") == ("**", 2)
+    assert select_glob({"0/a": 1}, "0/b") is None
 
 
 def test_a_glob_that_selects_nothing_names_the_nearest() -> None:
-    lost = unmatched(["0/layers/*/wieght", "**"], ["0/layers/1/weight", "1"])
+    lost = unmatched_globs(["0/layers/*/wieght", "**"], ["0/layers/1/weight", "1"])
     assert list(lost) == ["0/layers/*/wieght"]
     assert "nearest: '0/layers/1/weight'" in nothing_matches("0/layers/*/wieght", lost["0/layers/*/wieght"])
     assert "there are no arrays" in nothing_matches("w", [])

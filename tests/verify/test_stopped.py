@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.verify.environments import advice, another
+from shardlint.verify.environments import another, import_advice
 from shardlint.verify.inside import stacks
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import FAIL, Result
@@ -129,7 +129,7 @@ fx = Fixture(fn, [MESH], [X], out={"": P()})
         (failed,) = (result for result in late if result.status == FAIL)
         assert "--python PATH/TO" in failed.failures[0].message
     # It is that one already, or it is another error.
-    assert "--python" not in advice("raised ImportError: x", str(python), file)
-    assert advice("raised ValueError: x", sys.executable, file) == ""
+    assert "--python" not in import_advice("raised ImportError: x", str(python), file)
+    assert import_advice("raised ValueError: x", sys.executable, file) == ""
     monkeypatch.setenv("VIRTUAL_ENV", str(environment(tmp_path / "active").parent.parent))
     assert "--python active/bin/python" in another(sys.executable, tmp_path / "late.py")

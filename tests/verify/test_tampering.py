@@ -19,7 +19,7 @@ from shardlint.verify import challenge, messages
 from shardlint.verify.attend import Attendant
 from shardlint.verify.cache import Cache
 from shardlint.verify.deferred import Deferred
-from shardlint.verify.judge import derived, read, results_of
+from shardlint.verify.judge import derive_status, read_result, results_of
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import FAIL, PASS, SKIP, Result, Run
@@ -290,7 +290,7 @@ def test_arrays_of_one_device_that_are_not_those_told_of_are_refused(tmp_path: P
     files = [compare.to_bytes(names), compare.to_bytes({})]
     for name, data in zip(("arguments", "numbers"), files, strict=True):
         (tmp_path / name).write_bytes(data)
-    said = {"digest": alone._digest(files)}
+    said = {"digest": alone._digest_files(files)}
     assert alone.Alone.read(said, tmp_path).arguments["x"][1].shape == ()
     (tmp_path / "numbers").write_bytes(compare.to_bytes(names))
     with pytest.raises(LookupError, match="were changed"):
@@ -482,9 +482,9 @@ def test_honest_results_stay_as_they_are() -> None:
     assert [(result.status, result.failures) for result in results] == [(PASS, []), (SKIP, [])]
     doubted = results_of(outcome(message("compile"), message("execute"), distrust="it lied"))
     assert [(result.status, result.failures[0].kind) for result in doubted] == [(FAIL, "distrust")] * 2
-    proof = derived(Result("SL201", "execute", PASS), needs_leaves=False)
+    proof = derive_status(Result("SL201", "execute", PASS), needs_leaves=False)
     assert proof.status == PASS
-    assert read({"target": "t"}) is None
+    assert read_result({"target": "t"}) is None
 
 
 class Process:
@@ -502,19 +502,22 @@ class Process:
     def tell(self, message: dict[str, Any]) -> list[dict[str, Any]]:
         text = json.dumps(message).encode()
         line = self._mark.encode() + text + b"\n"
-        self._mark = messages._next(self._mark, text)
+        self._mark = messages._next_mark(self._mark, text)
         return self.attendant.take(line)
 
 
 def right(process: Process) -> list[str]:
     seed = process.answers[-1]["seed"]
-    return [trial if bad else "" for trial, bad in challenge.programs(seed, 2)]
+    return [trial if bad else "" for trial, bad in challenge.trial_programs(seed, 2)]
 
 
 ANSWERS: dict[str, tuple[Callable[[Process], Any], str]] = {
     "right": (right, ""),
     "blind": (lambda process: [""] * 6, "a program with wrong"),
-    "strict": (lambda process: [trial for trial, _ in challenge.programs(process.answers[-1]["seed"], 2)], "a correct program failed"),
+    "strict": (
+        lambda process: [trial for trial, _ in challenge.trial_programs(process.answers[-1]["seed"], 2)],
+        "a correct program failed",
+    ),
     "none": (lambda process: None, "it did not answer"),
     "too few": (lambda process: right(process)[:-1], "it did not answer"),
 }

@@ -59,8 +59,8 @@ def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
             or len(statement.targets) != 1
         ):
             continue
-        for target, value in _pairs(statement):
-            why = _left(site, value, read)
+        for target, value in _target_value_pairs(statement):
+            why = _text_around_value(site, value, read)
             if not why or not isinstance(target, ast.Name | ast.Attribute):
                 continue
             yield Derived(target, value, statement, why)
@@ -68,7 +68,7 @@ def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
                 yield from _made_of(site, target, depth + 1)
 
 
-def _pairs(statement: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
+def _target_value_pairs(statement: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
     """The target of an assignment and what it gets; of two tuples, those of each element."""
     match statement.targets[0], statement.value:
         case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
@@ -76,23 +76,25 @@ def _pairs(statement: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
     return [(statement.targets[0], statement.value)]
 
 
-def _left(site: Site, value: ast.expr, read: ast.Name) -> str:
+def _text_around_value(site: Site, value: ast.expr, read: ast.Name) -> str:
     """Where an expression leaves what a name holds, if it is that, or a part of it; "" where it may place it."""
     match value:
         case ast.Name():
             return _READ if value is read else ""
         case ast.Subscript(value=inner, slice=ast.Constant()) | ast.Attribute(value=inner):
-            return _left(site, inner, read)
-        case ast.Call(args=[first]) if not value.keywords and _is(site, value.func, _ARRAYS):
-            return _left(site, first, read) and _DEFAULT
-        case ast.Call(args=[function, tree]) if not value.keywords and _is(site, value.func, _TREE_MAPS):
-            return _left(site, tree, read) and (_DEFAULT if _makes_array(site, function) else "")
-        case ast.Call(args=[*_, last]) if not value.keywords and _is(site, value.func, _HANDING_ON):
-            return _left(site, last, read)
+            return _text_around_value(site, inner, read)
+        case ast.Call(args=[first]) if not value.keywords and _is_one_of(site, value.func, _ARRAYS):
+            return _text_around_value(site, first, read) and _DEFAULT
+        case ast.Call(args=[function, tree]) if not value.keywords and _is_one_of(
+            site, value.func, _TREE_MAPS
+        ):
+            return _text_around_value(site, tree, read) and (_DEFAULT if _makes_array(site, function) else "")
+        case ast.Call(args=[*_, last]) if not value.keywords and _is_one_of(site, value.func, _HANDING_ON):
+            return _text_around_value(site, last, read)
     return ""
 
 
-def _is(site: Site, func: ast.expr, names: tuple[str, ...]) -> bool:
+def _is_one_of(site: Site, func: ast.expr, names: tuple[str, ...]) -> bool:
     found = options(site.value(func))
     return bool(found) and all(isinstance(one, Api) and one.name in names for one in found)
 
@@ -102,11 +104,11 @@ def _makes_array(site: Site, function: ast.expr) -> bool:
     if isinstance(function, ast.Lambda):
         body = function.body
         named = isinstance(body, ast.Call) and len(body.args) == 1 and not body.keywords
-        return isinstance(body, ast.Call) and named and _is(site, body.func, _ARRAYS)
-    return _is(site, function, _ARRAYS)
+        return isinstance(body, ast.Call) and named and _is_one_of(site, body.func, _ARRAYS)
+    return _is_one_of(site, function, _ARRAYS)
 
 
-def holder(scope: Scope, target: ast.expr) -> Scope:
+def holder_scope(scope: Scope, target: ast.expr) -> Scope:
     """Where a target may be assigned to: the class, for an attribute of `self`, else the function."""
     of_self = (
         isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
@@ -118,14 +120,14 @@ def holder(scope: Scope, target: ast.expr) -> Scope:
 def made_for(site: Site, restored: Derived, scope: Scope) -> Iterator[tuple[ast.Assign, ast.Call]]:
     """The other statements that assign to what gets what was restored, each with the call that gives it."""
     written = site.text(restored.target)
-    for statement in walk(holder(scope, restored.target).node):
+    for statement in walk(holder_scope(scope, restored.target).node):
         if (
             statement is restored.statement
             or not isinstance(statement, ast.Assign)
             or len(statement.targets) != 1
         ):
             continue
-        for target, given in _pairs(statement):
+        for target, given in _target_value_pairs(statement):
             whole = target is statement.targets[0] and isinstance(target, ast.Tuple)
             parts = target.elts if whole and isinstance(target, ast.Tuple) else [target]
             if isinstance(given, ast.Call) and any(site.text(one) == written for one in parts):

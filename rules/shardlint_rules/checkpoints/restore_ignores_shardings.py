@@ -64,7 +64,7 @@ class RestoreIgnoresShardings(Rule):
         given = {one.arg: one.value for one in site.call.keywords}
         if not given.keys().isdisjoint(("restore_args", "restore_kwargs", "args")) or len(site.call.args) > 2:
             return None
-        if not all(_pytree(site, one) for one in options(site.value(func.value))):
+        if not all(_restores_pytree(site, one) for one in options(site.value(func.value))):
             return None
         target = given.get("item", given.get("items", site.call.args[1] if len(site.call.args) == 2 else None))
         # `restore(path, ocp.args.PyTreeRestore(...))`: what is to be read is said there.
@@ -93,7 +93,7 @@ def _is_args(value: Value) -> bool:
     return isinstance(value, CallResult) and value.api.startswith("orbax.checkpoint.args.")
 
 
-def _pytree(site: Site, value: Value) -> bool:
+def _restores_pytree(site: Site, value: Value) -> bool:
     """Return whether a checkpointer restores through the PyTree handler."""
     if not isinstance(value, CallResult) or value.call is None:
         return False
@@ -104,6 +104,7 @@ def _pytree(site: Site, value: Value) -> bool:
         return False
     inner = site.program.evaluator.value(value.call.positional[position], value.call.environment)
     return all(
-        isinstance(one, CallResult) and (one.api in _ALONE or (value.api == _MANAGER and _pytree(site, one)))
+        isinstance(one, CallResult)
+        and (one.api in _ALONE or (value.api == _MANAGER and _restores_pytree(site, one)))
         for one in options(inner)
     )

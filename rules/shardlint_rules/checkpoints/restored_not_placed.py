@@ -15,7 +15,7 @@ from shardlint.rules_api.rule import Finding, Harm, Lines, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
-from shardlint_rules.checkpoints._derived import derived_from, holder, made_for
+from shardlint_rules.checkpoints._derived import derived_from, holder_scope, made_for
 from shardlint_rules.jit.placed import placed_by_callers
 
 _LOADING = r"(?:load|restore|from_bytes|from_state_dict|read|deserialise_leaves)"
@@ -107,13 +107,13 @@ class RestoredNotPlaced(Rule):
         statement, scope = site.syntax, site.scope.function()
         if scope is None or not isinstance(statement, ast.Assign) or is_test(site.file, statement):
             return
-        call, target = _whole(statement.value), statement.targets[0]
+        call, target = _outermost_tree(statement.value), statement.targets[0]
         if not isinstance(call, ast.Call) or not _from_the_host(site, call):
             return
         yield from self._made_of_it(site, scope, statement)
         if not isinstance(target, ast.Name):
             return
-        placed = _placed(site, scope, target.id, statement)
+        placed = _later_placement(site, scope, target.id, statement)
         if placed is None and site.wants("returned"):
             yield from self._find_returned(site, scope, statement, target.id)
         if placed is None or _placed_later(site, scope, target, statement):
@@ -147,7 +147,8 @@ class RestoredNotPlaced(Rule):
             puts = (
                 call
                 for statement, call in made_for(site, derived, scope)
-                if _puts(site, call) and not _behind(site.file, statement, derived.statement)
+                if _places_result(site, call)
+                and not _may_place_later(site.file, statement, derived.statement)
             )
             where = next(puts, None)
             if where is None or _placed_later(site, scope, derived.target, derived.statement):
@@ -175,7 +176,11 @@ class RestoredNotPlaced(Rule):
                 if [binding.value for binding in bound] != [statement.value]:
                     continue
                 for other, others in parts:
-                    if other is not mine and len(others) == len(values) and _puts(site, others[index]):
+                    if (
+                        other is not mine
+                        and len(others) == len(values)
+                        and _places_result(site, others[index])
+                    ):
                         text = site.shown(others[index])
                         yield site.finding(
                             value,
@@ -188,7 +193,7 @@ class RestoredNotPlaced(Rule):
                         return
 
 
-def _whole(node: ast.expr) -> ast.expr:
+def _outermost_tree(node: ast.expr) -> ast.expr:
     """Return the expression of which another one takes a part: `msgpack_restore(data)["params"]`."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
@@ -202,7 +207,7 @@ def _list_parts(statement: ast.Return) -> list[ast.expr]:
     return [statement.value] if statement.value is not None else []
 
 
-def _puts(site: Site, node: ast.expr) -> bool:
+def _places_result(site: Site, node: ast.expr) -> bool:
     """Return whether an expression is a call that places its result: of jax, of a jit, or of a function that does
     so.
     """
@@ -228,7 +233,7 @@ def _from_the_host(site: Site, call: ast.Call) -> bool:
             if one.name not in _HOST:
                 return False
         elif isinstance(one, Function) and not isinstance(one.node, ast.Lambda):
-            texts = list(_texts(site, one, 0))
+            texts = list(_code_of_called_functions(site, one, 0))
             if any(word in text for text in texts for word in _PLACING_WORDS):
                 return False
             if not any(word in text for text in texts for word in _HOST_WORDS):
@@ -238,7 +243,7 @@ def _from_the_host(site: Site, call: ast.Call) -> bool:
     return True
 
 
-def _texts(site: Site, function: Function, depth: int) -> Iterator[str]:
+def _code_of_called_functions(site: Site, function: Function, depth: int) -> Iterator[str]:
     """The code of a function, and of those of the project that it calls."""
     file = function.place.file
     yield file.text(function.node)
@@ -246,10 +251,10 @@ def _texts(site: Site, function: Function, depth: int) -> Iterator[str]:
         if isinstance(call, ast.Call):
             for one in options(site.program.value(file, call.func)):
                 if isinstance(one, Function) and one.node is not function.node:
-                    yield from _texts(site, one, depth + 1)
+                    yield from _code_of_called_functions(site, one, depth + 1)
 
 
-def _placed(site: Site, scope: Scope, name: str, restored: ast.stmt) -> tuple[ast.expr, bool] | None:
+def _later_placement(site: Site, scope: Scope, name: str, restored: ast.stmt) -> tuple[ast.expr, bool] | None:
     """With what another statement of the function places a name, and whether that surely splits it."""
     for statement in site.file.walked(scope).statements:
         if not isinstance(statement, ast.Assign) or statement is restored:
@@ -258,7 +263,7 @@ def _placed(site: Site, scope: Scope, name: str, restored: ast.stmt) -> tuple[as
         if not isinstance(target, ast.Name) or target.id != name or not isinstance(statement.value, ast.Call):
             continue
         where = _sharding_of(site, statement.value)
-        if where is not None and not _behind(site.file, statement, restored):
+        if where is not None and not _may_place_later(site.file, statement, restored):
             return where, site.shardings.shards(site.value(where))
     return None
 
@@ -288,7 +293,7 @@ def _says_where(site: Site, call: ast.Call) -> bool:
     )
 
 
-def _behind(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
+def _may_place_later(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
     """Return whether a statement comes after the restored value, and may place it."""
     if later.lineno < restored.lineno or file.home(later) is not file.home(restored):
         return False
@@ -317,7 +322,7 @@ def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt
     arguments.
     """
     file, written = site.file, site.text(target)
-    around = holder(scope, target)
+    around = holder_scope(scope, target)
     for node in file.mentions_in(around, target.attr if isinstance(target, ast.Attribute) else written):
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
@@ -330,6 +335,6 @@ def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt
             if isinstance(outer, ast.Call):
                 text = site.text(outer.func if elsewhere else outer).lower()
                 if any(word in text for word in _PLACING_WORDS) or _says_where(site, outer):
-                    if elsewhere or _behind(file, file.statement(outer), restored):
+                    if elsewhere or _may_place_later(file, file.statement(outer), restored):
                         return True
     return False

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts.origins import origins
+from shardlint.facts.origins import value_origins
 from shardlint.facts.repeated import is_test
 from shardlint.model.values import (
     CallResult,
@@ -74,7 +74,7 @@ class TargetWithoutShardings(Rule):
             return None
         if is_test(site.file, site.call):
             return None
-        spots = site.program.once(site.file, "SL703", lambda: dict(_restored(site)))
+        spots = site.program.once(site.file, "SL703", lambda: dict(_restored_targets(site)))
         spot = str(site.file.path), site.call.lineno, site.call.col_offset
         if spot not in spots:
             return None
@@ -88,7 +88,7 @@ class TargetWithoutShardings(Rule):
         )
 
 
-def _restored(site: Site) -> Iterator[tuple[_Spot, str]]:
+def _restored_targets(site: Site) -> Iterator[tuple[_Spot, str]]:
     """Where the trees without shardings are made that targets of a restore are, and where they are restored."""
     for file in site.program.project.with_attribute(site.file, "restore"):
         if file is None:
@@ -96,7 +96,7 @@ def _restored(site: Site) -> Iterator[tuple[_Spot, str]]:
         if not (file.says("orbax") or file.says("ocp")):
             continue
         for target in _find_targets(site, file):
-            for place in _makers(site, Place(file, target), 0):
+            for place in _calls_making_tree(site, Place(file, target), 0):
                 if isinstance(place.node, ast.Call):
                     spot = str(place.file.path), place.node.lineno, place.node.col_offset
                     yield spot, f"{file.path.name}:{target.lineno}"
@@ -107,15 +107,15 @@ def _find_targets(site: Site, file: FileFacts) -> Iterator[ast.expr]:
     for mention in file.mentions("restore"):
         call = file.parent(mention)
         if isinstance(mention, ast.Attribute) and isinstance(call, ast.Call) and call.func is mention:
-            if _placed(site, file, call):
+            if _is_result_placed(site, file, call):
                 continue
-            given = _standard(file, call) or _of_checkpointer(site, file, mention, call)
+            given = _standard_restore_target(file, call) or _of_checkpointer(site, file, mention, call)
             if given is not None:
                 yield given
-            yield from _asked(site, file, call)
+            yield from _trees_mapped_by_sharding(site, file, call)
 
 
-def _standard(file: FileFacts, call: ast.Call) -> ast.expr | None:
+def _standard_restore_target(file: FileFacts, call: ast.Call) -> ast.expr | None:
     """The target in `args=ocp.args.StandardRestore(target)`, also among several items."""
     for one in walk(call):
         if isinstance(one, ast.Call) and last_name(one.func) == "StandardRestore":
@@ -143,7 +143,7 @@ def _reads_shardings(site: Site, value: Value) -> bool:
     return all(isinstance(one, CallResult) and one.api in _STANDARD for one in options(inner))
 
 
-def _asked(site: Site, file: FileFacts, call: ast.Call) -> Iterator[ast.expr]:
+def _trees_mapped_by_sharding(site: Site, file: FileFacts, call: ast.Call) -> Iterator[ast.expr]:
     """The trees of the function around a restore over which a lambda is mapped that reads `.sharding` of a leaf."""
     scope = file.home(call).function()
     if scope is None:
@@ -162,7 +162,7 @@ def _asked(site: Site, file: FileFacts, call: ast.Call) -> Iterator[ast.expr]:
                     break
 
 
-def _placed(site: Site, file: FileFacts, call: ast.expr, depth: int = 0) -> bool:
+def _is_result_placed(site: Site, file: FileFacts, call: ast.expr, depth: int = 0) -> bool:
     """Return whether the result of a call is placed: around the call, by its name, or in the callers it is returned
     to.
     """
@@ -189,13 +189,14 @@ def _placed(site: Site, file: FileFacts, call: ast.expr, depth: int = 0) -> bool
     ends = site.program.flow.in_sight(file, scope.node).found
     calls = [one.place for one in ends if one.kind == "called" and isinstance(one.place.node, ast.Call)]
     return any(
-        isinstance(one.node, ast.Call) and _placed(site, one.file, one.node, depth + 1) for one in calls
+        isinstance(one.node, ast.Call) and _is_result_placed(site, one.file, one.node, depth + 1)
+        for one in calls
     )
 
 
-def _makers(site: Site, place: Place, depth: int) -> Iterator[Place]:
+def _calls_making_tree(site: Site, place: Place, depth: int) -> Iterator[Place]:
     """The calls that make a tree that is given, or a part of one, whose leaves have no shardings."""
-    for value in origins(site.program, place):
+    for value in value_origins(site.program, place):
         yield from _of_value(site, value, depth)
 
 
@@ -210,14 +211,14 @@ def _of_value(site: Site, value: Value, depth: int) -> Iterator[Place]:
             for _, item in one.entries:
                 yield from _of_value(site, item, depth + 1)
         elif isinstance(one, CallResult) and one.call is not None:
-            if one.api in _ABSTRACT and not _tells(site, one):
+            if one.api in _ABSTRACT and not _is_jitted_maker(site, one):
                 yield one.call.place
             elif one.api in _MAPS and len(one.call.positional) >= 2:
                 function = options(site.program.evaluator.value(one.call.positional[0], one.call.environment))
-                yield from _mapped(site, one, function[0], depth)
+                yield from _mapped_structs(site, one, function[0], depth)
 
 
-def _tells(site: Site, made: CallResult) -> bool:
+def _is_jitted_maker(site: Site, made: CallResult) -> bool:
     """Return whether the function is a jit, which may give the shardings of its results."""
     assert made.call is not None
     if not made.call.positional:
@@ -226,13 +227,13 @@ def _tells(site: Site, made: CallResult) -> bool:
     return any(isinstance(one, Transformed) and one.api.name != "functools.partial" for one in inner)
 
 
-def _mapped(site: Site, made: CallResult, function: Value, depth: int) -> Iterator[Place]:
+def _mapped_structs(site: Site, made: CallResult, function: Value, depth: int) -> Iterator[Place]:
     """Yield the structs without a sharding that a function mapped over one tree makes of its leaves, or passes
     through.
     """
     assert made.call is not None
     if getattr(function, "name", "").endswith("to_shape_dtype_struct"):
-        yield from _makers(site, made.call.positional[1], depth + 1)
+        yield from _calls_making_tree(site, made.call.positional[1], depth + 1)
     if not isinstance(function, Function) or len(made.call.positional) > 2:
         return
     body = function.node.body

@@ -29,18 +29,18 @@ class SharedMesh:
         for size in self.sizes:
             fixed *= size or 1
         rest = count if fixed == 1 else f"{count} // {fixed}"
-        return _tuple([str(size) if size else rest for size in self.sizes])
+        return _format_tuple([str(size) if size else rest for size in self.sizes])
 
     def names(self) -> str:
         """Its axis names as code."""
-        return _tuple([f'"{name}"' for name in self.axes])
+        return _format_tuple([f'"{name}"' for name in self.axes])
 
     def entries(self, given: Expression) -> list[str | None]:
         """Return the axes of each dimension as code; None for the ellipsis. Unsharded dimensions at the end are left
         out.
         """
         taken = [element for element in given.right if element.splits]
-        whole = len(_sizes(given)) == 1
+        whole = len(_split_sizes(given)) == 1
         found: list[str | None] = []
         for element in given.left:
             if element.name is None:
@@ -50,9 +50,9 @@ class SharedMesh:
             if at is None or at not in taken:
                 found.append("None")
             elif whole:
-                found.append(_entry(self.axes))
+                found.append(_format_spec_entry(self.axes))
             else:
-                found.append(_entry(self.axes[taken.index(at) : taken.index(at) + 1]))
+                found.append(_format_spec_entry(self.axes[taken.index(at) : taken.index(at) + 1]))
         while found and found[-1] in ("None", None):
             found.pop()
         return found
@@ -66,7 +66,7 @@ def shared_mesh(expressions: Iterable[Expression]) -> SharedMesh | str:
             return (
                 "with two stars the mesh sizes are a root of the device count, known only at run time"
             )
-        sizes = _sizes(given)
+        sizes = _split_sizes(given)
         if sizes != (_REST,) and sizes not in several:
             several.append(sizes)
     if len(several) > 1:
@@ -74,14 +74,14 @@ def shared_mesh(expressions: Iterable[Expression]) -> SharedMesh | str:
     return SharedMesh(several[0] if several else (_REST,))
 
 
-def _sizes(given: Expression) -> tuple[int, ...]:
+def _split_sizes(given: Expression) -> tuple[int, ...]:
     return tuple(_REST if element.starred else element.count for element in given.right if element.splits)
 
 
-def _entry(axes: tuple[str, ...]) -> str:
+def _format_spec_entry(axes: tuple[str, ...]) -> str:
     names = [f'"{axis}"' for axis in axes]
-    return names[0] if len(names) == 1 else _tuple(names)
+    return names[0] if len(names) == 1 else _format_tuple(names)
 
 
-def _tuple(parts: list[str]) -> str:
+def _format_tuple(parts: list[str]) -> str:
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"

@@ -41,7 +41,7 @@ class Written:
         return self.span(element.start, element.end)
 
 
-def written(site: Site) -> Written | None:
+def written_call(site: Site) -> Written | None:
     """The expression of a call, where the text tells it."""
     argument = site.argument("expression")
     if argument is None:
@@ -55,11 +55,11 @@ def written(site: Site) -> Written | None:
 
 def find_text(site: Site, argument: ast.AST, text: str) -> tuple[ast.AST, int | None]:
     """The string of an argument, or the argument; and where in the file the text of the string begins."""
-    node = _string(site, argument)
-    return node, _body(site, node, text)
+    node = _string_node(site, argument)
+    return node, _literal_start(site, node, text)
 
 
-def _string(site: Site, argument: ast.AST) -> ast.AST:
+def _string_node(site: Site, argument: ast.AST) -> ast.AST:
     """The string itself where the argument is a name for one of this file."""
     if isinstance(argument, ast.Name):
         bindings, _ = lookup(site.file, argument, argument.id)
@@ -72,7 +72,7 @@ def _string(site: Site, argument: ast.AST) -> ast.AST:
     return argument
 
 
-def _body(site: Site, node: ast.AST, value: str) -> int | None:
+def _literal_start(site: Site, node: ast.AST, value: str) -> int | None:
     text = site.text(node)
     opening = _LITERAL.match(text)
     if not isinstance(node, ast.Constant) or opening is None:

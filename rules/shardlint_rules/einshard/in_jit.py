@@ -12,7 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm,
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
-from shardlint_rules.einshard.calls import SHARD, written
+from shardlint_rules.einshard.calls import SHARD, written_call
 
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _MAKE = "einshard.make_sharding"
@@ -47,9 +47,9 @@ class EinshardInJit(Rule):
     def report_call(self, site: Site) -> Finding | None:
         """A call in traced code."""
         array = site.argument("arr")
-        if array is None or _host(site, array):
+        if array is None or _may_be_numpy(site, array):
             return None
-        sure = site.region.proven and _traced(site, array)
+        sure = site.region.proven and _is_jax_array(site, array)
         return site.finding(
             site.call.func,
             f"`einshard` raises UnexpectedTracerError here: it reads `{' '.join(site.text(array).split())}`, a tracer.",
@@ -63,7 +63,7 @@ class EinshardInJit(Rule):
 
     def _write_fix(self, site: Site, array: ast.expr) -> Fix | None:
         expression = site.argument("expression")
-        given = written(site)
+        given = written_call(site)
         known = given is not None and not isinstance(given.parsed, Fault)
         if expression is None or not known or "#" in site.text():
             return None
@@ -88,7 +88,7 @@ class EinshardInJit(Rule):
         )
 
 
-def _host(site: Site, array: ast.expr) -> bool:
+def _may_be_numpy(site: Site, array: ast.expr) -> bool:
     """Return whether the array may be a NumPy array, which einshard can read in a trace too."""
     return any(
         isinstance(option, CallResult) and option.api.startswith("numpy.")
@@ -96,7 +96,7 @@ def _host(site: Site, array: ast.expr) -> bool:
     )
 
 
-def _traced(site: Site, array: ast.expr) -> bool:
+def _is_jax_array(site: Site, array: ast.expr) -> bool:
     """Return whether the array is surely one of jax: made by it, or from the arguments of the traced function."""
     if any(
         isinstance(option, CallResult) and option.api.startswith("jax.")
@@ -104,10 +104,10 @@ def _traced(site: Site, array: ast.expr) -> bool:
     ):
         return True
     function = site.scope.function()
-    return function is not None and _given(site, function, array, _DEPTH)
+    return function is not None and _depends_on_parameters(site, function, array, _DEPTH)
 
 
-def _given(site: Site, function: Scope, node: ast.AST, depth: int) -> bool:
+def _depends_on_parameters(site: Site, function: Scope, node: ast.AST, depth: int) -> bool:
     """Return whether an expression depends on parameters of the function."""
     for part in walk(node):
         if not isinstance(part, ast.Name):
@@ -115,6 +115,10 @@ def _given(site: Site, function: Scope, node: ast.AST, depth: int) -> bool:
         for binding in site.file.bindings(function, part.id):
             if binding.kind == "param":
                 return True
-            if depth and binding.value is not None and _given(site, function, binding.value, depth - 1):
+            if (
+                depth
+                and binding.value is not None
+                and _depends_on_parameters(site, function, binding.value, depth - 1)
+            ):
                 return True
     return False

@@ -8,7 +8,7 @@ from typing import ClassVar
 from shardlint.libraries.einshard import Element, Expression
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.einshard.calls import MAKE, SHARD, Written, written
+from shardlint_rules.einshard.calls import MAKE, SHARD, Written, written_call
 
 _WHY = "the array is now sharded, and a size that the devices do not divide raises"
 
@@ -43,15 +43,15 @@ class StrayStar(Rule):
     @detector("call")
     def find_stars(self, site: Site) -> Iterator[Finding]:
         """The stars of an expression that do something else."""
-        given = written(site)
+        given = written_call(site)
         if given is None or not isinstance(given.parsed, Expression):
             return
         names = [element.name for element in given.parsed.left]
         if any(name is not None and given.parsed.taken(name) is None for name in names):
             return  # it raises: SL651
-        yield from self._found(site, given, given.parsed, names)
+        yield from self._stray_star_findings(site, given, given.parsed, names)
 
-    def _found(
+    def _stray_star_findings(
         self, site: Site, given: Written, parsed: Expression, names: list[str | None]
     ) -> Iterator[Finding]:
         split = any(element.name is not None and element.splits for element in parsed.right)
@@ -60,7 +60,7 @@ class StrayStar(Rule):
             alone = element.name is None and element.starred and element.count == 1
             named = before is not None and before.name is not None and not before.splits
             if alone and named and before is not None:
-                yield self._stray(site, given, before, element, split)
+                yield self._report_stray_star(site, given, before, element, split)
                 return
             if element.name is None or not element.splits:
                 continue
@@ -76,10 +76,12 @@ class StrayStar(Rule):
                 )
                 return
             if parsed.taken(element.name) is not element:
-                yield self._twice(site, given, element, parsed.taken(element.name))
+                yield self._report_second_star(site, given, element, parsed.taken(element.name))
                 return
 
-    def _stray(self, site: Site, given: Written, name: Element, star: Element, split: bool) -> Finding:
+    def _report_stray_star(
+        self, site: Site, given: Written, name: Element, star: Element, split: bool
+    ) -> Finding:
         gap = given.span(name.end, star.start)
         edits = [Edit(*gap, "")] if gap is not None else []
         where = "the remaining devices" if split else "all devices"
@@ -94,7 +96,7 @@ class StrayStar(Rule):
             certainty=Certainty.POSSIBLE if split else None,
         )
 
-    def _twice(self, site: Site, given: Written, lost: Element, kept: Element | None) -> Finding:
+    def _report_second_star(self, site: Site, given: Written, lost: Element, kept: Element | None) -> Finding:
         edits = []
         if kept is not None and not kept.splits:
             # The later one goes, with the space before it.

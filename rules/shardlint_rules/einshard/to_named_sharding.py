@@ -15,7 +15,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.einshard._plan import SharedMesh, shared_mesh
-from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written
+from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written_call
 
 _NAMES = ("mesh", "device_mesh")
 _SHARDING = {"jax.sharding.NamedSharding": "NamedSharding", "jax.sharding.PartitionSpec": "P"}
@@ -60,7 +60,7 @@ class EinshardToNamedSharding(Rule):
     @detector("call")
     def report_call(self, site: Site) -> Finding | None:
         """A call that makes a mesh of its own."""
-        one = _call(site)
+        one = _parse_call(site)
         if one is None:
             return None
         calls = list(_find_calls(site))
@@ -83,7 +83,7 @@ class EinshardToNamedSharding(Rule):
 
     def _write_fix(self, site: Site, calls: list[_Call], mesh: SharedMesh) -> Fix | None:
         name = next((one for one in _NAMES if not list(site.file.mentions(one))), None)
-        if name is None or any(_inside(one, calls) for one in calls):
+        if name is None or any(_is_inside_argument(one, calls) for one in calls):
             return None
         types = {"jax.sharding.AxisType": "AxisType"} if site.allows("jax", ">=0.9") else {}
         names, taken = spell_short(site.program, site.file, site.call, {**types, **_SHARDING})
@@ -91,8 +91,8 @@ class EinshardToNamedSharding(Rule):
         firsts: dict[Scope | None, ast.stmt] = {}
         shown = ""
         for call in calls:
-            text = self._text(call, mesh, name, names)
-            scope = _outermost(call.site)
+            text = self._write_named_sharding(call, mesh, name, names)
+            scope = _outermost_function(call.site)
             first = _find_statement(call.site, scope)
             if text is None or first is None:
                 return None
@@ -101,17 +101,17 @@ class EinshardToNamedSharding(Rule):
             edits += [call.site.replace(call.site.call, text[0]), *text[1]]
             if call.site.syntax is site.syntax:
                 shown = text[0]
-        made, imports = _made(site, mesh, names)
+        made, imports = _write_mesh_call(site, mesh, names)
         for statement in firsts.values():
             at = _line_start(site, statement)
             if at is None:
                 return None
             edits.append(Edit(at[0], at[0], f"{at[1]}{name} = {made}\n"))
-        drops = [_base(call.site.call.func) for call in calls]
+        drops = [_import_root(call.site.call.func) for call in calls]
         unique = list(dict.fromkeys([*edits, *imports]))
         return site.fix(Safety.UNSAFE, f"write {shown}", unique, _WHY, drops)
 
-    def _text(
+    def _write_named_sharding(
         self, call: _Call, mesh: SharedMesh, name: str, names: Mapping[str, str]
     ) -> tuple[str, tuple[Edit, ...]] | None:
         """The call rewritten, with the imports that needs."""
@@ -138,9 +138,9 @@ class _Call:
     parsed: Expression
 
 
-def _call(site: Site) -> _Call | None:
+def _parse_call(site: Site) -> _Call | None:
     """The call, if its expression is known and has no fault that other rules tell of."""
-    given = written(site)
+    given = written_call(site)
     if given is None or not isinstance(given.parsed, Expression):
         return None
     parsed = given.parsed
@@ -166,7 +166,7 @@ def _find_calls(site: Site) -> Iterator[_Call]:
             for option in options(site.value(node)):
                 if isinstance(option, Api) and option.name in (SHARD, MAKE):
                     other = Site(site.program, site.file, call, option, "call", site.targets, site.rule)
-                    found = None if other.region.traced in ("always", "sometimes") else _call(other)
+                    found = None if other.region.traced in ("always", "sometimes") else _parse_call(other)
                     if found is not None and not other.expected_to_fail:
                         yield found
 
@@ -197,7 +197,7 @@ def _list_entries(call: _Call, mesh: SharedMesh) -> list[str] | None:
     return [entry for entry in (*before, *hidden, *after) if entry is not None]
 
 
-def _made(site: Site, mesh: SharedMesh, names: Mapping[str, str]) -> tuple[str, tuple[Edit, ...]]:
+def _write_mesh_call(site: Site, mesh: SharedMesh, names: Mapping[str, str]) -> tuple[str, tuple[Edit, ...]]:
     """The call that makes the mesh, with the imports that needs."""
     make, imports = site.spell("jax.make_mesh")
     count, more = site.spell("jax.device_count")
@@ -209,7 +209,7 @@ def _made(site: Site, mesh: SharedMesh, names: Mapping[str, str]) -> tuple[str, 
     return f"{make}({', '.join(arguments)})", (*imports, *more)
 
 
-def _outermost(site: Site) -> Scope | None:
+def _outermost_function(site: Site) -> Scope | None:
     """The outermost function around a call, None at module level: the mesh is made in it."""
     scope = site.scope.function()
     found = None
@@ -242,14 +242,14 @@ def _line_start(site: Site, statement: ast.stmt) -> tuple[int, str] | None:
     return start, indent
 
 
-def _base(function: ast.expr) -> str:
+def _import_root(function: ast.expr) -> str:
     """The imported name that a function is spelled from."""
     while isinstance(function, ast.Attribute):
         function = function.value
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _inside(call: _Call, calls: list[_Call]) -> bool:
+def _is_inside_argument(call: _Call, calls: list[_Call]) -> bool:
     """Return whether a call is in another's argument, so that their edits would overlap."""
     around = set(call.site.file.ancestors(call.site.call))
     return any(other.site.call in around for other in calls if other is not call)

@@ -43,14 +43,14 @@ class Carried:
     line: int
 
 
-def carried(site: Site, function: Value) -> Carried | None:
+def find_carried_array(site: Site, function: Value) -> Carried | None:
     """The first variable in a function's text that holds an array split over a mesh outside of it."""
     if not isinstance(function, Function) or function.place.file is not site.file:
         return None
     file = site.file
     top = file.scope(function.node)
     inside = list(file.inner_scopes(top))
-    for node in _body(function.node):
+    for node in _body_nodes(function.node):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
         bindings, owner = lookup(file, node, node.id)
@@ -62,7 +62,7 @@ def carried(site: Site, function: Value) -> Carried | None:
     return None
 
 
-def _body(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
+def _body_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
     """The nodes of a body, in text order. Defaults and decorators are evaluated outside."""
     parts = [function.body] if isinstance(function, ast.Lambda) else function.body
     nodes = [node for part in parts for node in walk(part)]

@@ -15,18 +15,18 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
 from shardlint_rules.equinox._donate_split import SHARDINGS_FIRST, out_of_dict, split
 from shardlint_rules.equinox._keeping import of_definition, of_expression
-from shardlint_rules.equinox.call_text import comments, cut
-from shardlint_rules.equinox.filled import filled
+from shardlint_rules.equinox.call_text import comments_in, cut_keywords
+from shardlint_rules.equinox.filled import read_dict_entries
 from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
     Definition,
     NotRewritten,
     Wrapping,
-    besides,
+    call_without_keywords,
+    describe_other_function,
+    find_wrappings,
     positional,
-    without,
-    wrappings,
 )
 
 _MODES = "filter_jit donates all arguments, or all except the first"
@@ -50,29 +50,33 @@ class Parameters:
 
 def rewrite(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where `donate=` cannot say the same, or the text does not tell."""
-    if other := besides(site):
+    if other := describe_other_function(site):
         raise NotRewritten(f"{other}, which take other keywords")
     try:
         inside = hidden(site)
     except NotRewritten:
         if any(keyword.arg in (*DONATE_SETTINGS, *STATIC_SETTINGS) for keyword in site.call.keywords):
             raise
-        if any(filled(site, one.value, SHARDING_SETTINGS) for one in site.call.keywords if one.arg is None):
+        if any(
+            read_dict_entries(site, one.value, SHARDING_SETTINGS)
+            for one in site.call.keywords
+            if one.arg is None
+        ):
             raise NotRewritten(SHARDINGS_FIRST) from None
         try:
             return out_of_dict(site)
         except NotRewritten as why:
             raise NotRewritten(f"{why}: put donate= into the dict instead") from None
-    donated = [name for name in DONATE_SETTINGS if _said(site, name) is not None]
+    donated = [name for name in DONATE_SETTINGS if _keyword_argument(site, name) is not None]
     try:
-        asked = any(_places(site, name) for name in donated)
+        asked = any(_donated_places(site, name) for name in donated)
     except NotRewritten as reason:
-        return _parted(site, inside, None, reason)
-    if asked and _said(site, "donate") is not None:
+        return _split_arguments_at_call(site, inside, None, reason)
+    if asked and _keyword_argument(site, "donate") is not None:
         raise NotRewritten("the call has `donate` too")
     found: list[Parameters] | NotRewritten
     try:
-        found = [_parameters(site, wrapping) for wrapping in wrappings(site)]
+        found = [_wrapped_parameters(site, wrapping) for wrapping in find_wrappings(site)]
     except NotRewritten as reason:
         found = reason
     put = {}
@@ -80,18 +84,18 @@ def rewrite(site: Site) -> Fix:
         try:
             put = {donated[0]: ("donate", f'"{_one_mode(site, found)}"')}
         except NotRewritten as reason:
-            return _packed(site, inside, donated[0], reason)
-    edit, drops = _call(site, inside, put)
-    if set(comments(site.text())) - set(comments(edit.text)):
+            return _pack_kept_arguments(site, inside, donated[0], reason)
+    edit, drops = _call_without_keywords(site, inside, put)
+    if set(comments_in(site.text())) - set(comments_in(edit.text)):
         raise NotRewritten("a comment in the call would be lost")
-    static = [name for name in STATIC_SETTINGS if _said(site, name) is not None]
-    if static and _said(site, "in_shardings") is not None:
+    static = [name for name in STATIC_SETTINGS if _keyword_argument(site, name) is not None]
+    if static and _keyword_argument(site, "in_shardings") is not None:
         raise NotRewritten(SHARDINGS_FIRST)
     steps = [f"write {name}={value}" for name, value in put.values()]
     dropped = [*static, *(name for name in donated if not asked)]
     steps += [f"drop {name}" for name in dropped]
     message = ", ".join(steps)
-    edits = [edit, *_forgotten(site, inside)]
+    edits = [edit, *_remove_unused_dict_variables(site, inside)]
     if all(_surely_static(site, name, found) for name in static):
         return site.fix(Safety.SAFE, message, edits, drops=drops)
     return site.fix(
@@ -102,13 +106,13 @@ def rewrite(site: Site) -> Fix:
 def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
     if isinstance(found, NotRewritten):
         raise found
-    modes = {_mode(site, parameters) for parameters in found}
+    modes = {_donate_mode(site, parameters) for parameters in found}
     if len(modes) != 1:
         raise NotRewritten("the wrapped functions need different values of donate")
     return modes.pop()
 
 
-def _said(site: Site, name: str) -> ast.expr | None:
+def _keyword_argument(site: Site, name: str) -> ast.expr | None:
     """Return the argument of a keyword, also in a dict that is passed as `**`."""
     keyword = site.keyword(name)
     if keyword is not None:
@@ -116,75 +120,85 @@ def _said(site: Site, name: str) -> ast.expr | None:
     return next((one.entries[name] for one in hidden(site) if name in one.entries), None)
 
 
-def _named(one: Hidden) -> bool:
+def _has_removed_keywords(one: Hidden) -> bool:
     """Return whether a dict has keywords that are removed."""
     return bool({*DONATE_SETTINGS, *STATIC_SETTINGS} & set(one.entries))
 
 
-def _forgotten(site: Site, inside: list[Hidden]) -> list[Edit]:
+def _remove_unused_dict_variables(site: Site, inside: list[Hidden]) -> list[Edit]:
     """Edits that take away the variables of dicts that are written out in the call."""
-    return [edit for one in inside if _named(one) for edit in one.forgotten(site)]
+    return [edit for one in inside if _has_removed_keywords(one) for edit in one.forgotten(site)]
 
 
-def _call(site: Site, inside: list[Hidden], put: Mapping[str, tuple[str, str]]) -> tuple[Edit, tuple[str, ...]]:
+def _call_without_keywords(
+    site: Site, inside: list[Hidden], put: Mapping[str, tuple[str, str]]
+) -> tuple[Edit, tuple[str, ...]]:
     """The call without the keywords, with what is `put` in the place of one, and the names it stops using."""
     names = (*DONATE_SETTINGS, *STATIC_SETTINGS)
-    if not any(map(_named, inside)):
-        return without(site, set(names), put)
+    if not any(map(_has_removed_keywords, inside)):
+        return call_without_keywords(site, set(names), put)
     gone = {keyword for keyword in site.call.keywords if keyword.arg in names}
     instead = {one: "=".join(put[one.arg]) for one in gone if one.arg is not None and one.arg in put}
-    for one in filter(_named, inside):
+    for one in filter(_has_removed_keywords, inside):
         said = ["=".join(put[name]) for name in put if name in one.entries]
         left = ", ".join(filter(None, [*said, one.without(site, names)]))
         if left:
             instead[one.keyword] = left
         else:
             gone.add(one.keyword)
-    made = cut(site, gone - set(instead), instead)
+    made = cut_keywords(site, gone - set(instead), instead)
     return site.replace(site.call, made.text), made.drops
 
 
-def _packed(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten) -> Fix:
+def _pack_kept_arguments(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten) -> Fix:
     """The fix by which what is kept goes in as a first argument. Raises the `reason` where it cannot be either."""
-    if any(_said(site, name) is not None for name in SHARDING_SETTINGS):
+    if any(_keyword_argument(site, name) is not None for name in SHARDING_SETTINGS):
         raise NotRewritten(SHARDINGS_FIRST)
-    edit, drops = _call(site, inside, {keyword: ("donate", '"all-except-first"')})
-    if set(comments(site.text())) - set(comments(edit.text)):
+    edit, drops = _call_without_keywords(site, inside, {keyword: ("donate", '"all-except-first"')})
+    if set(comments_in(site.text())) - set(comments_in(edit.text)):
         raise NotRewritten("a comment in the call would be lost")
     places = {
-        place for name in DONATE_SETTINGS if _said(site, name) is not None for place in _places(site, name)
+        place
+        for name in DONATE_SETTINGS
+        if _keyword_argument(site, name) is not None
+        for place in _donated_places(site, name)
     }
     try:
         node = site.decorated
         if isinstance(node, ast.FunctionDef):
-            parameters = _of(node)
+            parameters = _parameters_of_function(node)
             given = {parameters.index(place) for place in places}
             if None in given:
                 raise reason
             edits, told = of_definition(site, node, {name for name in given if name}, edit)
         else:
-            edits, told = of_expression(site, places, _settings(site, edit.text))
+            edits, told = of_expression(site, places, _call_settings(site, edit.text))
     except NotRewritten as why:
         try:
-            return _parted(site, inside, places, why)
+            return _split_arguments_at_call(site, inside, places, why)
         except NotRewritten as other:
             why = other
         modes = str(reason).startswith(_MODES)
         raise (NotRewritten(f"{_MODES}, and the fix cannot write a wrapper: {why}") if modes else why) from why
     message = f"write {told}"
-    edits += _forgotten(site, inside)
+    edits += _remove_unused_dict_variables(site, inside)
     return site.fix(Safety.UNSAFE, message, edits, "the name is then a function that calls the jit", drops)
 
 
-def _parted(
+def _split_arguments_at_call(
     site: Site, inside: list[Hidden], places: Collection[int | str] | None, reason: NotRewritten
 ) -> Fix:
     """The fix by which a function parts the arguments when it is called. Raises the `reason` where it cannot."""
     number, name = DONATE_SETTINGS
-    node = _said(site, number)
-    if node is None or _said(site, name) is not None or _said(site, "donate") is not None or site.decorated is not None:
+    node = _keyword_argument(site, number)
+    if (
+        node is None
+        or _keyword_argument(site, name) is not None
+        or _keyword_argument(site, "donate") is not None
+        or site.decorated is not None
+    ):
         raise reason
-    if any(_said(site, one) is not None for one in SHARDING_SETTINGS):
+    if any(_keyword_argument(site, one) is not None for one in SHARDING_SETTINGS):
         raise NotRewritten(SHARDINGS_FIRST)
     try:
         return split(site, places, inside, site.text(node))
@@ -193,7 +207,7 @@ def _parted(
         raise (why if places is None or named else reason) from None
 
 
-def _settings(site: Site, text: str) -> str:
+def _call_settings(site: Site, text: str) -> str:
     """The settings of a call without its function."""
     import libcst as cst
 
@@ -205,9 +219,9 @@ def _settings(site: Site, text: str) -> str:
     return ", ".join(code(one.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for one in left)
 
 
-def _places(site: Site, name: str) -> list[int | str]:
+def _donated_places(site: Site, name: str) -> list[int | str]:
     """The numbers or names given to a keyword."""
-    node = _said(site, name)
+    node = _keyword_argument(site, name)
     assert node is not None
     value = site.value(node)
     if value == Constant(None):
@@ -221,10 +235,10 @@ def _places(site: Site, name: str) -> list[int | str]:
     return places
 
 
-def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
+def _wrapped_parameters(site: Site, wrapping: Wrapping) -> Parameters:
     node = wrapping.function
     if isinstance(node, Definition):
-        below = node.decorator_list[node.decorator_list.index(_expression(wrapping.by)) + 1 :]
+        below = node.decorator_list[node.decorator_list.index(_as_expression(wrapping.by)) + 1 :]
         if any(site.text(decorator) == "classmethod" for decorator in node.decorator_list):
             raise NotRewritten(f"`{node.name}` is a classmethod")
         for decorator in below:
@@ -232,7 +246,7 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
                 raise NotRewritten(f"`@{site.text(decorator)}` is between filter_jit and `{node.name}`")
         of_class = site.file.home(node).kind == "class"  # whose first argument no call shows
         given = None if of_class else _count_given(site.program.flow.ends(site.file, node), node.decorator_list)
-        return _of(node, given)
+        return _parameters_of_function(node, given)
     found = options(site.value(node))
     for value in found:
         if isinstance(value, Function) and value.bound:
@@ -243,10 +257,12 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
             raise NotRewritten(f'`{site.text(node)}` may contain arrays, and donate="all" would donate them too')
     if len(found) != 1 or not isinstance(found[0], Function):
         raise NotRewritten(f"the parameters of `{site.text(node)}` are not known")
-    return _of(found[0].node, _count_given(site.program.flow.calls(Place(site.file, site.call))))
+    return _parameters_of_function(
+        found[0].node, _count_given(site.program.flow.calls(Place(site.file, site.call)))
+    )
 
 
-def _expression(node: ast.AST) -> ast.expr:
+def _as_expression(node: ast.AST) -> ast.expr:
     assert isinstance(node, ast.expr)
     return node
 
@@ -261,7 +277,7 @@ def _keeps_parameters(site: Site, decorator: ast.expr) -> bool:
     )
 
 
-def _of(node: Definition | ast.Lambda, given: int | None = None) -> Parameters:
+def _parameters_of_function(node: Definition | ast.Lambda, given: int | None = None) -> Parameters:
     """The parameters of a function, of `*args` as many as each call has that are `given` by position."""
     positions = tuple(arg.arg for arg in positional(node))
     star, double_star = node.args.vararg, node.args.kwarg
@@ -287,10 +303,10 @@ def _count_given(ends: Ends, decorators: Sequence[ast.expr] = ()) -> int | None:
     return counts.pop() if ends.complete and len(counts) == 1 else None
 
 
-def _chosen(site: Site, names: tuple[str, ...], parameters: Parameters) -> set[str]:
+def _donated_names(site: Site, names: tuple[str, ...], parameters: Parameters) -> set[str]:
     chosen = set()
     for name in names:
-        for place in _places(site, name) if _said(site, name) is not None else ():
+        for place in _donated_places(site, name) if _keyword_argument(site, name) is not None else ():
             parameter = parameters.index(place)
             if parameter is None:
                 raise NotRewritten(f"the function has no argument {place!r}")
@@ -298,10 +314,10 @@ def _chosen(site: Site, names: tuple[str, ...], parameters: Parameters) -> set[s
     return chosen
 
 
-def _mode(site: Site, parameters: Parameters) -> str:
+def _donate_mode(site: Site, parameters: Parameters) -> str:
     """The donate mode that donates exactly what was asked for."""
-    donated = _chosen(site, DONATE_SETTINGS, parameters)
-    static = _chosen(site, STATIC_SETTINGS, parameters)
+    donated = _donated_names(site, DONATE_SETTINGS, parameters)
+    static = _donated_names(site, STATIC_SETTINGS, parameters)
     arrays = {*parameters.positions, *parameters.named}
     arrays -= {name for name in static if not _may_hold_arrays(site, parameters, name)}
     if donated == arrays:
@@ -314,7 +330,7 @@ def _mode(site: Site, parameters: Parameters) -> str:
 def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten) -> bool:
     """Return whether the static arguments of a keyword are no arrays, so that removing it changes nothing."""
     try:
-        places = _places(site, name)
+        places = _donated_places(site, name)
     except NotRewritten:
         return False
     if isinstance(found, NotRewritten):
@@ -323,11 +339,11 @@ def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten
 
 
 def _no_array(parameters: Parameters, place: int | str) -> bool:
-    annotation = _annotation(parameters, parameters.index(place))
+    annotation = _parameter_annotation(parameters, parameters.index(place))
     return annotation is not None and _type_is_no_array(annotation)
 
 
-def _annotation(parameters: Parameters, name: str | None) -> ast.expr | None:
+def _parameter_annotation(parameters: Parameters, name: str | None) -> ast.expr | None:
     node = parameters.node
     every = (*positional(node), *node.args.kwonlyargs)
     return next((arg.annotation for arg in every if arg.arg == name), None)
@@ -340,7 +356,7 @@ def _may_hold_arrays(site: Site, parameters: Parameters, name: str) -> bool:
     decorated = [] if isinstance(node, ast.Lambda) else [site.text(one) for one in node.decorator_list]
     if isinstance(home, ast.ClassDef) and name in parameters.positions[:1] and "staticmethod" not in decorated:
         return bool(home.bases or home.decorator_list)
-    annotation = _annotation(parameters, name)
+    annotation = _parameter_annotation(parameters, name)
     if annotation is None or _type_is_no_array(annotation):
         return False
     found = options(site.value(annotation))

@@ -40,11 +40,23 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import names_in, walk
-from shardlint_rules.equinox._keeping import SIMPLE, above, named, refuse_lowered, refuse_lowered_target
-from shardlint_rules.equinox.before_call import check_place, copied, free_names, own_dict, single_quotes
-from shardlint_rules.equinox.beside_statement import indent_of, placed
-from shardlint_rules.equinox.call_text import comments
-from shardlint_rules.equinox.filled import filled
+from shardlint_rules.equinox._keeping import (
+    SIMPLE,
+    edit_above_statement,
+    named,
+    refuse_lowered,
+    refuse_lowered_target,
+)
+from shardlint_rules.equinox.before_call import (
+    check_place,
+    copy_dict_text,
+    free_names,
+    own_dict,
+    single_quotes,
+)
+from shardlint_rules.equinox.beside_statement import indent_of, replace_statement
+from shardlint_rules.equinox.call_text import comments_in
+from shardlint_rules.equinox.filled import read_dict_entries
 from shardlint_rules.equinox.hidden_keywords import Hidden
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
@@ -80,7 +92,7 @@ def split(site: Site, places: Collection[int | str] | None, inside: Sequence[Hid
         raise NotRewritten("the positions of the named arguments are not known")
     if known is not None and min(known, default=0) < 0:
         raise NotRewritten("negative numbers count from the last parameter, and the last parameter is not known")
-    if comments(site.text()):
+    if comments_in(site.text()):
         raise NotRewritten("a comment in the call would be lost")
     first = len(known) if known is not None and set(known) == set(range(len(known))) else None
     function = site.argument("fun") if site.form == "call" else None
@@ -94,13 +106,13 @@ def out_of_dict(site: Site) -> Fix:
 
     Raises `NotRewritten`.
     """
-    every = {one: filled(site, one.value, _GONE) for one in site.call.keywords if one.arg is None}
+    every = {one: read_dict_entries(site, one.value, _GONE) for one in site.call.keywords if one.arg is None}
     held = [one for one, entries in every.items() if entries]
     function = site.argument("fun") if site.form == "call" else None
     text = site.text(held[0].value) if held else ""
     entries = every[held[0]] if len(held) == 1 else {}
     number, name = DONATE_SETTINGS
-    if function is None or number not in entries or name in entries or comments(site.text()):
+    if function is None or number not in entries or name in entries or comments_in(site.text()):
         raise NotRewritten(f"`**{text}` may contain more keywords")
     if any(map(site.keyword, SHARDING_SETTINGS)):
         raise NotRewritten(SHARDINGS_FIRST)
@@ -109,7 +121,7 @@ def out_of_dict(site: Site) -> Fix:
     numbers, options = free_names(site, [number, "options"])
     variable = text if own else options
     quote = "'" if single_quotes(site) else '"'
-    lines = [] if own else [f"{variable} = {copied(site, held[0].value)}"]
+    lines = [] if own else [f"{variable} = {copy_dict_text(site, held[0].value)}"]
     for key, entry in entries.items():
         default = "" if entry.surely else f", {'()' if key == number else 'None'}"
         taken = f"{variable}.pop({quote}{key}{quote}{default})"
@@ -126,11 +138,14 @@ def _of_call(site: Site, function: ast.expr, first: int | None, inside: Sequence
     refuse_lowered_target(site, statement)
     name = named(site, function)
     taken = "function" if first is not None else "function, numbers"
-    body = _body(site, _find_settings(site, inside, held), first, held.as_set)
+    body = _write_split_function(site, _find_settings(site, inside, held), first, held.as_set)
     lines = [f"def {name}({taken}):", *(f"{UNIT}{line}" if line else "" for line in body)]
     lines = [*held.lines, *([""] if held.lines else []), *lines]
     given = site.text(function) if first is not None else f"{site.text(function)}, {held.numbers}"
-    edits = [above(site, statement, indent, lines), site.replace(site.call, f"{name}({given})")]
+    edits = [
+        edit_above_statement(site, statement, indent, lines),
+        site.replace(site.call, f"{name}({given})"),
+    ]
     edits += [edit for one in inside if set(_GONE) & set(one.entries) for edit in one.forgotten(site)]
     return site.fix(Safety.UNSAFE, _TOLD, edits, _WHY)
 
@@ -159,14 +174,20 @@ def _of_name(
         raise NotRewritten(f"`{numbers}` does not show which arguments are donated")
     test = " or ".join(f"i == {one}" for one in sorted(places))
     wraps, imports = site.spell("functools.wraps")
-    body = _body(site, _find_settings(site, inside, None), first, "", f"@{wraps}(function)", test)
+    body = _write_split_function(
+        site, _find_settings(site, inside, None), first, "", f"@{wraps}(function)", test
+    )
     lines = [f"def {target.id}(function):", *(f"{UNIT}{line}" if line else "" for line in body)]
     text = "\n".join(f"{indent}{line}" if line and number else line for number, line in enumerate(lines))
     text = text.replace("\n", site.file.source.newline)
     drops = names_in(site.call.func) if site.form == "partial" else set()
     drops -= {wraps.partition(".")[0]}
     return site.fix(
-        Safety.UNSAFE, _TOLD, [*placed(site, statement, text, indent), *imports], _WHY, sorted(drops)
+        Safety.UNSAFE,
+        _TOLD,
+        [*replace_statement(site, statement, text, indent), *imports],
+        _WHY,
+        sorted(drops),
     )
 
 
@@ -180,7 +201,7 @@ def _as_set(site: Site, numbers: str) -> str:
     return _SEVERAL if several else _PERHAPS_ONE
 
 
-def _body(
+def _write_split_function(
     site: Site,
     settings: Sequence[str],
     first: int | None,

@@ -33,7 +33,7 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import names_in, walk
-from shardlint_rules.equinox.beside_statement import before, indent_of, placed
+from shardlint_rules.equinox.beside_statement import blank_lines_above, indent_of, replace_statement
 from shardlint_rules.equinox.same_in_body import stays_itself
 from shardlint_rules.equinox.wrapped import NotRewritten, positional
 
@@ -96,20 +96,20 @@ def of_definition(
         raise NotRewritten(f"another decorator is between filter_jit and `{node.name}`")
     source, names = site.file.source, [arg.arg for arg in (*positional(node), *node.args.kwonlyargs)]
     kept = [name for name in names if name not in donated]
-    hidden, called, kind = _hidden(site, node)
+    hidden, called, kind = _hide_jitted_function(site, node)
     indent = indent_of(site, node)
     _check_body(site, node)
     if _in_loop(site, node):
         raise NotRewritten(f"`{node.name}` is created in a loop: each wrapper would call the last function")
-    opened, closed = _brackets(site, node)
+    opened, closed = _parameter_brackets(site, node)
     annotated = {arg.arg: site.text(arg) for arg in (*positional(node), *node.args.kwonlyargs)}
-    first, pack = _free(site, node, "kept"), _tuple(kept)
+    first, pack = _free_parameter_name(site, node, "kept"), _format_tuple(kept)
     inner = ", ".join([first, *(annotated[name] for name in names if name in donated)])
     at = source.text.index(node.name, site.file.span(node)[0] + len("def"))
     edits = [cut, Edit(at, at + len(node.name), hidden), Edit(opened + 1, closed, inner)]
     above = [one for one in node.decorator_list if one.lineno < mine.lineno]
     doc = ""
-    unpack = f"{_left(kept)} = {first}"
+    unpack = f"{_format_targets(kept)} = {first}"
     begins = node.body[0]
     body_indent = source.line(begins.lineno)[: begins.col_offset]
     if ast.get_docstring(node, clean=False) is not None:
@@ -126,7 +126,7 @@ def of_definition(
         raise NotRewritten("a comment between the decorators would be lost")
     if moved or kind:
         edits.append(Edit(begin, own, f"{indent}{kind}{source.newline}" if kind else ""))
-    head = source.text[opened : _colon(site, node, closed)].replace("\r\n", "\n")
+    head = source.text[opened : _header_end(site, node, closed)].replace("\r\n", "\n")
     called_with = ", ".join([pack, *(name for name in names if name in donated)])
     text = f"{moved}{indent}def {node.name}{head}:\n{doc}"
     text += f"{body_indent}return {called}({called_with})\n"
@@ -137,10 +137,10 @@ def of_definition(
     if lines_end:  # the file ends without one, and goes on to
         text = text.removesuffix("\n")
     whole = f"{lines_end}{gap}{text}".replace("\r\n", "\n").replace("\n", source.newline)
-    return [*edits, Edit(below, below, whole)], _told(kept)
+    return [*edits, Edit(below, below, whole)], _describe_donation(kept)
 
 
-def _hidden(site: Site, node: ast.FunctionDef) -> tuple[str, str, str]:
+def _hide_jitted_function(site: Site, node: ast.FunctionDef) -> tuple[str, str, str]:
     """The name that the jitted function takes, how it is called from the outer one, and its own decorator."""
     hidden = f"_{node.name.strip('_')}"
     if node.name.startswith("_") or site.file.mentions(hidden):
@@ -178,7 +178,7 @@ def refuse_lowered(site: Site, name: str) -> None:
             raise NotRewritten(f"the code uses `{name}.lower`, and a wrapper of the jit has no `lower`")
 
 
-def _brackets(site: Site, node: ast.FunctionDef) -> tuple[int, int]:
+def _parameter_brackets(site: Site, node: ast.FunctionDef) -> tuple[int, int]:
     """Where the parameters' brackets are. Raises `NotRewritten` where a comment is in them."""
     source = site.file.source
     at = source.text.index("(", site.file.span(node)[0])
@@ -199,7 +199,7 @@ def _line_of(site: Site, at: int) -> int:
     return site.file.source.position(at)[0]
 
 
-def _colon(site: Site, node: ast.FunctionDef, closed: int) -> int:
+def _header_end(site: Site, node: ast.FunctionDef, closed: int) -> int:
     """Where the header ends. The body begins on a line of its own, or this raises."""
     source = site.file.source
     after = site.file.span(node.returns)[1] if node.returns is not None else closed + 1
@@ -219,30 +219,38 @@ def of_expression(site: Site, donated: Collection[int | str], settings: str) -> 
     if site.file.home(statement).kind == "class":
         raise NotRewritten(f"no function can be written above line {statement.lineno}")
     indent = indent_of(site, statement)
-    taken = _taken(site, function, donated)
+    taken = _read_parameters(site, function, donated)
     refuse_lowered_target(site, statement)
     handed = not stays_itself(site, function, statement)
     if _made_anew(site, function, statement) or (handed and not _is_there_later(site, function)):
-        name = _unused(site, named(site, function))
-        lines = _factory(site, taken, name, settings)
-        return [above(site, statement, indent, lines), site.replace(site.call, f"{name}({site.text(function)})")], (
-            _told(taken.variables)
-        )
-    target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is site.call else None
+        name = _unused_name(site, named(site, function))
+        lines = _write_pair_factory(site, taken, name, settings)
+        return [
+            edit_above_statement(site, statement, indent, lines),
+            site.replace(site.call, f"{name}({site.text(function)})"),
+        ], (_describe_donation(taken.variables))
+    target = (
+        statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is site.call else None
+    )
     own = target.id if isinstance(target, ast.Name) else ""
     if own and len(site.file.bindings(site.file.home(statement), own)) > 1:
         raise NotRewritten(f"`{own}` is bound more than once")
-    outer = own or _unused(site, named(site, function))
-    lines = _pair(site, function, taken, handed, (_unused(site, f"_{outer.strip('_')}"), outer), settings)
+    outer = own or _unused_name(site, named(site, function))
+    lines = _write_function_pair(
+        site, function, taken, handed, (_unused_name(site, f"_{outer.strip('_')}"), outer), settings
+    )
     if own:
         gap = [] if indent else [""]
         whole = [line for part in lines for line in ([*gap, part] if not part else [part])]
         text = "\n".join(indent + line if line and number else line for number, line in enumerate(whole))
-        return placed(site, statement, text, indent), _told(taken.variables)
-    return [above(site, statement, indent, lines), site.replace(site.call, outer)], _told(taken.variables)
+        return replace_statement(site, statement, text, indent), _describe_donation(taken.variables)
+    return [
+        edit_above_statement(site, statement, indent, lines),
+        site.replace(site.call, outer),
+    ], _describe_donation(taken.variables)
 
 
-def _pair(
+def _write_function_pair(
     site: Site, function: ast.expr, taken: _Taken, handed: bool, names: tuple[str, str], settings: str
 ) -> list[str]:
     """The jitted function that takes what is kept first, and the one around it. Between them is an empty line."""
@@ -254,11 +262,11 @@ def _pair(
         call = site.text(function.body)
     if "\n" in call or "\n" in settings:
         raise NotRewritten(f"the call at line {site.call.lineno} is written over several lines")
-    kept = _tuple([*([written] if held else []), *taken.variables])
+    kept = _format_tuple([*([written] if held else []), *taken.variables])
     return [
         f"@{site.text(site.call.func)}({settings})",
         f"def {names[0]}({', '.join([taken.packed, *taken.given])}):",
-        f"{UNIT}{_left([*held, *taken.variables])} = {taken.packed}",
+        f"{UNIT}{_format_targets([*held, *taken.variables])} = {taken.packed}",
         f"{UNIT}return {call}",
         "",
         f"def {names[1]}({taken.signature}):",
@@ -266,16 +274,16 @@ def _pair(
     ]
 
 
-def _factory(site: Site, taken: _Taken, name: str, settings: str) -> list[str]:
+def _write_pair_factory(site: Site, taken: _Taken, name: str, settings: str) -> list[str]:
     """A function that makes the pair of the function it is given: of one whose name means another later."""
     taken.refuse("function", "jitted", "call")
     if "\n" in settings:
         raise NotRewritten(f"the call at line {site.call.lineno} is written over several lines")
-    kept = _tuple(["function", *taken.variables])
+    kept = _format_tuple(["function", *taken.variables])
     body = [
         f"@{site.text(site.call.func)}({settings})",
         f"def jitted({', '.join([taken.packed, *taken.given])}):",
-        f"{UNIT}{_left(['function', *taken.variables])} = {taken.packed}",
+        f"{UNIT}{_format_targets(['function', *taken.variables])} = {taken.packed}",
         f"{UNIT}return function({taken.arguments})",
         "",
         f"def call({taken.signature}):",
@@ -286,33 +294,33 @@ def _factory(site: Site, taken: _Taken, name: str, settings: str) -> list[str]:
     return [f"def {name}(function):", *(f"{UNIT}{line}" if line else "" for line in body)]
 
 
-def above(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -> Edit:
+def edit_above_statement(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -> Edit:
     """The edit that writes a function above a statement."""
     start = site.file.source.line_starts[statement.lineno - 1]
     gap = "\n" if indent else "\n\n"
     nested = lines[0].startswith("def ")
     text = "".join(f"{indent}{line}\n" if line else "\n" if nested else gap for line in lines)
-    text = before(site, statement, indent) + indented_as(site.file, text, indent) + gap
+    text = blank_lines_above(site, statement, indent) + indented_as(site.file, text, indent) + gap
     return Edit(start, start, text.replace("\r\n", "\n").replace("\n", site.file.source.newline))
 
 
 def named(site: Site, function: ast.expr) -> str:
     """A name for what calls a function, another one for each call of the file: several fixes are made at once."""
-    said = _said(site, function)
+    said = _function_name(site, function)
     calls = [site.file.parent(mention) for mention in site.file.mentions("filter_jit")]
     earlier = [
         one for one in calls
-        if isinstance(one, ast.Call) and one.args and (one.lineno, one.col_offset) < _place(site.call)
-        and _said(site, one.args[0]) == said
+        if isinstance(one, ast.Call) and one.args and (one.lineno, one.col_offset) < _position_of(site.call)
+        and _function_name(site, one.args[0]) == said
     ]  # fmt: skip
     return f"donating_{said}_{len(earlier) + 1}" if earlier else f"donating_{said}"
 
 
-def _place(node: ast.expr) -> tuple[int, int]:
+def _position_of(node: ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-def _said(site: Site, function: ast.expr) -> str:
+def _function_name(site: Site, function: ast.expr) -> str:
     """Return the name of a function, for the names of those around it."""
     base = function
     while isinstance(base, ast.Call) and (base.args or isinstance(base.func, ast.Call)):
@@ -359,10 +367,10 @@ def _is_there_later(site: Site, function: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and all(isinstance(one, Function) and one.bound for one in found)
 
 
-def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
+def _read_parameters(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
     found = options(site.value(function))
     known = parameters_of(found[0], site.program.evaluator) if len(found) == 1 else None
-    if known is None or (known.star and not _counted(known, donated)):
+    if known is None or (known.star and not _donates_named_parameters(known, donated)):
         return _first_of_more(site, function, donated)
     names = set()
     for one in donated:
@@ -371,17 +379,21 @@ def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _T
         if name not in (*known.positional, *known.keyword_only):
             raise NotRewritten(f"the function has no argument {one!r}")
         names.add(name)
-    more = [f"{mark}{name}" for mark, name in zip(("*", "**"), _more(known), strict=True) if name]
+    more = [
+        f"{mark}{name}"
+        for mark, name in zip(("*", "**"), _names_for_extra_arguments(known), strict=True)
+        if name
+    ]
     every = (*known.positional, *more)
-    return _Taken(every, known.keyword_only, frozenset(names), _signature(site, function, known))
+    return _Taken(every, known.keyword_only, frozenset(names), _signature_text(site, function, known))
 
 
-def _counted(known: Parameters, donated: Collection[int | str]) -> bool:
+def _donates_named_parameters(known: Parameters, donated: Collection[int | str]) -> bool:
     """Return whether each donated argument has a parameter of its own, outside `*args`."""
     return all(isinstance(one, str) or 0 <= one < len(known.positional) for one in donated)
 
 
-def _more(known: Parameters) -> tuple[str, str]:
+def _names_for_extra_arguments(known: Parameters) -> tuple[str, str]:
     """Names for what else a function takes by position and by keyword; empty where it takes nothing else."""
     own = {*known.positional, *known.keyword_only}
     rest = next(name for name in ("rest", "rest_", "rest__") if name not in own) if known.star else ""
@@ -389,7 +401,7 @@ def _more(known: Parameters) -> tuple[str, str]:
     return rest, named
 
 
-def _signature(site: Site, function: ast.expr, known: Parameters) -> str:
+def _signature_text(site: Site, function: ast.expr, known: Parameters) -> str:
     """The parameters as they are written, with their defaults. Raises `NotRewritten` where these may change."""
     args = known.node.args if known.node is not None else None
     spare = len(known.positional) - known.required
@@ -404,7 +416,7 @@ def _signature(site: Site, function: ast.expr, known: Parameters) -> str:
         name if default is None else f"{name}={ast.unparse(default)}"
         for name, default in zip(names, defaults, strict=True)
     ]
-    rest, more = _more(known)
+    rest, more = _names_for_extra_arguments(known)
     if known.keyword_only or rest:
         written.insert(len(known.positional), f"*{rest}")
     return ", ".join([*written, f"**{more}"] if more else written)
@@ -420,7 +432,7 @@ def _first_of_more(site: Site, function: ast.expr, donated: Collection[int | str
     return _Taken(names, (), frozenset(letters), ", ".join(names))
 
 
-def _free(site: Site, node: ast.FunctionDef, name: str) -> str:
+def _free_parameter_name(site: Site, node: ast.FunctionDef, name: str) -> str:
     used = names_in(node) | {
         part.arg for part in walk(node) if isinstance(part, ast.arg)
     }
@@ -429,20 +441,20 @@ def _free(site: Site, node: ast.FunctionDef, name: str) -> str:
     return name
 
 
-def _unused(site: Site, name: str) -> str:
+def _unused_name(site: Site, name: str) -> str:
     found, number = name, 2
     while site.file.mentions(found):
         found, number = f"{name}_{number}", number + 1
     return found
 
 
-def _tuple(names: Sequence[str]) -> str:
+def _format_tuple(names: Sequence[str]) -> str:
     return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
 
 
-def _left(names: Sequence[str]) -> str:
-    return _tuple(names) if len(names) == 1 else ", ".join(names)
+def _format_targets(names: Sequence[str]) -> str:
+    return _format_tuple(names) if len(names) == 1 else ", ".join(names)
 
 
-def _told(kept: Sequence[str]) -> str:
-    return f'donate="{_MODE}", with {_left(kept)} kept in the first argument'
+def _describe_donation(kept: Sequence[str]) -> str:
+    return f'donate="{_MODE}", with {_format_targets(kept)} kept in the first argument'

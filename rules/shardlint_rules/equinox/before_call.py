@@ -58,7 +58,7 @@ def own_dict(site: Site, node: ast.expr) -> bool:
     bindings, scope = lookup(site.file, node, node.id)
     if scope is None or scope is not site.file.home(node):
         return False
-    if not all(_fresh(binding) for binding in bindings):
+    if not all(_is_fresh_dict(binding) for binding in bindings):
         return False
     for mention in site.file.mentions_in(scope, node.id):
         if not isinstance(mention, ast.Name) or isinstance(mention.ctx, ast.Store) or mention is node:
@@ -74,25 +74,25 @@ def own_dict(site: Site, node: ast.expr) -> bool:
     )
 
 
-def _fresh(binding: Binding) -> bool:
+def _is_fresh_dict(binding: Binding) -> bool:
     """Return whether nothing else refers to the dict: it is made here, or is the `**kwargs` of the function."""
     if binding.kind == "assign" and binding.value is not None:
-        return _made(binding.value)
+        return _makes_dict(binding.value)
     return binding.node is getattr(getattr(binding.scope.node, "args", None), "kwarg", None)
 
 
-def _made(node: ast.expr) -> bool:
+def _makes_dict(node: ast.expr) -> bool:
     called = last_name(node.func) if isinstance(node, ast.Call) else ""
     return isinstance(node, ast.Dict | ast.DictComp) or called in ("dict", "asdict", "_asdict", "copy")
 
 
-def copied(site: Site, node: ast.expr) -> str:
+def copy_dict_text(site: Site, node: ast.expr) -> str:
     """An expression for a dict that nothing else holds."""
     text = site.text(node)
-    return text if _made(node) else f"dict({text})"
+    return text if _makes_dict(node) else f"dict({text})"
 
 
-def _bound(site: Site, name: str) -> bool:
+def _is_bound_near(site: Site, name: str) -> bool:
     """Return whether a name means something in the scope of the statement, or to code in it."""
     scope = site.file.home(site.file.statement(site.call))
     around = {id(one) for one in scope.outward()}
@@ -111,21 +111,21 @@ def free_names(site: Site, wanted: list[str]) -> list[str]:
     """Names for what the fix binds, which no other fix of the file takes: plain ones at its first `filter_jit`."""
     calls = [site.file.parent(mention) for mention in site.file.mentions("filter_jit")]
     earlier = [one for one in calls if isinstance(one, ast.Call) and one.lineno < site.call.lineno]
-    if not earlier and not any(_bound(site, name) for name in wanted):
+    if not earlier and not any(_is_bound_near(site, name) for name in wanted):
         return wanted
-    base = _base(site, site.call)
-    behind = sum(1 for one in earlier if _base(site, one) == base)
+    base = _wrapped_function_name(site, site.call)
+    behind = sum(1 for one in earlier if _wrapped_function_name(site, one) == base)
     for number in range(1, len(calls) + 50):
         again = [str(number)] if number > 1 else []
         names = ["_".join([base, *again, name] if base else [name, *again]) for name in wanted]
-        if not any(_bound(site, name) for name in names):
+        if not any(_is_bound_near(site, name) for name in names):
             if not behind:
                 return names
             behind -= 1
     raise NotRewritten(f"the file uses `{wanted[0]}` and its numbered forms already")
 
 
-def _base(site: Site, call: ast.Call) -> str:
+def _wrapped_function_name(site: Site, call: ast.Call) -> str:
     """Return the name of the function that a call of `filter_jit` wraps."""
     definition = site.file.parent(call)
     if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -10,13 +10,13 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 
-def placed(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:
+def replace_statement(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:
     """A definition in the place of a statement, with empty lines around it."""
     source = site.file.source
     above, below = _missing_lines(site, statement, 1 if indent else 2)
     start, end = site.file.span(statement)
     line_start = source.line_starts[statement.lineno - 1]
-    comment = _behind(site, statement)
+    comment = _text_after_statement(site, statement)
     if comment.strip():  # of the whole: it goes to the first line
         first, _, others = text.partition("\n")
         text, end = f"{first}{comment.rstrip()}\n{others}", end + len(comment.rstrip())
@@ -30,13 +30,13 @@ def indent_of(site: Site, statement: ast.stmt) -> str:
     source = site.file.source
     start = source.offset(statement.lineno, statement.col_offset)
     text = source.text[source.line_starts[statement.lineno - 1] : start]
-    rest = _behind(site, statement).strip()
+    rest = _text_after_statement(site, statement).strip()
     if text.strip() or (rest and not rest.startswith("#") and isinstance(statement, ast.Assign)):
         raise NotRewritten(f"line {statement.lineno} holds more than one statement")
     return text
 
 
-def _behind(site: Site, statement: ast.stmt) -> str:
+def _text_after_statement(site: Site, statement: ast.stmt) -> str:
     """Return the text after a statement on its last line."""
     line = site.file.source.line(statement.end_lineno or statement.lineno)
     return line.encode()[statement.end_col_offset or 0 :].decode()
@@ -61,7 +61,7 @@ def _missing_lines(site: Site, statement: ast.stmt, wanted: int) -> tuple[int, i
     )
 
 
-def before(site: Site, statement: ast.stmt, indent: str) -> str:
+def blank_lines_above(site: Site, statement: ast.stmt, indent: str) -> str:
     """The empty lines that are missing above a definition."""
     source = site.file.source
     line = statement.lineno - 1

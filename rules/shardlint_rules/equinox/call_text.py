@@ -43,12 +43,14 @@ class _Chunk:
     own: list[str] = field(default_factory=list)
 
 
-def cut(site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] = MappingProxyType({})) -> Cut:
+def cut_keywords(
+    site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] = MappingProxyType({})
+) -> Cut:
     """The site's call without some keyword arguments, and with text `instead` of others.
 
     With no arguments left the call is its function; a `functools.partial` with nothing bound, what it was of.
     """
-    chunks = _chunks(site)
+    chunks = _argument_chunks(site)
     kept = [chunk for chunk in chunks if chunk.node not in gone]
     dropped: list[ast.AST] = list(gone)
     base = site.file.span(site.call)[0]
@@ -57,10 +59,10 @@ def cut(site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] =
     elif site.form == "partial" and len(kept) == 1 and not instead:
         edits = [Edit(0, len(site.text()), site.text(site.call.args[0]))]
         dropped.append(site.call.func)
-    elif (alone := _alone(site, kept)) is not None:
+    elif (alone := _edits_leaving_one_argument(site, kept)) is not None:
         edits = alone
     else:
-        edits = list(_edits(site.text(), chunks, kept))
+        edits = list(_argument_edits(site.text(), chunks, kept))
         edits += [
             Edit(chunk.start, chunk.stop, instead[chunk.node])
             for chunk in kept
@@ -73,11 +75,11 @@ def cut(site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] =
     return Cut(moved, text, tuple(names), {node: said[node] for node in gone})
 
 
-def _alone(site: Site, kept: list[_Chunk]) -> list[Edit] | None:
+def _edits_leaving_one_argument(site: Site, kept: list[_Chunk]) -> list[Edit] | None:
     """The edits that leave one argument, on the line of its call, where nothing speaks for other lines."""
     if len(kept) != 1 or "\n" in site.text(kept[0].node):
         return None
-    opening, closing = _brackets(site)
+    opening, closing = _argument_brackets(site)
     first, last = Edit(opening + 1, kept[0].start, ""), Edit(kept[0].stop, closing, "")
     text = site.text()
     if kept[0].own or text.count("\n", first.start, first.end) != 1:
@@ -85,7 +87,7 @@ def _alone(site: Site, kept: list[_Chunk]) -> list[Edit] | None:
     return [first, last]
 
 
-def _edits(call: str, chunks: list[_Chunk], kept: list[_Chunk]) -> Iterator[Edit]:
+def _argument_edits(call: str, chunks: list[_Chunk], kept: list[_Chunk]) -> Iterator[Edit]:
     for chunk in chunks:
         if chunk not in kept:
             yield Edit(chunk.begin, chunk.end, "")
@@ -99,7 +101,7 @@ def _edits(call: str, chunks: list[_Chunk], kept: list[_Chunk]) -> Iterator[Edit
         yield Edit(comma, comma + 1, "")
 
 
-def _brackets(site: Site) -> tuple[int, int]:
+def _argument_brackets(site: Site) -> tuple[int, int]:
     """Where the brackets of the call's arguments are in its text."""
     start = site.file.span(site.call)[0]
     after = site.file.span(site.call.func)[1] - start
@@ -107,9 +109,9 @@ def _brackets(site: Site) -> tuple[int, int]:
     return text.index("(", after), len(text) - 1
 
 
-def _chunks(site: Site) -> list[_Chunk]:
+def _argument_chunks(site: Site) -> list[_Chunk]:
     call, base = site.text(), site.file.span(site.call)[0]
-    opening, closing = _brackets(site)
+    opening, closing = _argument_brackets(site)
     nodes: list[ast.AST] = sorted(
         [*site.call.args, *site.call.keywords], key=lambda node: site.file.span(node)[0]
     )
@@ -119,15 +121,15 @@ def _chunks(site: Site) -> list[_Chunk]:
     begin = opening + 1
     for index, node in enumerate(nodes):
         limit = starts[index + 1] if index + 1 < len(nodes) else closing
-        end = _behind(call, ends[index], limit)
+        end = _end_after_comma(call, ends[index], limit)
         before, after = call[begin : starts[index]], call[ends[index] : end]
-        own = [*_HASH.findall(before), *comments(call[starts[index] : ends[index]]), *_HASH.findall(after)]
+        own = [*_HASH.findall(before), *comments_in(call[starts[index] : ends[index]]), *_HASH.findall(after)]
         found.append(_Chunk(node, begin, starts[index], ends[index], end, own))
         begin = end
     return found
 
 
-def _behind(call: str, end: int, limit: int) -> int:
+def _end_after_comma(call: str, end: int, limit: int) -> int:
     """Behind an argument's comma, where it has one, and the comment on that line."""
     place = end
     while place < limit and call[place] != ",":
@@ -144,7 +146,7 @@ def _behind(call: str, end: int, limit: int) -> int:
     return stop if "#" in call[place:stop] else place + 1
 
 
-def comments(text: str) -> list[str]:
+def comments_in(text: str) -> list[str]:
     """The comments in the text of an expression."""
     tokens = tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline)
     return [token.string for token in tokens if token.type == tokenize.COMMENT]

@@ -33,7 +33,7 @@ def changed_later(site: Site, expression: ast.expr) -> Change | None:
     for part in walk(expression):
         if not isinstance(part, ast.Name | ast.Attribute) or not isinstance(part.ctx, ast.Load):
             continue
-        found = next(_changes(site, part), None)
+        found = next(_places_changed_later(site, part), None)
         if found is not None:
             file, line = found
             where = f"line {line}" if file is site.file else f"line {line} of {file.path.name}"
@@ -58,7 +58,7 @@ def _is_copied(site: Site, part: ast.expr) -> bool:
     return isinstance(call, ast.Call) and site.text(call.func) in ("tuple", "list", "dict")
 
 
-def _changes(site: Site, part: ast.Name | ast.Attribute) -> Iterator[tuple[FileFacts, int]]:
+def _places_changed_later(site: Site, part: ast.Name | ast.Attribute) -> Iterator[tuple[FileFacts, int]]:
     """Where what a name or an attribute reads is changed, unless surely before the site's call."""
     if isinstance(part, ast.Attribute):
         if all(isinstance(one, Api) for one in options(site.value(part))):

@@ -70,7 +70,7 @@ class DevicePutModule(Rule):
         ]
         if not found:
             return None
-        instance, leaf = min(found, key=lambda one: (not _sure(*one), one[1].kind == "number"))
+        instance, leaf = min(found, key=lambda one: (not _is_certain(*one), one[1].kind == "number"))
         silent = leaf.kind == "number"
         return site.finding(
             site.call.func,
@@ -80,7 +80,7 @@ class DevicePutModule(Rule):
             help="write `eqx.filter_shard`, or split the Module with `eqx.partition` and place only its arrays",
             fix=self._write_fix(site, instance),
             harm=Harm.SILENT if silent else Harm.CRASH,
-            certainty=Certainty.PROVEN if _sure(instance, leaf) else Certainty.POSSIBLE,
+            certainty=Certainty.PROVEN if _is_certain(instance, leaf) else Certainty.POSSIBLE,
         )
 
     def _write_fix(self, site: Site, instance: Instance) -> Fix | None:
@@ -88,7 +88,7 @@ class DevicePutModule(Rule):
         if parts is None:
             return None
         tree, target = parts
-        if _fresh(site, tree, instance) and site.shardings.on_auto_mesh(site.value(target)):
+        if _is_fresh_module(site, tree, instance) and site.shardings.on_auto_mesh(site.value(target)):
             shard, imports = site.spell("equinox.filter_shard")
             text = f"{shard}({site.text(tree)}, {site.text(target)})"
             edits = list(imports)
@@ -106,11 +106,11 @@ class DevicePutModule(Rule):
 _WORDS = {"function": "a function", "text": "a string"}
 
 
-def _sure(instance: Instance, leaf: Leaf) -> bool:
+def _is_certain(instance: Instance, leaf: Leaf) -> bool:
     return instance.surely and leaf.sure
 
 
-def _fresh(site: Site, tree: ast.expr, instance: Instance) -> bool:
+def _is_fresh_module(site: Site, tree: ast.expr, instance: Instance) -> bool:
     """Return whether the Module comes straight from its constructor and holds nothing that may be committed to a
     device.
     """
@@ -119,22 +119,22 @@ def _fresh(site: Site, tree: ast.expr, instance: Instance) -> bool:
         return False
     given = (*value.call.positional, *value.call.keywords.values())
     hidden = value.call.open_positional or value.call.open_keywords
-    return not hidden and all(_uncommitted(site, place) for place in given)
+    return not hidden and all(_is_uncommitted(site, place) for place in given)
 
 
-def _uncommitted(site: Site, place: Place) -> bool:
+def _is_uncommitted(site: Site, place: Place) -> bool:
     """A key counts: what is drawn from it is new."""
     name = place.text().lower()
     if "key" in name or "rng" in name:
         return True
     found = options(site.program.evaluator.value(place))
     return all(
-        isinstance(value, Constant | Function | Api | Transformed | ClassValue) or _new(value)
+        isinstance(value, Constant | Function | Api | Transformed | ClassValue) or _makes_new_array(value)
         for value in found
     )
 
 
-def _new(value: Value) -> bool:
+def _makes_new_array(value: Value) -> bool:
     """Return whether an array comes from a function that makes one."""
     return isinstance(value, CallResult) and value.api.startswith(
         ("jax.numpy.", "jax.random.", "jax.nn.initializers.")

@@ -11,7 +11,7 @@ from shardlint.model.values import ClassValue, Function, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.equinox.jitted import Jitted, expected, jitted
+from shardlint_rules.equinox.jitted import Jitted, is_failure_expected, jitted_function
 from shardlint_rules.equinox.wrapped import Definition, donate, positional
 
 # Filtered transforms that keep the function's arrays where filter_jit finds and donates them.
@@ -72,10 +72,10 @@ class DonatedModuleWeights(Rule):
         mode = donate(site)
         if mode in (None, "none"):
             return None
-        found = jitted(site)
+        found = jitted_function(site)
         problem = self._find_problem(site, found, str(mode)) if found is not None else None
         keyword = site.keyword("donate")
-        if found is None or problem is None or keyword is None or expected(site, found):
+        if found is None or problem is None or keyword is None or is_failure_expected(site, found):
             return None
         return site.finding(
             keyword,

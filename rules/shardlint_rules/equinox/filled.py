@@ -36,7 +36,7 @@ class Entry:
     place: Place
 
 
-def filled(site: Site, node: ast.expr, names: Iterable[str]) -> dict[str, Entry]:
+def read_dict_entries(site: Site, node: ast.expr, names: Iterable[str]) -> dict[str, Entry]:
     """The keys of a dict among `names`, as far as the text tells."""
     found: dict[str, Entry] = {}
     tables = options(site.value(node))
@@ -45,7 +45,7 @@ def filled(site: Site, node: ast.expr, names: Iterable[str]) -> dict[str, Entry]
         held = [value for value in values if value is not None]
         if held:
             found[name] = Entry(held[0], len(held) == len(values), Place(site.file, node))
-    for name, entry, there in _changes(site, site.file, node, _DEPTH):
+    for name, entry, there in _changes_of_dict(site, site.file, node, _DEPTH):
         if name not in names:
             continue
         if entry is None:
@@ -55,20 +55,20 @@ def filled(site: Site, node: ast.expr, names: Iterable[str]) -> dict[str, Entry]
     return found
 
 
-def _changes(
+def _changes_of_dict(
     site: Site, file: FileFacts, node: ast.expr, depth: int, there: bool = True
 ) -> Iterator[tuple[str, Entry | None, bool]]:
     """Keys put into the dict that an expression names, and, without an entry, those taken out, in text order."""
     if not depth:
         return
     if isinstance(node, ast.Call):
-        for name in _fields(site, file, node):
+        for name in _field_names(site, file, node):
             yield name, Entry(Unknown("a field of an object"), True, Place(file, node)), there
         if isinstance(node.func, ast.Attribute) and node.func.attr == "copy":
-            yield from _changes(site, file, node.func.value, depth - 1, there)
+            yield from _changes_of_dict(site, file, node.func.value, depth - 1, there)
             return
         if isinstance(node.func, ast.Name) and node.func.id == "dict" and node.args:
-            yield from _changes(site, file, node.args[0], depth - 1, there)
+            yield from _changes_of_dict(site, file, node.args[0], depth - 1, there)
             return
         functions = options(site.program.value(file, node.func))
         for function in functions:
@@ -78,16 +78,16 @@ def _changes(
                 for one in returns:
                     if isinstance(one, ast.Return) and isinstance(one.value, ast.Name):
                         alone = there and len(functions) == len(returns) == 1
-                        yield from _changes(site, inner, one.value, depth - 1, alone)
+                        yield from _changes_of_dict(site, inner, one.value, depth - 1, alone)
         return
     if isinstance(node, ast.BinOp):
-        yield from _changes(site, file, node.left, depth - 1, there)
-        yield from _changes(site, file, node.right, depth - 1, there)
+        yield from _changes_of_dict(site, file, node.left, depth - 1, there)
+        yield from _changes_of_dict(site, file, node.right, depth - 1, there)
         return
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
-                yield from _changes(site, file, value, depth - 1, there)
+                yield from _changes_of_dict(site, file, value, depth - 1, there)
         return
     if not isinstance(node, ast.Name):
         return
@@ -96,7 +96,7 @@ def _changes(
         return
     for binding in bindings:
         if binding.kind == "assign" and binding.value is not None:
-            yield from _changes(site, file, binding.value, depth - 1, there and len(bindings) == 1)
+            yield from _changes_of_dict(site, file, binding.value, depth - 1, there and len(bindings) == 1)
         if binding.node is getattr(getattr(scope.node, "args", None), "kwarg", None):
             yield from _of_callers(site, file, scope)
     inside = file.home(node) is scope
@@ -105,17 +105,17 @@ def _changes(
             continue
         if lookup(file, mention, node.id)[1] is not scope:
             continue
-        for name, put in _changed(file, mention):
+        for name, put in _keys_changed_by_use(file, mention):
             if put is None:
                 yield name, None, there
             elif _comes_to(file, scope, mention, node):
                 surely = there and not any(
-                    isinstance(one, _BRANCHES) for one in _between(file, mention, scope)
+                    isinstance(one, _BRANCHES) for one in _ancestors_in_scope(file, mention, scope)
                 )
                 yield name, Entry(site.program.value(file, put), surely, Place(file, mention)), there
 
 
-def _fields(site: Site, file: FileFacts, call: ast.Call) -> Iterator[str]:
+def _field_names(site: Site, file: FileFacts, call: ast.Call) -> Iterator[str]:
     """The fields of an object whose dict is taken: `layout._asdict()`, `vars(layout)`, `dataclasses.asdict(layout)`."""
     of = None
     if last_name(call.func) == "_asdict" and isinstance(call.func, ast.Attribute):
@@ -134,7 +134,7 @@ def _fields(site: Site, file: FileFacts, call: ast.Call) -> Iterator[str]:
 def _of_callers(site: Site, file: FileFacts, scope: Scope) -> Iterator[tuple[str, Entry, bool]]:
     """Yield the entries that the visible calls pass to the `**kwargs` of a function."""
     node: ast.AST | None = scope.node
-    own = {arg.arg for arg in _named(node)}
+    own = {arg.arg for arg in _named_parameters(node)}
     if isinstance(node, ast.FunctionDef) and node.name == "__init__":
         node = file.parent(node)
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -148,13 +148,13 @@ def _of_callers(site: Site, file: FileFacts, scope: Scope) -> Iterator[tuple[str
                     yield one.arg, Entry(value, False, Place(end.place.file, one)), False
 
 
-def _named(node: ast.AST | None) -> list[ast.arg]:
+def _named_parameters(node: ast.AST | None) -> list[ast.arg]:
     """The parameters of a function that have a name of their own."""
     args = getattr(node, "args", None)
     return [*args.posonlyargs, *args.args, *args.kwonlyargs] if isinstance(args, ast.arguments) else []
 
 
-def _changed(file: FileFacts, mention: ast.Name) -> Iterator[tuple[str, ast.expr | None]]:
+def _keys_changed_by_use(file: FileFacts, mention: ast.Name) -> Iterator[tuple[str, ast.expr | None]]:
     """Yield each key that one use of the dict sets, with its value, or deletes, with None."""
     outer = file.parent(mention)
     above = file.parent(outer) if outer is not None else None
@@ -169,16 +169,16 @@ def _changed(file: FileFacts, mention: ast.Name) -> Iterator[tuple[str, ast.expr
         case ast.Attribute(attr="pop"), ast.Call(args=[ast.Constant(value=str(key)), *_]):
             yield key, None
         case ast.Attribute(attr="update"), ast.Call():
-            yield from _parts(above)
+            yield from _dict_entries(above)
         case ast.AugAssign(target=target, op=ast.BitOr(), value=value), _ if target is mention:
-            yield from _parts(value)
+            yield from _dict_entries(value)
 
 
-def _parts(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+def _dict_entries(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(node, ast.Call):
         yield from ((one.arg, one.value) for one in node.keywords if one.arg)
         for given in node.args:
-            yield from _parts(given)
+            yield from _dict_entries(given)
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
@@ -226,12 +226,12 @@ def _name_open(site: Site, file: FileFacts, node: ast.Name, depth: int) -> bool:
             case ast.Subscript(value=whole, slice=key, ctx=ast.Store()), _ if whole is mention:
                 if not isinstance(key, ast.Constant):
                     return True
-            case ast.Call() as call, _ if mention in call.args and not _copies(call):
+            case ast.Call() as call, _ if mention in call.args and not _copies_dict(call):
                 return True  # whoever is given it may fill it
     return False
 
 
-def _copies(call: ast.Call) -> bool:
+def _copies_dict(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Name) and call.func.id in ("dict", "print", "len", "list", "sorted")
 
 
@@ -246,7 +246,7 @@ def _result_open(site: Site, function: Value, depth: int) -> bool:
     )
 
 
-def _between(file: FileFacts, node: ast.AST, scope: Scope) -> list[ast.AST]:
+def _ancestors_in_scope(file: FileFacts, node: ast.AST, scope: Scope) -> list[ast.AST]:
     found = []
     for outer in file.ancestors(node):
         if outer is scope.node:
@@ -259,23 +259,23 @@ def _comes_to(file: FileFacts, scope: Scope, change: ast.AST, use: ast.AST) -> b
     """Return whether a path leads from a change to the use, as far as blocks tell: not out of a branch that leaves,
     nor from one branch into another, which may have the opposite test.
     """
-    before, after = _between(file, change, scope), _between(file, use, scope)
+    before, after = _ancestors_in_scope(file, change, scope), _ancestors_in_scope(file, use, scope)
     mine = [one for one in before if one not in after]
     theirs = [one for one in after if one not in before]
     if any(isinstance(one, _BRANCHES) for one in mine) and any(isinstance(one, _BRANCHES) for one in theirs):
         return False
     shared = [one for one in before if one in after and isinstance(one, _BRANCHES)]
-    if shared and _block(shared[0], [change, *before]) != _block(shared[0], [use, *after]):
+    if shared and _block_name(shared[0], [change, *before]) != _block_name(shared[0], [use, *after]):
         return False
     for outer in mine:
         if isinstance(outer, ast.If):
-            block = getattr(outer, _block(outer, [change, *before]), None) or [outer]
+            block = getattr(outer, _block_name(outer, [change, *before]), None) or [outer]
             if isinstance(block[-1], _LEAVING):
                 return False
     return True
 
 
-def _block(owner: ast.AST, inside: list[ast.AST]) -> str:
+def _block_name(owner: ast.AST, inside: list[ast.AST]) -> str:
     for name in ("body", "orelse", "finalbody", "handlers", "cases"):
         if any(one in inside for one in getattr(owner, name, ())):
             return name

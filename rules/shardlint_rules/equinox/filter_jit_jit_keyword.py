@@ -10,8 +10,13 @@ from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.filled import Entry, filled
-from shardlint_rules.equinox.wrapped import NotRewritten, besides, has_another_way, refusal
+from shardlint_rules.equinox.filled import Entry, read_dict_entries
+from shardlint_rules.equinox.wrapped import (
+    NotRewritten,
+    describe_other_function,
+    has_another_way,
+    refusal_message,
+)
 
 _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 
@@ -64,7 +69,7 @@ class FilterJitJitKeyword(Rule):
         )
         sometimes: dict[str, Entry] = {}
         for keyword in site.call.keywords:
-            entries = {} if keyword.arg else filled(site, keyword.value, _NAMES)
+            entries = {} if keyword.arg else read_dict_entries(site, keyword.value, _NAMES)
             for name, entry in entries.items():
                 places.setdefault(name, Place(site.file, keyword.value))
                 if not entry.surely:
@@ -73,9 +78,9 @@ class FilterJitJitKeyword(Rule):
         certainty = self._find_certainty(site, places)
         where = next(iter(sometimes.values())).place if sometimes and len(sometimes) == len(places) else None
         why = (
-            f"{_line(site, where)} puts {next(iter(sometimes))} into the dict"
+            f"{_describe_line(site, where)} puts {next(iter(sometimes))} into the dict"
             if where is not None
-            else besides(site)
+            else describe_other_function(site)
         )
         if node is None or certainty is None or (why and not site.wants("sometimes")):
             return None
@@ -88,7 +93,7 @@ class FilterJitJitKeyword(Rule):
         )
         return site.finding(
             node,
-            refusal(site, places),
+            refusal_message(site, places),
             help=advice,
             fix=fix,
             kept=reason,
@@ -121,7 +126,7 @@ class FilterJitJitKeyword(Rule):
             return None, str(reason)
 
 
-def _line(site: Site, place: Place) -> str:
+def _describe_line(site: Site, place: Place) -> str:
     return f"line {place.line}" if place.file is site.file else f"line {place.line} of {place.file.path.name}"
 
 

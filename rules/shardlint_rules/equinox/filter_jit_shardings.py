@@ -16,8 +16,13 @@ from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     outcome_of_inputs,
     outcome_of_outputs,
 )
-from shardlint_rules.equinox.filled import Entry, filled
-from shardlint_rules.equinox.wrapped import NotRewritten, besides, has_another_way, refusal
+from shardlint_rules.equinox.filled import Entry, read_dict_entries
+from shardlint_rules.equinox.wrapped import (
+    NotRewritten,
+    describe_other_function,
+    has_another_way,
+    refusal_message,
+)
 
 _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
 
@@ -85,11 +90,15 @@ class FilterJitShardings(Rule):
     @detector("call", "partial")
     def report_keyword(self, site: Site) -> Finding | None:
         """A filter_jit with shardings, however many it has."""
-        given = _given(site)
+        given = _given_shardings(site)
         if given is None or has_another_way(site):
             return None
         where = given.where(site)
-        why = f"{where} puts {next(iter(given.sometimes))} into the dict" if where else besides(site)
+        why = (
+            f"{where} puts {next(iter(given.sometimes))} into the dict"
+            if where
+            else describe_other_function(site)
+        )
         if why and not site.wants("sometimes"):
             return None
         outcome = self._find_outcome(site, given)
@@ -111,7 +120,7 @@ class FilterJitShardings(Rule):
     def _find_outcome(self, site: Site, given: _Given) -> Outcome:
         on, later = f"On {site.release('equinox')}", "from equinox 0.13.1 wrapping raises ValueError"
         if site.allows("equinox", ">=0.13.1"):
-            return Outcome(refusal(site, given.places), Harm.CRASH)
+            return Outcome(refusal_message(site, given.places), Harm.CRASH)
         if any(
             place.node is one.value
             for place in given.places.values()
@@ -159,7 +168,7 @@ class _Given:
         return f"line {place.line}" if same else f"line {place.line} of {place.file.path.name}"
 
 
-def _given(site: Site) -> _Given | None:
+def _given_shardings(site: Site) -> _Given | None:
     places = {
         name: site.arguments.keywords[name] for name in SHARDING_SETTINGS if name in site.arguments.keywords
     }
@@ -167,7 +176,7 @@ def _given(site: Site) -> _Given | None:
     sometimes: dict[str, Entry] = {}
     for keyword in site.call.keywords:
         if keyword.arg is None:
-            entries = filled(site, keyword.value, SHARDING_SETTINGS)
+            entries = read_dict_entries(site, keyword.value, SHARDING_SETTINGS)
             for name, entry in entries.items():
                 places.setdefault(name, Place(site.file, keyword.value))
                 if not entry.surely:

@@ -37,19 +37,19 @@ class Hidden:
 
 def hidden(site: Site) -> list[Hidden]:
     """Return the keywords in the `**` arguments of the site's call. Raises `NotRewritten` if the text does not tell."""
-    return [_read(site, keyword) for keyword in site.call.keywords if keyword.arg is None]
+    return [_read_hidden_keyword(site, keyword) for keyword in site.call.keywords if keyword.arg is None]
 
 
-def _read(site: Site, keyword: ast.keyword) -> Hidden:
+def _read_hidden_keyword(site: Site, keyword: ast.keyword) -> Hidden:
     if isinstance(keyword.value, ast.Name):
-        return _variable(site, keyword, keyword.value)
-    entries = _entries(site, keyword.value)
+        return _read_dict_variable(site, keyword, keyword.value)
+    entries = _dict_entries(site, keyword.value)
     if entries is None:
         raise NotRewritten(f"`**{site.text(keyword.value)}` may contain more keywords")
     return Hidden(keyword, entries)
 
 
-def _entries(site: Site, node: ast.expr, depth: int = _DEPTH) -> dict[str, ast.expr] | None:
+def _dict_entries(site: Site, node: ast.expr, depth: int = _DEPTH) -> dict[str, ast.expr] | None:
     """The entries of a dict that is written out, also of one made of others."""
     parts: list[ast.expr] = []
     more: dict[str, ast.expr] = {}
@@ -59,7 +59,7 @@ def _entries(site: Site, node: ast.expr, depth: int = _DEPTH) -> dict[str, ast.e
             if value is None:
                 return None
             _refuse_changes(site, node)
-            return _entries(site, value, depth - 1)
+            return _dict_entries(site, value, depth - 1)
         case ast.Dict():
             return _of_display(site, node, depth)
         case ast.BinOp(op=ast.BitOr(), left=left, right=right):
@@ -73,7 +73,7 @@ def _entries(site: Site, node: ast.expr, depth: int = _DEPTH) -> dict[str, ast.e
             return None
     found: dict[str, ast.expr] = {}
     for part in parts:
-        entries = _entries(site, part, depth)
+        entries = _dict_entries(site, part, depth)
         if entries is None:
             return None
         found |= entries
@@ -86,7 +86,7 @@ def _of_display(site: Site, node: ast.Dict, depth: int) -> dict[str, ast.expr] |
         if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value.isidentifier():
             found[key.value] = value
             continue
-        entries = _entries(site, value, depth) if key is None else None
+        entries = _dict_entries(site, value, depth) if key is None else None
         if entries is None:
             return None
         found |= entries
@@ -97,20 +97,24 @@ def _is_dict(site: Site, func: ast.expr) -> bool:
     return all(isinstance(one, Api) and one.name == "builtins.dict" for one in options(site.value(func)))
 
 
-def _variable(site: Site, keyword: ast.keyword, name: ast.Name) -> Hidden:
+def _read_dict_variable(site: Site, keyword: ast.keyword, name: ast.Name) -> Hidden:
     file = site.file
     bindings, scope = lookup(file, name, name.id)
-    entries = _entries(site, name)
+    entries = _dict_entries(site, name)
     if entries is None or scope is None:
         raise NotRewritten(f"`**{name.id}` may contain more keywords")
     statement = file.statement(bindings[0].node)
-    alone = len(_uses(site, name)) == 1 and isinstance(statement, ast.Assign) and len(statement.targets) == 1
+    alone = (
+        len(_reads_of_name(site, name)) == 1
+        and isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+    )
     if scope.kind == "class" or (scope.kind == "module" and taken_elsewhere(site, name.id)):
         alone = False
     return Hidden(keyword, entries, statement if alone and _on_lines_of_its_own(site, statement) else None)
 
 
-def _uses(site: Site, name: ast.Name) -> list[ast.Name]:
+def _reads_of_name(site: Site, name: ast.Name) -> list[ast.Name]:
     found = site.file.mentions(name.id)
     return [node for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
 
@@ -120,7 +124,7 @@ def _refuse_changes(site: Site, name: ast.Name) -> None:
     scope = lookup(site.file, name, name.id)[1]
     if scope is None or len(site.file.bindings(scope, name.id)) > 1:
         raise NotRewritten(f"`**{name.id}` may contain more keywords")
-    if not all(_only_read(site, node) for node in _uses(site, name)):
+    if not all(_only_read(site, node) for node in _reads_of_name(site, name)):
         raise NotRewritten(f"other code uses `{name.id}` and may change it")
 
 

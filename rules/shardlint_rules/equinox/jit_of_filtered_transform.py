@@ -8,7 +8,7 @@ from typing import ClassVar
 from shardlint.model.values import Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.jitted import expected, jitted, to_filter_jit
+from shardlint_rules.equinox.jitted import is_failure_expected, jitted_function, to_filter_jit
 
 # The unhashable field of the Module that each of them returns.
 _UNHASHABLE = {
@@ -52,11 +52,11 @@ class JitOfFilteredTransform(Rule):
     @detector("call", "partial", "name")
     def report_transform(self, site: Site) -> Finding | None:
         """A jit of a filtered transform."""
-        found = jitted(site)
+        found = jitted_function(site)
         if found is None:
             return None
-        names = [_transform(option) for option in options(found.fun)]
-        if not all(name in _UNHASHABLE for name in names) or expected(site, found):
+        names = [_transform_name(option) for option in options(found.fun)]
+        if not all(name in _UNHASHABLE for name in names) or is_failure_expected(site, found):
             return None
         maker = names[0].replace("equinox.", "eqx.")
         return site.finding(
@@ -68,5 +68,5 @@ class JitOfFilteredTransform(Rule):
         )
 
 
-def _transform(value: Value) -> str:
+def _transform_name(value: Value) -> str:
     return value.api.name if isinstance(value, Transformed) else ""

@@ -34,7 +34,7 @@ class Jitted:
         return not self.keywords and not self.hidden
 
 
-def jitted(site: Site) -> Jitted | None:
+def jitted_function(site: Site) -> Jitted | None:
     """Return the function that the site's jit compiles; None if it is not visible.
 
     For the forms call, partial and name: a bare decorator is no call. A use that is no decorator is none here.
@@ -42,7 +42,7 @@ def jitted(site: Site) -> Jitted | None:
     if site.form == "name":
         if not isinstance(site.syntax, ast.expr) or site.decorated is None:
             return None
-        return Jitted(_below(site, site.decorated), site.decorated, site.syntax, (), False)
+        return Jitted(_value_below_decorator(site, site.decorated), site.decorated, site.syntax, (), False)
     call = site.call
     name = site.callee
     keywords = tuple(key for key in site.arguments.keywords if key != "fun")
@@ -51,14 +51,14 @@ def jitted(site: Site) -> Jitted | None:
     if site.form == "call" and fun is not None:
         return Jitted(site.value(fun), fun, name, keywords, hidden, call)
     if site.decorated is not None and not hidden:
-        return Jitted(_below(site, site.decorated), site.decorated, name, keywords, hidden)
+        return Jitted(_value_below_decorator(site, site.decorated), site.decorated, name, keywords, hidden)
     parent = site.file.parent(call)
     if isinstance(parent, ast.Call) and parent.func is call and len(parent.args) == 1 and not parent.keywords:
         return Jitted(site.value(parent.args[0]), parent.args[0], name, keywords, hidden, parent)
     return None
 
 
-def _below(site: Site, definition: Definition) -> Value:
+def _value_below_decorator(site: Site, definition: Definition) -> Value:
     """A definition through the decorators under the site's."""
     evaluator = site.program.evaluator
     place = next(index for index, one in enumerate(definition.decorator_list) if one is site.syntax)
@@ -68,7 +68,7 @@ def _below(site: Site, definition: Definition) -> Value:
     return value
 
 
-def calls(site: Site, found: Jitted) -> Iterator[Place]:
+def calls_of_compiled(site: Site, found: Jitted) -> Iterator[Place]:
     """The calls of the compiled function itself that the text shows."""
     if isinstance(found.function, Definition):
         ends = site.program.flow.ends(site.file, found.function)
@@ -83,9 +83,9 @@ def calls(site: Site, found: Jitted) -> Iterator[Place]:
             yield end.place
 
 
-def expected(site: Site, found: Jitted) -> bool:
+def is_failure_expected(site: Site, found: Jitted) -> bool:
     """Return whether a test expects the jit, or a call of the jitted function, to raise."""
-    return any(expected_to_fail(one.file, one.node) for one in calls(site, found))
+    return any(expected_to_fail(one.file, one.node) for one in calls_of_compiled(site, found))
 
 
 def to_filter_jit(site: Site, found: Jitted) -> Fix | None:

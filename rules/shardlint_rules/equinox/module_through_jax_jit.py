@@ -12,7 +12,13 @@ from shardlint.model.values import ClassValue, Constant, Function, Items, Place,
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.equinox.jitted import Jitted, calls, expected, jitted, to_filter_jit
+from shardlint_rules.equinox.jitted import (
+    Jitted,
+    calls_of_compiled,
+    is_failure_expected,
+    jitted_function,
+    to_filter_jit,
+)
 from shardlint_rules.equinox.wrapped import Definition, positional
 
 
@@ -62,11 +68,11 @@ class ModuleThroughJaxJit(Rule):
     @detector("call", "partial", "name")
     def report_module(self, site: Site) -> Finding | None:
         """A jit that compiles a Module or is called with one, by the first thing that raises."""
-        found = jitted(site)
+        found = jitted_function(site)
         if found is None:
             return None
-        problems = sorted(self._problems(site, found), key=lambda problem: not problem.sure)
-        if not problems or expected(site, found):
+        problems = sorted(self._find_problems(site, found), key=lambda problem: not problem.sure)
+        if not problems or is_failure_expected(site, found):
             return None
         return site.finding(
             found.name,
@@ -77,23 +83,23 @@ class ModuleThroughJaxJit(Rule):
             certainty=Certainty.PROVEN if problems[0].sure else Certainty.POSSIBLE,
         )
 
-    def _problems(self, site: Site, found: Jitted) -> Iterator[_Problem]:
-        yield from self._compiled(site, found)
-        static = _static(site, found)
+    def _find_problems(self, site: Site, found: Jitted) -> Iterator[_Problem]:
+        yield from self._check_compiled_module(site, found)
+        static = _static_arguments(site, found)
         if static is None:
             return
         yield from self._of_self(site, found, static)
         if isinstance(found.function, Definition) and site.file.home(found.function).kind == "class":
             return
-        for where in calls(site, found):
+        for where in calls_of_compiled(site, found):
             call = site.program.evaluator.arguments(where)
             for index, place in enumerate(call.positional):
-                name = _parameter(found, index)
+                name = _parameter_name(found, index)
                 yield from self._argument(site, place, index in static or name in static)
             for name, place in call.keywords.items():
                 yield from self._argument(site, place, name in static)
 
-    def _compiled(self, site: Site, found: Jitted) -> Iterator[_Problem]:
+    def _check_compiled_module(self, site: Site, found: Jitted) -> Iterator[_Problem]:
         """A Module, or a method of one, as what is compiled."""
         modules = site.program.modules
         instance = modules.instance(found.fun)
@@ -121,7 +127,9 @@ class ModuleThroughJaxJit(Rule):
         cls = ClassValue(Place(site.file, home.node))
         if site.program.modules.is_class(cls):
             instance = Instance(cls, None)
-            yield from self._passed(site, instance, f"`{names[0]}`", "", 0 in static or names[0] in static)
+            yield from self._check_passed_module(
+                site, instance, f"`{names[0]}`", "", 0 in static or names[0] in static
+            )
 
     def _argument(self, site: Site, place: Place, static: bool) -> Iterator[_Problem]:
         value = site.program.evaluator.value(place)
@@ -130,9 +138,9 @@ class ModuleThroughJaxJit(Rule):
             where = f"{place.file.path.name}:{place.line}"
         for path, instance in site.program.modules.within(value):
             text = " ".join(place.text().split())
-            yield from self._passed(site, instance, f"`{text}`{path}", f" at {where}", static)
+            yield from self._check_passed_module(site, instance, f"`{text}`{path}", f" at {where}", static)
 
-    def _passed(
+    def _check_passed_module(
         self, site: Site, instance: Instance, what: str, where: str, static: bool
     ) -> Iterator[_Problem]:
         leaves = site.program.modules.leaves(instance)
@@ -173,13 +181,13 @@ def _is_static_method(site: Site, definition: Definition) -> bool:
     return any(site.text(one) in ("staticmethod", "classmethod") for one in definition.decorator_list)
 
 
-def _parameter(found: Jitted, index: int) -> str:
+def _parameter_name(found: Jitted, index: int) -> str:
     node = found.fun.node if isinstance(found.fun, Function) else None
     names = [arg.arg for arg in positional(node)] if node is not None else []
     return names[index] if index < len(names) else ""
 
 
-def _static(site: Site, found: Jitted) -> set[int | str] | None:
+def _static_arguments(site: Site, found: Jitted) -> set[int | str] | None:
     """Positions and names of the static arguments; None where the text does not tell them."""
     if found.hidden:
         return None

@@ -7,7 +7,7 @@ import ast
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox.call_text import comments
+from shardlint_rules.equinox.call_text import comments_in
 
 
 def find_argument(site: Site, name: str, taken: tuple[str, ...]) -> ast.expr | None:
@@ -22,7 +22,7 @@ def two_arguments(site: Site, first: str, second: str) -> tuple[ast.expr, ast.ex
     names = {keyword.arg for keyword in site.call.keywords}
     if one is None or two is None or names - {first, second} or len(site.call.args) + len(names) != 2:
         return None
-    return None if comments(site.text()) else (one, two)
+    return None if comments_in(site.text()) else (one, two)
 
 
 def by_parts(site: Site, put: str, tree: ast.expr, target: ast.expr) -> tuple[str, list[Edit]] | None:

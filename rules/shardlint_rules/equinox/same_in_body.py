@@ -20,7 +20,7 @@ _FIELDS = {"NamedTuple", "Module", "PyTreeNode", "dataclass"}
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:
+def explain_obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:
     """Why the expression cannot be written at the top of the function's body; None when it can."""
     for part in walk(expression):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
@@ -30,7 +30,7 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
             where = f"`{site.text(part)}` at line {part.lineno}"
             return f"{where} would be called at every trace: assign its result to a variable first"
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-            problem = _name(site, part, expression, function)
+            problem = _value_in_body(site, part, expression, function)
             if problem is not None:
                 return problem
     change = changed_later(site, expression)
@@ -62,7 +62,9 @@ def _only_fields(one: ClassValue) -> bool:
     return bool(kinds & _FIELDS) and not own & {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 
 
-def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:
+def _value_in_body(
+    site: Site, name: ast.Name, expression: ast.expr, function: Definition | ast.Lambda
+) -> str | None:
     file = site.file
     bindings, scope = lookup(file, name, name.id)
     if scope is not None and any(scope.node is part for part in walk(expression)):
@@ -84,10 +86,10 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
         return f"`{name.id}` at line {name.lineno} is assigned in a scope that {called} cannot read"
     if scope is None:
         return None
-    return changes(site, name, bindings, scope)
+    return explain_change(site, name, bindings, scope)
 
 
-def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -> str | None:
+def explain_change(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -> str | None:
     """Return why the name may have another value by the time the function is traced; None if it keeps its value."""
     file = site.file
     if scope.kind == "module" and (rebinding := global_bindings(file, name.id)):
@@ -120,7 +122,9 @@ def stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
             bindings, scope = lookup(site.file, part, part.id)
             if scope is None:
                 continue
-            if scope.kind in ("class", "comprehension", "lambda") or changes(site, part, bindings, scope):
+            if scope.kind in ("class", "comprehension", "lambda") or explain_change(
+                site, part, bindings, scope
+            ):
                 return False
             if any(binding.node in walk(statement) for binding in site.file.bindings(scope, part.id)):
                 return False

@@ -13,8 +13,8 @@ from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm,
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._closures import carried, split_at
-from shardlint_rules.equinox.jitted import Jitted, jitted
+from shardlint_rules.equinox._closures import find_carried_array, split_at
+from shardlint_rules.equinox.jitted import Jitted, jitted_function
 from shardlint_rules.jit.placed import PLACED_WORDS
 
 _FILTER = "equinox.filter_jit"
@@ -70,13 +70,13 @@ class WeightsBecomeConstants(Rule):
     @detector("call", "partial", "name")
     def report_closure(self, site: Site) -> Finding | None:
         """A jit of a function that closes over a Module or a sharded array."""
-        found = jitted(site)
+        found = jitted_function(site)
         if found is None:
             return None
-        baked = _baked(site, found)
+        baked = _find_baked_module(site, found)
         if baked is not None:
-            return self._module(site, found, baked)
-        variable = carried(site, found.fun)
+            return self._report_module(site, found, baked)
+        variable = find_carried_array(site, found.fun)
         if variable is None:
             return None
         return site.finding(
@@ -86,8 +86,8 @@ class WeightsBecomeConstants(Rule):
             help=f"pass `{variable.name}` as an argument of the function",
         )
 
-    def _module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:
-        sharded = _sharded(site, baked.model)
+    def _report_module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:
+        sharded = _is_sharded(site, baked.model)
         model = site.shown(baked.model)
         sure = baked.instance.surely or site.region.traced == "never"
         return site.finding(
@@ -97,12 +97,12 @@ class WeightsBecomeConstants(Rule):
             else f"The weights of `{model}` are in memory twice: they become constants of the compiled program.",
             why="jit compiles a function that closes over the Module",
             help="compile the Module itself with `eqx.filter_jit`, or pass the Module as an argument",
-            fix=self._fix(site, found, baked),
+            fix=self._make_fix(site, found, baked),
             harm=Harm.SILENT if sharded else Harm.COST,
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
         )
 
-    def _fix(self, site: Site, found: Jitted, baked: _Baked) -> Fix | None:
+    def _make_fix(self, site: Site, found: Jitted, baked: _Baked) -> Fix | None:
         filtered = site.api == _FILTER
         if baked.whole is None or not (filtered or found.plain) or found.hidden or "donate" in found.keywords:
             return None  # donate would reach the weights: SL106
@@ -125,17 +125,17 @@ class WeightsBecomeConstants(Rule):
         return site.fix(Safety.UNSAFE, f"write: {spelled}({text})", edits, why, drops)
 
 
-def _baked(site: Site, found: Jitted) -> _Baked | None:
+def _find_baked_module(site: Site, found: Jitted) -> _Baked | None:
     node = found.function
     if not isinstance(node, ast.expr):
         return None
-    own = _own(site, node)
+    own = _bound_module(site, node)
     if own is not None:
         return own
     return _in_lambda(site, node) if isinstance(node, ast.Lambda) else None
 
 
-def _own(site: Site, node: ast.expr) -> _Baked | None:
+def _bound_module(site: Site, node: ast.expr) -> _Baked | None:
     """`model.__call__`, `jax.vmap(model)`, `jax.vmap(model.method)`."""
     if isinstance(node, ast.Attribute) and node.attr == "__call__":
         instance = _with_arrays(site, node.value)
@@ -157,14 +157,14 @@ def _in_lambda(site: Site, node: ast.Lambda) -> _Baked | None:
     body = node.body
     if not isinstance(body, ast.Call):
         return None
-    inner = _own(site, body.func)
+    inner = _bound_module(site, body.func)
     if inner is None:
         instance = _with_arrays(site, body.func)
         inner = _Baked(instance, body.func, body.func) if instance is not None else None
     if inner is None or _is_parameter(inner.model, node):
         return None
     lasting = inner.whole is not None and _bound_once(site, inner.model)
-    whole = node if lasting and _forwards(node, body) else None
+    whole = node if lasting and _forwards_arguments(node, body) else None
     return _Baked(inner.instance, inner.model, whole, inner.mapped)
 
 
@@ -181,7 +181,7 @@ def _is_parameter(model: ast.expr, node: ast.Lambda) -> bool:
     return any(isinstance(part, ast.Name) and part.id in names for part in walk(model))
 
 
-def _forwards(node: ast.Lambda, call: ast.Call) -> bool:
+def _forwards_arguments(node: ast.Lambda, call: ast.Call) -> bool:
     """Return whether a lambda passes its arguments on unchanged."""
     args = node.args
     if args.vararg or args.kwarg or args.kwonlyargs or args.defaults or call.keywords:
@@ -211,5 +211,5 @@ def _with_arrays(site: Site, node: ast.expr) -> Instance | None:
     return instance if any(leaf.kind == "array" and leaf.sure for leaf in leaves) else None
 
 
-def _sharded(site: Site, node: ast.expr) -> bool:
+def _is_sharded(site: Site, node: ast.expr) -> bool:
     return split_at(site, site.value(node)) is not None

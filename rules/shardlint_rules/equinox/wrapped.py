@@ -12,7 +12,7 @@ from shardlint.model.values import Api, Constant, Place, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.syntax.enclosing import around, caught
+from shardlint.syntax.enclosing import caught, enclosing_nodes
 from shardlint.syntax.nodes import walk
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -45,7 +45,7 @@ class Wrapping:
     by: ast.AST
 
 
-def wrappings(site: Site) -> list[Wrapping]:
+def find_wrappings(site: Site) -> list[Wrapping]:
     """The functions wrapped with the settings of this call.
 
     Raises `NotRewritten` when they are not all to be seen in this file.
@@ -107,7 +107,7 @@ def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping
             yield from _given_to(site, use, depth + 1)
 
 
-def refusal(site: Site, names: Iterable[str]) -> str:
+def refusal_message(site: Site, names: Iterable[str]) -> str:
     """The message that `filter_jit` does not take some keywords and raises."""
     when = "this call"
     if site.decorated is not None:
@@ -118,7 +118,7 @@ def refusal(site: Site, names: Iterable[str]) -> str:
     return f"On {site.release('equinox')} `filter_jit` takes no {keywords}: {when} raises ValueError."
 
 
-def besides(site: Site) -> str:
+def describe_other_function(site: Site) -> str:
     """The other function that the called name may be, in words; empty if it is always `filter_jit`."""
     called = site.callee
     named = [one.name for one in options(site.value(called)) if isinstance(one, Api) and one.name != site.api]
@@ -133,7 +133,7 @@ def has_another_way(site: Site) -> bool:
 def _becomes_none(site: Site) -> bool:
     """Return whether every handler around the call sets the name of its result to None."""
     bound = site.file.parent(site.syntax)
-    tried = next(around(site.file, site.syntax, ast.Try), None)
+    tried = next(enclosing_nodes(site.file, site.syntax, ast.Try), None)
     if not isinstance(bound, ast.Assign) or not isinstance(tried, ast.Try):
         return False
     names = {ast.unparse(target) for target in bound.targets}
@@ -163,7 +163,7 @@ def donate(site: Site) -> str | None:
     return value.value if isinstance(value, Constant) and isinstance(value.value, str) else None
 
 
-def without(
+def call_without_keywords(
     site: Site, names: set[str], put: Mapping[str, tuple[str, str]] = MappingProxyType({})
 ) -> tuple[Edit, tuple[str, ...]]:
     """The call without some keywords, and the names it stops using.

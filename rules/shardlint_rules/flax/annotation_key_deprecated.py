@@ -13,10 +13,10 @@ from shardlint_rules.flax.annotations import (
     OLDER,
     VARIABLES,
     WITH_METADATA,
+    fix_key,
     given_annotations,
-    heeded,
-    preferred,
-    renamed,
+    is_key_heeded,
+    preferred_key,
 )
 
 
@@ -50,13 +50,13 @@ class AnnotationKeyDeprecated(Rule):
     @detector("call")
     def find_keys(self, site: Site) -> Iterator[Finding]:
         """Each deprecated key of an annotation."""
-        found, write = list(given_annotations(site)), preferred(site)
+        found, write = list(given_annotations(site)), preferred_key(site)
         for one in found:
             others = [other.key for other in found if other is not one]
-            if one.key not in KEYS or one.key == write or any(heeded(site, key) for key in others):
+            if one.key not in KEYS or one.key == write or any(is_key_heeded(site, key) for key in others):
                 continue
             yield site.finding(
                 one.node,
                 f"On {site.release('flax')} `{one.key}` prints a DeprecationWarning: it is now `{write}`.",
-                fix=renamed(site, one, write, OLDER),
+                fix=fix_key(site, one, write, OLDER),
             )

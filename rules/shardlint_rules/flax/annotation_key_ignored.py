@@ -16,12 +16,12 @@ from shardlint_rules.flax.annotations import (
     VARIABLES,
     WITH_METADATA,
     Annotation,
+    fix_key,
     given_annotations,
-    heeded,
+    is_key_heeded,
     kept_under,
     names_axes,
-    preferred,
-    renamed,
+    preferred_key,
 )
 
 # What people write for one of KEYS begins so. Other keys are metadata of the user's own.
@@ -89,10 +89,10 @@ class AnnotationKeyIgnored(Rule):
                 yield finding
 
     def _report_ignored(self, site: Site, one: Annotation, others: list[str]) -> Finding | None:
-        write = preferred(site)
-        if any(heeded(site, key) for key in others):
+        write = preferred_key(site)
+        if any(is_key_heeded(site, key) for key in others):
             return None
-        if one.key in KEYS and heeded(site, one.key):
+        if one.key in KEYS and is_key_heeded(site, one.key):
             return None  # SL515 reports deprecated keys
         if not (one.key in KEYS or one.key.startswith(_BEGINNINGS)) or not names_axes(site.value(one.value)):
             return None
@@ -103,7 +103,7 @@ class AnnotationKeyIgnored(Rule):
             f"The variable is not sharded: `{one.key}` is plain metadata on {site.release('flax')}.",
             label="flax ignores this key",
             help=f"write {write}",
-            fix=renamed(site, one, write, "the variable is then sharded"),
+            fix=fix_key(site, one, write, "the variable is then sharded"),
         )
 
     @detector("method")
@@ -115,11 +115,15 @@ class AnnotationKeyIgnored(Rule):
             return None
         scope = site.scope.function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
-        if f'"{kept}"' in around or f"'{kept}'" in around or _sets(_before(site, key), key.value):
+        if (
+            f'"{kept}"' in around
+            or f"'{kept}'" in around
+            or _sets_key(_code_before_read(site, key), key.value)
+        ):
             return None
         start, end = site.file.span(key)
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
-        raises, set_later = _raises(site, key), _sets(around, key.value)
+        raises, set_later = _raises_when_missing(site, key), _sets_key(around, key.value)
         return site.finding(
             key,
             f"On {site.release('flax')} no variable has `{key.value}` in its metadata: this raises KeyError."
@@ -140,7 +144,7 @@ class AnnotationKeyIgnored(Rule):
             return None
         scope = site.scope.function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
-        why = _variable(site)
+        why = _explain_variable_key(site)
         if why is None or f'"{kept}"' in around or f"'{kept}'" in around or not site.anywhere("nnx"):
             return None
         start, end = site.file.span(key)
@@ -155,7 +159,7 @@ class AnnotationKeyIgnored(Rule):
         )
 
 
-def _variable(site: Site) -> str | None:
+def _explain_variable_key(site: Site) -> str | None:
     """Why what `getattr` is called with is a variable, or its axes are wanted; None where nothing says so."""
     subject, default = site.call.args[0], site.call.args[2] if len(site.call.args) > 2 else None
     value = site.value(subject)
@@ -184,7 +188,7 @@ def _key_read(site: Site) -> ast.Constant | None:
     return given if isinstance(given, ast.Constant) else None
 
 
-def _raises(site: Site, key: ast.Constant) -> bool:
+def _raises_when_missing(site: Site, key: ast.Constant) -> bool:
     """Return whether a read of a missing key raises: it has no default."""
     outer = site.file.parent(key)
     if isinstance(outer, ast.Subscript):
@@ -192,7 +196,7 @@ def _raises(site: Site, key: ast.Constant) -> bool:
     return outer is site.call and len(site.call.args) + len(site.call.keywords) == 1
 
 
-def _before(site: Site, key: ast.Constant) -> str:
+def _code_before_read(site: Site, key: ast.Constant) -> str:
     """The code around a read that runs before it: what is set after it was read is no reason why it is there.
 
     In a loop, or in another function, what stands below may have run.
@@ -204,7 +208,7 @@ def _before(site: Site, key: ast.Constant) -> str:
     return site.file.source.text[start : site.file.span(key)[0]]
 
 
-def _sets(text: str, key: str) -> bool:
+def _sets_key(text: str, key: str) -> bool:
     """Return whether code puts a key into metadata itself."""
     return any(
         f"set_metadata({quote}{key}{quote}" in text or f"set_metadata({key}=" in text for quote in "\"'"

@@ -15,7 +15,7 @@ from shardlint_rules.flax.annotations import (
     WITH_METADATA,
     WITH_PARTITIONING,
     given_annotations,
-    heeded,
+    is_key_heeded,
     names_axes,
 )
 
@@ -61,17 +61,21 @@ class AnnotationListOrString(Rule):
         place = given.keywords.get("sharding")
         if place is None and len(given.positional) > 1 and not given.open_positional:
             place = given.positional[1]
-        return self._judge(site, place.node) if place is not None and isinstance(place.node, ast.expr) else None
+        return (
+            self._judge_annotation(site, place.node)
+            if place is not None and isinstance(place.node, ast.expr)
+            else None
+        )
 
     @detector("call")
     def find_annotations(self, site: Site) -> Iterator[Finding]:
         """The lists and strings that a variable or layer is annotated with."""
         for one in given_annotations(site):
-            finding = self._judge(site, one.value) if heeded(site, one.key) else None
+            finding = self._judge_annotation(site, one.value) if is_key_heeded(site, one.key) else None
             if finding is not None:
                 yield finding
 
-    def _judge(self, site: Site, node: ast.expr) -> Finding | None:
+    def _judge_annotation(self, site: Site, node: ast.expr) -> Finding | None:
         values = options(site.value(node))
         ignored, on = site.allows("flax", ">=0.12.6"), site.release("flax")
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):

@@ -40,14 +40,14 @@ def kept_under(site: Site) -> str:
     return "sharding_names" if site.allows("flax", ">=0.11") else "sharding"
 
 
-def heeded(site: Site, key: str) -> bool:
+def is_key_heeded(site: Site, key: str) -> bool:
     """Return whether the project's flax reads a key as a sharding annotation."""
     if key == "out_sharding":
         return site.allows("flax", ">=0.12.4")
     return key == "sharding" or (key == "sharding_names" and site.allows("flax", ">=0.11"))
 
 
-def preferred(site: Site) -> str:
+def preferred_key(site: Site) -> str:
     """The key to write on the project's flax."""
     return "out_sharding" if site.allows("flax", ">=0.12.4") else "sharding"
 
@@ -69,18 +69,18 @@ def given_annotations(site: Site) -> Iterator[Annotation]:
             continue
         if site.api in LAYERS:
             if keyword.arg.endswith("_metadata") and isinstance(keyword.value, ast.Dict):
-                yield from _entries(keyword.value)
+                yield from _dict_annotations(keyword.value)
         else:
             yield Annotation(keyword.arg, keyword, keyword.value)
 
 
-def _entries(display: ast.Dict) -> Iterator[Annotation]:
+def _dict_annotations(display: ast.Dict) -> Iterator[Annotation]:
     for key, value in zip(display.keys, display.values, strict=True):
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             yield Annotation(key.value, key, value)
 
 
-def renamed(site: Site, one: Annotation, write: str, why: str) -> Fix:
+def fix_key(site: Site, one: Annotation, write: str, why: str) -> Fix:
     """The fix that writes another key; `why` is why it is unsafe."""
     start, end = site.file.span(one.node)
     if isinstance(one.node, ast.keyword):

@@ -84,7 +84,7 @@ class ChangeLostInJit(Rule):
             return None
         if scope.name in _MAKING:
             return None
-        parameter = _parameter(scope.node, changed.id)
+        parameter = _find_parameter(scope.node, changed.id)
         if parameter is None or len(site.file.bindings(scope, changed.id)) != 1:
             return None
         # Called as a method it is given no such argument: only what decorates it can jit it.
@@ -107,7 +107,7 @@ class ChangeLostInJit(Rule):
         )
 
 
-def _parameter(node: ast.FunctionDef, name: str) -> ast.arg | None:
+def _find_parameter(node: ast.FunctionDef, name: str) -> ast.arg | None:
     every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
     return next((one for one in every if one.arg == name), None)
 
@@ -124,12 +124,12 @@ def _given_back(site: Site, scope: Scope, name: str) -> bool:
             kept |= {part for target in parent.targets for part in names_in(target)}
     for statement in site.file.walked(scope).returns:
         value = statement.value if isinstance(statement, ast.Return) else statement
-        if value is not None and kept & _given(value, name):
+        if value is not None and kept & _names_passed_on(value, name):
             return True
     return False
 
 
-def _given(node: ast.AST, name: str) -> set[str]:
+def _names_passed_on(node: ast.AST, name: str) -> set[str]:
     """The names that an expression hands on as they are: not `loss` in `loss(x)`, nor `model` in `model(x)`."""
     match node:
         case ast.Call(func=ast.Name(id=called)) if called == name:
@@ -138,7 +138,7 @@ def _given(node: ast.AST, name: str) -> set[str]:
             return {one for part in args for one in names_in(part)}
     if isinstance(node, ast.Name):
         return {node.id}
-    return {one for part in children(node) for one in _given(part, name)}
+    return {one for part in children(node) for one in _names_passed_on(part, name)}
 
 
 def _is_self(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> bool:

@@ -54,7 +54,9 @@ class LogicalAxesCollide(Rule):
         all_names = [name for _, name in names]
         asked = [table for table in tables if any(ruled in all_names for ruled, _ in table.rules)]
         for node, name in names:
-            lost = [(table, one) for table in asked if (one := _lost(all_names, name, table)) is not None]
+            lost = [
+                (table, one) for table in asked if (one := _lost_axes(all_names, name, table)) is not None
+            ]
             # A configuration may be of another model: it counts only if all do so.
             if not lost or (len(lost) < len(asked) and all(table.configured for table, _ in lost)):
                 continue
@@ -68,7 +70,7 @@ class LogicalAxesCollide(Rule):
             )
 
 
-def _lost(names: list[str], name: str, table: LogicalRules) -> tuple[tuple[str, ...], str] | None:
+def _lost_axes(names: list[str], name: str, table: LogicalRules) -> tuple[tuple[str, ...], str] | None:
     """The mesh axes that a name should have and another one has, and which; None where it has what a rule gives it."""
     taken: dict[str, str] = {}
     done: set[str] = set()

@@ -63,7 +63,11 @@ class LogicalNameWithoutRule(Rule):
             return
         names, tables = found
         every = frozenset().union(*(table.names for table in tables))
-        whole = site.api in _OF_WEIGHTS and len(names) > 1 and not any(_splits(n, tables) for _, n in names)
+        whole = (
+            site.api in _OF_WEIGHTS
+            and len(names) > 1
+            and not any(_maps_to_mesh_axis(n, tables) for _, n in names)
+        )
         forgotten = whole and any(table.lists_all for table in tables)
         assumed = any(table.assumed for table in tables)
         if assumed and not site.wants("assumed-config"):
@@ -75,7 +79,7 @@ class LogicalNameWithoutRule(Rule):
     def _report_name(
         self, site: Site, node: ast.expr, name: str, every: frozenset[str], forgotten: bool, assumed: bool
     ) -> Finding:
-        near = sorted(one for one in every if _misspelt(name, one))
+        near = sorted(one for one in every if _is_misspelling(name, one))
         fix: Fix | None = None
         told = bool(near) or forgotten
         if len(near) == 1 and not assumed and isinstance(node, ast.Constant):
@@ -101,12 +105,12 @@ class LogicalNameWithoutRule(Rule):
         )
 
 
-def _splits(name: str, tables: tuple[LogicalRules, ...]) -> bool:
+def _maps_to_mesh_axis(name: str, tables: tuple[LogicalRules, ...]) -> bool:
     """Return whether a rule of any list maps a name to a mesh axis."""
     return any(ruled == name and axes for table in tables for ruled, axes in table.rules)
 
 
-def _misspelt(name: str, known: str) -> bool:
+def _is_misspelling(name: str, known: str) -> bool:
     """Return whether a name differs from another in one of its words, and only by a few letters or an ending."""
     one, two = name.split("_"), known.split("_")
     differing = [(a, b) for a, b in zip(one, two, strict=False) if a != b]

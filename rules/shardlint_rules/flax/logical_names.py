@@ -26,17 +26,17 @@ def named_under_rules(site: Site) -> Named | None:
     at, rules_at, keyword = TAKERS[site.api]
     if given.open_keywords or given.open_positional or len(given.positional) <= at:
         return None
-    names = list(_names(site, given.positional[at]))
+    names = list(_written_names(site, given.positional[at]))
     if not names:
         return None
     place = given.keywords.get(keyword)
     if place is None and len(given.positional) > rules_at:
         place = given.positional[rules_at]
-    tables = _tables(site, place)
+    tables = _rule_tables(site, place)
     return (names, tables) if tables else None
 
 
-def _tables(site: Site, place: Place | None) -> tuple[LogicalRules, ...]:
+def _rule_tables(site: Site, place: Place | None) -> tuple[LogicalRules, ...]:
     """The rules that hold for a call; none where they are not all known."""
     if place is not None:
         found = [rules_of(option) for option in options(site.program.evaluator.value(place))]
@@ -48,7 +48,7 @@ def _tables(site: Site, place: Place | None) -> tuple[LogicalRules, ...]:
     )
 
 
-def _names(site: Site, place: Place) -> Iterator[tuple[ast.expr, str]]:
+def _written_names(site: Site, place: Place) -> Iterator[tuple[ast.expr, str]]:
     """The names written out in a call, each with its node."""
     node = place.node
     if place.file is not site.file:

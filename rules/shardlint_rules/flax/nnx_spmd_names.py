@@ -101,16 +101,16 @@ class NnxSpmdNames(Rule):
         node = site.syntax
         if entry is None or not isinstance(node, ast.alias | ast.Attribute):
             return None
-        if not site.allows("flax", entry.without) or _is_flax(site) or _patched(site):
+        if not site.allows("flax", entry.without) or _is_flax(site) or _is_patched(site):
             return None
-        certainty = Certainty.POSSIBLE if _unread(site.file, node) else Certainty.PROVEN
+        certainty = Certainty.POSSIBLE if _is_unevaluated_annotation(site.file, node) else Certainty.PROVEN
         on = site.release("flax")
         if entry.came:
             source = site.targets.found["flax"].source
             if not site.is_pinned_exactly("flax"):
                 certainty = Certainty.POSSIBLE
             on = f"{on} ({source})"
-        message = _raises(site, node, entry, on)
+        message = _explain_error(site, node, entry, on)
         if entry.alias and not _made_the_old_way(site, node):
             name, new = site.written.removeprefix("flax."), entry.instead.removeprefix("flax.")
             message = f"On {on} `{name}` warns: it is a deprecated alias of `{new}`."
@@ -134,7 +134,7 @@ class NnxSpmdNames(Rule):
         return site.fix(Safety.SAFE, f"write {spelling}", [site.replace(node, spelling), *imports])
 
 
-def _raises(site: Site, node: ast.AST, entry: _Name, on: str) -> str:
+def _explain_error(site: Site, node: ast.AST, entry: _Name, on: str) -> str:
     name = site.written.removeprefix("flax.")
     if entry.alias:
         new = entry.instead.removeprefix("flax.")
@@ -154,14 +154,14 @@ def _is_flax(site: Site) -> bool:
     return (site.program.project.root / "flax" / "nnx").is_dir()
 
 
-def _patched(site: Site) -> bool:
+def _is_patched(site: Site) -> bool:
     """Return whether the file puts the name there itself."""
     last = site.written.rpartition(".")[2]
     found = site.file.mentions(last)
     return any(isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) for node in found)
 
 
-def _unread(file: FileFacts, node: ast.AST) -> bool:
+def _is_unevaluated_annotation(file: FileFacts, node: ast.AST) -> bool:
     """Return whether the name is in an annotation that is never evaluated."""
     if not file.says("from __future__ import annotations"):
         return False

@@ -47,9 +47,9 @@ class RulesNotInJitKey(Rule):
         if block is None or own is None:
             return
         for call in _find_calls(block):
-            if not isinstance(call.func, ast.Name) or not self._jitted(site, call.func):
+            if not isinstance(call.func, ast.Name) or not self._is_jitted(site, call.func):
                 continue
-            before = _earlier(site, call, own)
+            before = _earlier_call(site, call, own)
             if before is None or not constrains_anywhere(site):
                 continue
             same = [site.text(one) for one in (*call.args, *call.keywords)] == [
@@ -60,10 +60,12 @@ class RulesNotInJitKey(Rule):
                 f"`{call.func.id}` keeps the shardings of its first rules: new rules don't retrace it.",
                 label=f"compiled under other rules at line {before.lineno}",
                 help="jit a separate function for each set of rules",
-                certainty=Certainty.PROVEN if same and _unchanged(site, before, call) else Certainty.POSSIBLE,
+                certainty=Certainty.PROVEN
+                if same and _same_argument_values(site, before, call)
+                else Certainty.POSSIBLE,
             )
 
-    def _jitted(self, site: Site, name: ast.Name) -> bool:
+    def _is_jitted(self, site: Site, name: ast.Name) -> bool:
         found = options(site.value(name))
         return all(isinstance(one, Transformed) and one.api.name in JIT_WRAPPERS for one in found)
 
@@ -90,7 +92,7 @@ def _find_calls(block: ast.With) -> Iterator[ast.Call]:
         todo.extend(children(node))
 
 
-def _earlier(site: Site, call: ast.Call, own: LogicalRules) -> ast.Call | None:
+def _earlier_call(site: Site, call: ast.Call, own: LogicalRules) -> ast.Call | None:
     """The first call of the same function, before this one in the same scope, if it was under other rules."""
     assert isinstance(call.func, ast.Name)
     name = call.func.id
@@ -103,14 +105,14 @@ def _earlier(site: Site, call: ast.Call, own: LogicalRules) -> ast.Call | None:
             continue
         if [one.node for one in lookup(site.file, use, name)[0]] != bound:
             continue
-        rules = _around(site, earlier)
+        rules = _rules_around_call(site, earlier)
         if rules is None:
             return None
         return earlier if rules != own else None
     return None
 
 
-def _around(site: Site, call: ast.Call) -> LogicalRules | None:
+def _rules_around_call(site: Site, call: ast.Call) -> LogicalRules | None:
     """The rules of the innermost block around a call."""
     for outer in site.file.ancestors(call):
         if isinstance(outer, ast.With):
@@ -124,7 +126,7 @@ def _around(site: Site, call: ast.Call) -> LogicalRules | None:
     return None
 
 
-def _unchanged(site: Site, before: ast.Call, call: ast.Call) -> bool:
+def _same_argument_values(site: Site, before: ast.Call, call: ast.Call) -> bool:
     """Return whether the arguments of two calls, which are names alone, still have the same values."""
     for one, other in zip(before.args, call.args, strict=False):
         if not isinstance(one, ast.Name) or not isinstance(other, ast.Name):

@@ -52,7 +52,7 @@ class SpecAfterUnbox(Rule):
         if not site.call.args:
             return None
         argument = site.call.args[0]
-        found = [_unboxed(site, value) for value in options(site.value(argument))]
+        found = [_find_unbox_call(site, value) for value in options(site.value(argument))]
         if not found or any(one is None for one in found):
             return None
         first = found[0]
@@ -96,7 +96,7 @@ class SpecAfterUnbox(Rule):
         )
 
 
-def _unboxed(site: Site, value: Value, depth: int = 0) -> CallArguments | None:
+def _find_unbox_call(site: Site, value: Value, depth: int = 0) -> CallArguments | None:
     """The call of `unbox` that a tree surely comes from."""
     if not isinstance(value, CallResult) or value.call is None or depth > _DEPTH:
         return None
@@ -106,13 +106,15 @@ def _unboxed(site: Site, value: Value, depth: int = 0) -> CallArguments | None:
         function = site.program.evaluator.value(value.call.positional[0], value.call.environment)
         if isinstance(function, Function):
             arguments = CallArguments(value.call.place, (), {}, open_positional=True)
-            return _every(site, site.program.evaluator.apply(function, arguments), depth)
+            return _unbox_of_every_option(site, site.program.evaluator.apply(function, arguments), depth)
     if value.api in _STATES and "params" in value.call.keywords:
-        return _every(site, _value(site, value.call, value.call.keywords["params"]), depth)
+        return _unbox_of_every_option(
+            site, _argument_value(site, value.call, value.call.keywords["params"]), depth
+        )
     return None
 
 
-def _value(site: Site, call: CallArguments, place: Place) -> Value:
+def _argument_value(site: Site, call: CallArguments, place: Place) -> Value:
     """Return the value of the argument; for a part of an unboxed tree, `variables["params"]`, that of the whole
     tree.
     """
@@ -128,6 +130,6 @@ def _of_a_function(site: Site, argument: ast.expr) -> bool:
     return all(isinstance(one, CallResult) and one.api == "jax.eval_shape" for one in found)
 
 
-def _every(site: Site, value: Value, depth: int) -> CallArguments | None:
-    found = [_unboxed(site, option, depth + 1) for option in options(value)]
+def _unbox_of_every_option(site: Site, value: Value, depth: int) -> CallArguments | None:
+    found = [_find_unbox_call(site, option, depth + 1) for option in options(value)]
     return found[0] if found and all(one is not None for one in found) else None

@@ -125,22 +125,24 @@ class _Constrained:
     def _of_call(self, file: FileFacts, call: ast.Call, depth: int) -> str | None:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _RUNS:
-            model = self._given_to_states() if func.attr == "apply_fn" else self._module(file, func.value)
+            model = (
+                self._given_to_states() if func.attr == "apply_fn" else self._applied_module(file, func.value)
+            )
             if model is not None:
                 return model
         for option in options(self.program.value(file, func)):
-            if _constraint(option, call):
+            if _is_logical_constraint(option, call):
                 return ""  # by the function itself
             if isinstance(option, Function) and (found := self.of_value(option, depth + 1)) is not None:
                 return found
         return None
 
-    def _module(self, file: FileFacts, node: ast.expr) -> str | None:
+    def _applied_module(self, file: FileFacts, node: ast.expr) -> str | None:
         """The class of a linen module that is applied, if its `__call__` constrains something."""
         value = self.program.followed(self.program.value(file, node))
         for option in options(value):
             made = option.by if isinstance(option, CallResult) else None
-            if isinstance(made, ClassValue) and self._constrains(made, 0):
+            if isinstance(made, ClassValue) and self._class_constrains(made, 0):
                 return made.node.name
         return None
 
@@ -151,21 +153,21 @@ class _Constrained:
                 given = mention.value if isinstance(mention, ast.keyword) else None
                 if (
                     isinstance(given, ast.Attribute)
-                    and (found := self._module(file, given.value)) is not None
+                    and (found := self._applied_module(file, given.value)) is not None
                 ):
                     return found
         return None
 
-    def _constrains(self, cls: ClassValue, depth: int) -> bool:
+    def _class_constrains(self, cls: ClassValue, depth: int) -> bool:
         if cls.node in self.met or depth > _DEPTH:
             return False
         self.met.add(cls.node)
         file = cls.place.file
         for call in [one for one in walk(cls.node) if isinstance(one, ast.Call)]:
             for option in options(self.program.value(file, call.func)):
-                if isinstance(option, ClassValue) and self._constrains(option, depth + 1):
+                if isinstance(option, ClassValue) and self._class_constrains(option, depth + 1):
                     return True
-                if _constraint(option, call):
+                if _is_logical_constraint(option, call):
                     return True
         return False
 
@@ -186,7 +188,7 @@ class _Entered:
         inner = node
         for outer in file.ancestors(node):
             if isinstance(outer, ast.With | ast.AsyncWith) and not isinstance(inner, ast.withitem):
-                if any(self._enters(Place(file, item.context_expr)) for item in outer.items):
+                if any(self._enters_rules(Place(file, item.context_expr)) for item in outer.items):
                     return True
             if function is not None and outer is function.node:
                 break
@@ -207,7 +209,7 @@ class _Entered:
             return not (function.node.name == "main" or file.says("__main__"))
         return any(self.maybe(one.place, depth + 1) for one in calls)
 
-    def _enters(self, place: Place) -> bool:
+    def _enters_rules(self, place: Place) -> bool:
         text = place.text()
         if any(name in text for name in SETTERS):
             return True
@@ -225,7 +227,7 @@ class _Entered:
         return any("rules" in one for one in texts)
 
 
-def _constraint(value: Value, call: ast.Call) -> bool:
+def _is_logical_constraint(value: Value, call: ast.Call) -> bool:
     """Return whether a call of this is a logical constraint that needs rules in context."""
     given = any(one.arg in (None, "rules") for one in call.keywords) or len(call.args) > 2
     return isinstance(value, Api) and value.name in CONSTRAINTS and not given

@@ -82,12 +82,12 @@ class VmappedLayersShiftAxes(Rule):
     def _write_fix(
         self, site: Site, module: str = "flax.nnx", keyword: str = "transform_metadata"
     ) -> Fix | None:
-        from shardlint_rules.mesh.appending import appended
+        from shardlint_rules.mesh.appending import append_argument
 
         if not isinstance(site.syntax, ast.Call) or any(one.arg == keyword for one in site.syntax.keywords):
             return None
         name, imports = site.spell(f"{module}.PARTITION_NAME")
-        call = appended(site.node, keyword, f"{{{name}: None}}")
+        call = append_argument(site.node, keyword, f"{{{name}: None}}")
         edits = [site.replace(site.call, call), *imports]
         why = "the sharding of the stacked variables changes"
         return site.fix(Safety.UNSAFE, f"add {keyword}={{{name}: None}}", edits, why)

@@ -97,7 +97,7 @@ class AxisMappingKey(Rule):
         for name in _RESOURCES if site.api == _JIT else ("mapping",):
             argument = site.argument(name)
             for key, node in _list_keys(site, argument).items() if argument is not None else ():
-                found = self._misspelled(site, node, key)
+                found = self._report_misspelled_axis(site, node, key)
                 if found is not None:
                     yield found
 
@@ -110,11 +110,13 @@ class AxisMappingKey(Rule):
         for table in walk(statement.value):
             for key in table.keys if isinstance(table, ast.Dict) else ():
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    found = self._misspelled(site, key, key.value, everywhere=True)
+                    found = self._report_misspelled_axis(site, key, key.value, everywhere=True)
                     if found is not None:
                         yield found
 
-    def _misspelled(self, site: Site, node: ast.expr, key: str, everywhere: bool = False) -> Finding | None:
+    def _report_misspelled_axis(
+        self, site: Site, node: ast.expr, key: str, everywhere: bool = False
+    ) -> Finding | None:
         if not isinstance(node, ast.Constant):
             return None
         axes = [one for file in _list_files(site, everywhere) for one in _find_declared(site, file)]

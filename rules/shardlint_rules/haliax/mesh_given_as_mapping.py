@@ -68,7 +68,7 @@ class MeshGivenAsMapping(Rule):
             why=f"{site.release('haliax')} looks axis names up in the mapping",
             help="write `hax.shard(x, mapping, mesh)`, or `mesh=` under `with hax.axis_mapping(mapping):`",
             harm=harm,
-            fix=_swap(site, given, mesh),
+            fix=_swap_mapping_for_mesh(site, given, mesh),
         )
 
     @detector("call", "partial")
@@ -97,7 +97,7 @@ def _find_mappings(site: Site) -> Iterator[ast.expr]:
             yield given
 
 
-def _swap(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:
+def _swap_mapping_for_mesh(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:
     """The mesh as `mesh=`, or in the place of the mapping that stands there."""
     call = site.call
     here = {id(one) for one in (*call.args, *(keyword.value for keyword in call.keywords))}

@@ -50,9 +50,9 @@ class NamedJitDonate(Rule):
         """Each keyword that is not taken, or donates the wrong arguments."""
         for keyword in site.call.keywords:
             if keyword.arg == "donate_args":
-                yield from self._flags(site, keyword)
+                yield from self._report_flags(site, keyword)
             elif keyword.arg == "donate_argnums":
-                yield self._argnums(site, keyword)
+                yield self._report_argnums(site, keyword)
             elif keyword.arg in _OTHERS:
                 raised, instead = _OTHERS[keyword.arg]
                 yield site.finding(
@@ -61,9 +61,9 @@ class NamedJitDonate(Rule):
                     help=instead,
                 )
 
-    def _argnums(self, site: Site, keyword: ast.keyword) -> Finding:
+    def _report_argnums(self, site: Site, keyword: ast.keyword) -> Finding:
         has_flags = any(other.arg == "donate_args" for other in site.call.keywords)
-        flags = _as_flags(_indexes(site.value(keyword.value)))
+        flags = _as_flags(_list_indexes(site.value(keyword.value)))
         return site.finding(
             keyword,
             "The first call raises TypeError: `named_jit` takes no `donate_argnums`, and passes its own to `jax.jit`.",
@@ -71,7 +71,7 @@ class NamedJitDonate(Rule):
             fix=None if has_flags or flags is None else self._write_fix(site, keyword, flags),
         )
 
-    def _flags(self, site: Site, keyword: ast.keyword) -> Iterator[Finding]:
+    def _report_flags(self, site: Site, keyword: ast.keyword) -> Iterator[Finding]:
         values = options(site.value(keyword.value))
         if len(values) != 1:
             return
@@ -81,10 +81,10 @@ class NamedJitDonate(Rule):
             text = "ValueError or TypeError: donate_args takes bools, not names"
         elif isinstance(value, Constant) and type(value.value) is int:
             text = "TypeError: 'int' object is not iterable"
-        elif isinstance(value, Items) and any(_number(item) for item in value.items):
+        elif isinstance(value, Items) and any(_is_integer(item) for item in value.items):
             text = "ValueError: `filter_spec` must consist of booleans and callables only"
         if text:
-            indexes = _indexes(value)
+            indexes = _list_indexes(value)
             flags = _as_flags(indexes) if indexes is not None and _surely_indexes(indexes) else None
             yield site.finding(
                 keyword.value,
@@ -110,11 +110,11 @@ class NamedJitDonate(Rule):
         return site.fix(Safety.SAFE, f"write {text}", edits)
 
 
-def _number(value: Value) -> bool:
+def _is_integer(value: Value) -> bool:
     return isinstance(value, Constant) and type(value.value) is int
 
 
-def _indexes(value: Value) -> tuple[int, ...] | None:
+def _list_indexes(value: Value) -> tuple[int, ...] | None:
     """The indexes that a value lists, all of them known and none counted from the end."""
     items = value.items if isinstance(value, Items) and not value.open else (value,)
     found = [item.value for item in items if isinstance(item, Constant)]

@@ -62,8 +62,8 @@ class WeightsInComputeMapping(Rule):
         if not _COMPUTE.search(name):
             return None
         function = self._find_function(site)
-        beside = _beside(site, name)
-        if function is None or beside is None or _same(site, mapping, beside):
+        beside = _parameter_mapping_named(site, name)
+        if function is None or beside is None or _are_equal_mappings(site, mapping, beside):
             return None
         kept = _returns_weights(function)
         if kept is None or "shard(" in function.place.text():
@@ -90,7 +90,7 @@ class WeightsInComputeMapping(Rule):
         return found if isinstance(found, Function) else None
 
 
-def _beside(site: Site, name: str) -> str | None:
+def _parameter_mapping_named(site: Site, name: str) -> str | None:
     """The mapping for parameters that goes by the same name."""
     for word in _PARAMETERS:
         for old, new in (("compute", word), ("COMPUTE", word.upper()), ("Compute", word.capitalize())):
@@ -101,7 +101,7 @@ def _beside(site: Site, name: str) -> str | None:
     return None
 
 
-def _same(site: Site, mapping: ast.expr, beside: str) -> bool:
+def _are_equal_mappings(site: Site, mapping: ast.expr, beside: str) -> bool:
     """Return whether both are known and equal."""
     if not isinstance(mapping, ast.Name):
         return False

@@ -34,22 +34,27 @@ def beside_block(site: Site, useless: tuple[ContextKind, ...]) -> Beside | None:
     """The first such call. `useless` are the kinds of contexts that do not serve the site."""
     kinds = tuple(kind for kind in _KINDS if kind not in useless)
     met: set[ast.AST] = set()
-    for found in _up(site, Place(site.file, site.call), kinds, met, 0):
+    for found in _search_callers(site, Place(site.file, site.call), kinds, met, 0):
         if not site.program.project.is_test(found.call.file.path):
             return found
     return None
 
 
-def _up(
+def _search_callers(
     site: Site, place: Place, kinds: tuple[ContextKind, ...], met: set[ast.AST], depth: int
 ) -> Iterator[Beside]:
     file, node = place.file, place.node
-    if depth > _DEPTH or len(met) > _MOST or _asked(file, node) or list(site.program.contexts.entered(file, node)):
+    if (
+        depth > _DEPTH
+        or len(met) > _MOST
+        or _is_tested_or_expected(file, node)
+        or list(site.program.contexts.entered(file, node))
+    ):
         return
     scope = file.home(node).function()
-    if scope is not None and (isinstance(scope.node, ast.AsyncFunctionDef) or _yields(file, scope)):
+    if scope is not None and (isinstance(scope.node, ast.AsyncFunctionDef) or _has_yield(file, scope)):
         return
-    entered = _sibling(site, file, node, kinds) if depth else None
+    entered = _sibling_mesh_block(site, file, node, kinds) if depth else None
     if entered is not None:
         around = site.program.around(file, node)
         if not around.contexts and not any(map(file.says, ("enter_context", ".__enter__("))):
@@ -65,14 +70,14 @@ def _up(
         if _is_lowered(end.place.node):
             continue  # SL233 tells of these
         if end.kind == "called" and not any(one.api in BRING_A_MESH for one in end.wrappers):
-            yield from _up(site, end.place, kinds, met, depth + 1)
+            yield from _search_callers(site, end.place, kinds, met, depth + 1)
 
 
 def _is_lowered(call: ast.AST) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("lower", "trace")
 
 
-def _asked(file: FileFacts, node: ast.AST) -> bool:
+def _is_tested_or_expected(file: FileFacts, node: ast.AST) -> bool:
     """Return whether the code is under a test about a mesh, or an error is expected."""
     if expected_to_fail(file, node):
         return True
@@ -86,7 +91,9 @@ def _asked(file: FileFacts, node: ast.AST) -> bool:
     return False
 
 
-def _sibling(site: Site, file: FileFacts, node: ast.AST, kinds: tuple[ContextKind, ...]) -> ast.With | None:
+def _sibling_mesh_block(
+    site: Site, file: FileFacts, node: ast.AST, kinds: tuple[ContextKind, ...]
+) -> ast.With | None:
     """The `with` of a mesh in one of the blocks around a node, the nearest before it, else after it."""
     inner: ast.AST = node
     for outer in file.ancestors(node):
@@ -95,7 +102,7 @@ def _sibling(site: Site, file: FileFacts, node: ast.AST, kinds: tuple[ContextKin
             if isinstance(block, list) and inner in block:
                 at = block.index(inner)
                 for one in (*reversed(block[:at]), *block[at + 1 :]):
-                    if isinstance(one, ast.With) and _enters(site, file, one, kinds):
+                    if isinstance(one, ast.With) and _enters_mesh(site, file, one, kinds):
                         return one
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return None
@@ -103,7 +110,7 @@ def _sibling(site: Site, file: FileFacts, node: ast.AST, kinds: tuple[ContextKin
     return None
 
 
-def _enters(site: Site, file: FileFacts, statement: ast.With, kinds: tuple[ContextKind, ...]) -> bool:
+def _enters_mesh(site: Site, file: FileFacts, statement: ast.With, kinds: tuple[ContextKind, ...]) -> bool:
     for item in statement.items:
         found = site.program.contexts.manager(Place(file, item.context_expr))
         if found is not None and found.kind in kinds:
@@ -111,5 +118,5 @@ def _enters(site: Site, file: FileFacts, statement: ast.With, kinds: tuple[Conte
     return False
 
 
-def _yields(file: FileFacts, scope: Scope) -> bool:
+def _has_yield(file: FileFacts, scope: Scope) -> bool:
     return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in file.walked(scope).returns)

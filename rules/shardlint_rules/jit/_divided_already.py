@@ -22,7 +22,7 @@ def divided_already(site: Site) -> Iterator[tuple[ast.expr, ast.expr, ast.expr]]
     if not isinstance(site.syntax, ast.Call):
         return
     given = next((one.value for one in site.syntax.keywords if one.arg in KEYWORDS), None)
-    spec = _spec(given)
+    spec = _written_spec(given)
     if spec is None or any(isinstance(one, ast.Starred) for one in spec.args):
         return
     parts = (*site.syntax.args, *(one.value for one in site.syntax.keywords if one.arg == "shape"))
@@ -33,12 +33,12 @@ def divided_already(site: Site) -> Iterator[tuple[ast.expr, ast.expr, ast.expr]]
             whole = isinstance(axis, ast.Constant) and axis.value is None
             if whole or not isinstance(size, ast.Name | ast.Attribute) or not _OF_ONE.search(last_name(size)):
                 continue
-            division = _division(site, last_name(size))
+            division = _division_bound_to(site, last_name(size))
             if division is not None:
                 yield size, axis, division
 
 
-def _spec(node: ast.expr | None) -> ast.Call | None:
+def _written_spec(node: ast.expr | None) -> ast.Call | None:
     """The PartitionSpec that is written out in a sharding."""
     for one in walk(node) if node is not None else ():
         if isinstance(one, ast.Call) and last_name(one.func) in ("P", "PS", "PartitionSpec"):
@@ -46,7 +46,7 @@ def _spec(node: ast.expr | None) -> ast.Call | None:
     return None
 
 
-def _division(site: Site, name: str) -> ast.expr | None:
+def _division_bound_to(site: Site, name: str) -> ast.expr | None:
     """The division that a file gives a name of."""
     if not re.search(rf"\b{re.escape(name)}\s*(?::[^=\n]+)?=[^=\n]*//", site.file.source.text):
         return None

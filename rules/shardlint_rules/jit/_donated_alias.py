@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from shardlint.model.lifetime.buffers import path_of
 from shardlint.model.lifetime.donation import Argument, DonatingCall
-from shardlint.model.lifetime.reads import Reading, reading
+from shardlint.model.lifetime.reads import Reading, read_part
 from shardlint.model.values import CallResult, ClassValue, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
-from shardlint_rules.jit.donated import taken
+from shardlint_rules.jit.donated import is_buffer_taken
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -33,7 +33,7 @@ def donated_aliases(site: Site) -> Iterator[Alias]:
     donated = site.program.of_node(("donated by methods", site.file.path), lambda: _by_methods(site))
     for scope, donating in donated.get(site.call, ()):
         for argument in donating.donated:
-            yield from _aliases(site, scope, donating, argument)
+            yield from _find_aliases(site, scope, donating, argument)
 
 
 def _by_methods(site: Site) -> Mapping[ast.AST, list[tuple[Scope, DonatingCall]]]:
@@ -49,30 +49,30 @@ def _by_methods(site: Site) -> Mapping[ast.AST, list[tuple[Scope, DonatingCall]]
     return found
 
 
-def _aliases(site: Site, update: Scope, call: DonatingCall, argument: Argument) -> Iterator[Alias]:
+def _find_aliases(site: Site, update: Scope, call: DonatingCall, argument: Argument) -> Iterator[Alias]:
     file, path = site.file, path_of(argument.node)
-    if path is None or len(path) != 2 or path[0] != _self(update):
+    if path is None or len(path) != 2 or path[0] != _self_name(update):
         return
-    if not taken(file, call, argument, (), False):
+    if not is_buffer_taken(file, call, argument, (), False):
         return
     for node in file.mentions(path[1]):
-        target = _stored(file, node)
+        target = _stored_attribute(file, node)
         method = file.home(node).function()
         if target is None or method is None or method.parent is not update.parent:
             continue
         assert isinstance(node, ast.Attribute)
-        if target.attr == path[1] or _self(method) != getattr(node.value, "id", ""):
+        if target.attr == path[1] or _self_name(method) != getattr(node.value, "id", ""):
             continue
         if _stored_after(file, target.attr, update, call.call.lineno):
             continue
         if method is update and node.lineno > call.call.lineno:
             continue
-        read = _read(site, target.attr, update.parent)
+        read = _read_of_attribute(site, target.attr, update.parent)
         if read is not None and (method is update or _in_turn(site, method, update)):
             yield Alias(node, target.attr, read, call, argument)
 
 
-def _self(method: Scope) -> str:
+def _self_name(method: Scope) -> str:
     node = method.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return ""
@@ -80,7 +80,7 @@ def _self(method: Scope) -> str:
     return arguments[0].arg if arguments else ""
 
 
-def _stored(file: FileFacts, node: ast.AST) -> ast.Attribute | None:
+def _stored_attribute(file: FileFacts, node: ast.AST) -> ast.Attribute | None:
     """The attribute of self that an attribute of self is stored under, as it is."""
     statement = file.parent(node)
     if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
@@ -103,7 +103,7 @@ def _stored_after(file: FileFacts, name: str, update: Scope, line: int) -> bool:
     )
 
 
-def _read(site: Site, name: str, cls: Scope | None) -> ast.Attribute | None:
+def _read_of_attribute(site: Site, name: str, cls: Scope | None) -> ast.Attribute | None:
     """Where a method reads the data of an attribute."""
     evaluator = site.program.evaluator
     for node in site.file.mentions(name):
@@ -111,9 +111,9 @@ def _read(site: Site, name: str, cls: Scope | None) -> ast.Attribute | None:
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or method is None:
             continue
         compared = isinstance(site.file.parent(node), ast.Compare)
-        if method.parent is not cls or _self(method) != getattr(node.value, "id", "") or compared:
+        if method.parent is not cls or _self_name(method) != getattr(node.value, "id", "") or compared:
             continue
-        if reading(evaluator, site.file, node) is not Reading.NONE:
+        if read_part(evaluator, site.file, node) is not Reading.NONE:
             return node
     return None
 
@@ -130,12 +130,12 @@ def _in_turn(site: Site, keeping: Scope, update: Scope) -> bool:
         loops = {
             (loop, receiver)
             for receiver, call in _calls_of(site, file, keeping)
-            for loop in _loops(file, call)
+            for loop in _loops_around(file, call)
         }
         if loops and any(
             (loop, receiver) in loops
             for receiver, call in _calls_of(site, file, update)
-            for loop in _loops(file, call)
+            for loop in _loops_around(file, call)
         ):
             return True
     return False
@@ -159,7 +159,7 @@ def _calls_of(site: Site, file: FileFacts, method: Scope) -> Iterator[tuple[str,
             yield file.text(node.value), call
 
 
-def _loops(file: FileFacts, node: ast.AST) -> Iterator[ast.AST]:
+def _loops_around(file: FileFacts, node: ast.AST) -> Iterator[ast.AST]:
     parent = file.parent(node)
     while parent is not None and not isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
         if isinstance(parent, _Loop):

@@ -49,12 +49,14 @@ def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated
     if not returned:
         return []
     attention = _OF_ATTENTION.intersection(one.arg for one in (*node.args.posonlyargs, *node.args.args))
-    said = " ".join(file.text(part) for one in returned for part in _parts(one))
+    said = " ".join(file.text(part) for one in returned for part in _result_elements(one))
     delegates = any(isinstance(one, ast.Call) for one in returned)
     matches = []
     for name in donated:
         mentioned = any(
-            isinstance(part, ast.Name) and part.id == name for one in returned for part in _bare(one)
+            isinstance(part, ast.Name) and part.id == name
+            for one in returned
+            for part in _nodes_outside_calls(one)
         )
         if mentioned or not says(node, name):
             continue
@@ -67,19 +69,19 @@ def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated
     return matches
 
 
-def _parts(result: ast.expr) -> list[ast.expr]:
+def _result_elements(result: ast.expr) -> list[ast.expr]:
     """The elements of a result."""
     if isinstance(result, ast.Call):
         return []
     return list(result.elts) if isinstance(result, ast.Tuple | ast.List) else [result]
 
 
-def _bare(result: ast.expr) -> list[ast.expr]:
+def _nodes_outside_calls(result: ast.expr) -> list[ast.expr]:
     """The nodes of a result outside calls."""
     if isinstance(result, ast.Call):
         return []
     if isinstance(result, ast.Tuple | ast.List):
-        return [part for one in result.elts for part in _bare(one)]
+        return [part for one in result.elts for part in _nodes_outside_calls(one)]
     return list(walk(result))  # type: ignore[arg-type]
 
 
@@ -95,7 +97,7 @@ def by_wrapper(site: Site) -> Wrapped | None:
     first = call.args[0] if last_name(call.func) == "partial" and call.args else call.func
     if _JITS.search(last_name(first)) or any(isinstance(one, Api) for one in options(site.value(first))):
         return None
-    at = _positions(site, keyword.value)
+    at = _read_positions(site, keyword.value)
     names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     if at is None or not names:
         return None
@@ -106,7 +108,7 @@ def by_wrapper(site: Site) -> Wrapped | None:
     return Wrapped(keyword, function, donated)
 
 
-def _positions(site: Site, node: ast.expr) -> list[int] | None:
+def _read_positions(site: Site, node: ast.expr) -> list[int] | None:
     """The positions in `(0, 1)`, `3` or `tuple(range(5))`; None if they are unknown."""
     match node:
         case ast.Call(

@@ -8,7 +8,7 @@ from shardlint.model.signatures import DONATE_SETTINGS, Jitted
 from shardlint.model.values import CallArguments, Function, Transformed, Value
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint_rules.jit.sharded import SeenCall, calls
+from shardlint_rules.jit.sharded import SeenCall, calls_of_wrapped
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class Shifted:
     seen: SeenCall
 
 
-def shifted(site: Site, donated: tuple[int, ...]) -> Shifted | None:
+def find_shifted_position(site: Site, donated: tuple[int, ...]) -> Shifted | None:
     """The first position that means another argument in every call in sight; None where one of them fits."""
-    seen = list(calls(site, settings=DONATE_SETTINGS))
+    seen = list(calls_of_wrapped(site, settings=DONATE_SETTINGS))
     for number in donated:
-        found = [_in(one, number, donated) for one in seen]
+        found = [_find_shifted_donation(one, number, donated) for one in seen]
         if found and all(found):
             return found[0]
     return None
 
 
-def _in(seen: SeenCall, number: int, donated: tuple[int, ...]) -> Shifted | None:
+def _find_shifted_donation(seen: SeenCall, number: int, donated: tuple[int, ...]) -> Shifted | None:
     call, file = seen.call, seen.file
     if seen.count is None or number >= len(call.args) or call.keywords:
         return None

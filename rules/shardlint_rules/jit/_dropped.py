@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.lifetime.effects import called, only_returns
+from shardlint.model.lifetime.effects import called_function, only_returns
 from shardlint.model.values import CallResult, Function, Parameter, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
@@ -46,7 +46,7 @@ ONLY_GIVING = {
 _ARRAYS = ("jax.numpy.", "jax.lax.")
 
 
-def dropped(site: Site, value: str) -> tuple[str, str] | None:
+def dropped_result_message(site: Site, value: str) -> tuple[str, str] | None:
     """Return the message about a result that is dropped by a call as a statement, and the advice; None if nothing is
     lost.
     """
@@ -83,7 +83,7 @@ def _default_of(site: Site) -> str | None:
 
 def _makes_arrays(site: Site) -> bool:
     """Return whether a statement calls a function of the project that only returns another array."""
-    function = called(site.program.evaluator, Place(site.file, site.call))
+    function = called_function(site.program.evaluator, Place(site.file, site.call))
     if not isinstance(function, Function) or not isinstance(function.node, ast.FunctionDef):
         return False
     if function.node.decorator_list or not only_returns(function):
@@ -91,14 +91,16 @@ def _makes_arrays(site: Site) -> bool:
     if any(isinstance(one, ast.Raise | ast.Assert) for one in walk(function.node)):
         return False  # it may be called for what it checks
     found = [
-        one for place in _returned(site, function) for one in options(site.program.evaluator.value(place))
+        one
+        for place in _returned_places(site, function)
+        for one in options(site.program.evaluator.value(place))
     ]
     made = [one for one in found if isinstance(one, CallResult) and one.api.startswith(_ARRAYS)]
     # The others are the array as it came.
     return bool(made) and all(one in made or isinstance(one, Parameter) for one in found)
 
 
-def _returned(site: Site, function: Function) -> list[Place]:
+def _returned_places(site: Site, function: Function) -> list[Place]:
     file = function.place.file
     found = file.walked(file.scope(function.node)).returns
     return [Place(file, one.value) for one in found if one.value is not None]

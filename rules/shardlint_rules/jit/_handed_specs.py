@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted, of_definition
+from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted_value, of_definition
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -27,21 +27,21 @@ class Handed:
     helper: str
 
 
-def handed(site: Site) -> Iterator[Handed]:
+def handed_jits(site: Site) -> Iterator[Handed]:
     """Yield the jits that helpers make with the tree that begins with the site's spec."""
-    file, top = site.file, _outermost(site)
-    if top is site.call or _first(site, top) is not site.call:
+    file, top = site.file, _outermost_display(site)
+    if top is site.call or _first_call_in_display(site, top) is not site.call:
         return
-    for node in _given(file, top):
+    for node in _uses_of_display(file, top):
         call = _call_of(file, node)
         if call is None:
             continue
         for callee in options(site.value(call.func)):
             if isinstance(callee, Function) and callee.place.file.says("in_shardings"):
-                yield from _made(site, node, call, callee)
+                yield from _specs_from_helper(site, node, call, callee)
 
 
-def _outermost(site: Site) -> ast.expr:
+def _outermost_display(site: Site) -> ast.expr:
     """The display of specs, or of shardings, around a spec."""
     node: ast.expr = site.call
     parent = site.file.parent(node)
@@ -57,14 +57,14 @@ def _is_sharding(site: Site, call: ast.AST | None) -> bool:
     )
 
 
-def _first(site: Site, top: ast.expr) -> ast.AST | None:
+def _first_call_in_display(site: Site, top: ast.expr) -> ast.AST | None:
     """The first call in a display that is spelled as the site's."""
     spelled = site.text(site.call.func)
     found = [node for node in walk(top) if isinstance(node, ast.Call) and site.text(node.func) == spelled]
     return min(found, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
-def _given(file: FileFacts, top: ast.expr) -> Iterator[ast.expr]:
+def _uses_of_display(file: FileFacts, top: ast.expr) -> Iterator[ast.expr]:
     """Where a display is given: itself, or the uses of the one name it is bound to."""
     parent = file.parent(top)
     if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
@@ -87,7 +87,7 @@ def _call_of(file: FileFacts, node: ast.expr) -> ast.Call | None:
     return parent if isinstance(parent, ast.Call) and parent.func is not node else None
 
 
-def _made(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Iterator[Handed]:
+def _specs_from_helper(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Iterator[Handed]:
     evaluator = site.program.evaluator
     parameters = of_definition(helper.node)
     parameters = parameters.without_first() if helper.bound and parameters.positional else parameters
@@ -96,16 +96,16 @@ def _made(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Itera
     if not names:
         return
     for option in options(site.value(call)):
-        function = jitted(option, evaluator)
+        function = jitted_value(option, evaluator)
         if function is None or function.settings.place.file is not helper.place.file:
             continue
         for setting in SHARDING_SETTINGS:
             place = function.setting(setting)
-            if place is not None and _leans(place, names[0]):
+            if place is not None and _depends_on_parameter(place, names[0]):
                 yield Handed(node, function, setting, getattr(helper.node, "name", "the helper"))
 
 
-def _leans(place: Place, name: str, depth: int = 0) -> bool:
+def _depends_on_parameter(place: Place, name: str, depth: int = 0) -> bool:
     """Return whether an expression depends on a parameter, also through names bound once."""
     for node in walk(place.node):
         if not isinstance(node, ast.Name):
@@ -115,6 +115,6 @@ def _leans(place: Place, name: str, depth: int = 0) -> bool:
         bindings, scope = lookup(place.file, node, node.id)
         if depth < _DEPTH and scope is not None and scope.kind == "function" and len(bindings) == 1:
             value = bindings[0].value
-            if value is not None and _leans(Place(place.file, value), name, depth + 1):
+            if value is not None and _depends_on_parameter(Place(place.file, value), name, depth + 1):
                 return True
     return False

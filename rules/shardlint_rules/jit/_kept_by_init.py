@@ -48,7 +48,7 @@ def kept_by_init(site: Site) -> Iterator[Kept]:
     around = {one.arg for one in (*maker.args.posonlyargs, *maker.args.args, *maker.args.kwonlyargs)}
     for statement in init.body:
         if isinstance(statement, ast.Return) and statement.value is not None:
-            yield from _of(site, statement.value, own, around)
+            yield from _kept_results(site, statement.value, own, around)
 
 
 def _takes_both(update: ast.FunctionDef) -> bool:
@@ -57,7 +57,7 @@ def _takes_both(update: ast.FunctionDef) -> bool:
     return "update" in update.name and any(one.arg in _OWN for one in taken)
 
 
-def _of(site: Site, result: ast.expr, own: set[str], around: set[str]) -> Iterator[Kept]:
+def _kept_results(site: Site, result: ast.expr, own: set[str], around: set[str]) -> Iterator[Kept]:
     whole = isinstance(result, ast.Call) and _STATE.search(last_name(result.func)) is not None
     if isinstance(result, ast.Call) and whole:
         parts = [*result.args, *(one.value for one in result.keywords)]
@@ -66,17 +66,17 @@ def _of(site: Site, result: ast.expr, own: set[str], around: set[str]) -> Iterat
     else:
         return
     for part in parts:
-        for name, node in _names(site, part):
+        for name, node in _names_in_element(site, part):
             bindings, _ = lookup(site.file, name, name.id)
             if len(bindings) != 1 or bindings[0].kind != "param":
                 continue
             if name.id in own and whole and _PARAMS.search(name.id):
                 yield Kept(node, name.id, "the caller")
-            elif name.id in around - own and _KEY.search(name.id) and _random(site, name.id):
+            elif name.id in around - own and _KEY.search(name.id) and _is_random_key(site, name.id):
                 yield Kept(node, name.id, "the enclosing function")
 
 
-def _names(site: Site, part: ast.expr) -> Iterator[tuple[ast.Name, ast.expr]]:
+def _names_in_element(site: Site, part: ast.expr) -> Iterator[tuple[ast.Name, ast.expr]]:
     """The names that an element of a state is on some way, and where that is written."""
     if not isinstance(part, ast.Name):
         return
@@ -88,6 +88,6 @@ def _names(site: Site, part: ast.expr) -> Iterator[tuple[ast.Name, ast.expr]]:
             yield binding.value, binding.value
 
 
-def _random(site: Site, name: str) -> bool:
+def _is_random_key(site: Site, name: str) -> bool:
     """Return whether a name is a random key, by its own name or by the file's use of random numbers."""
     return name not in ("key", "rng") or site.file.says("random")

@@ -26,7 +26,7 @@ def lost_later(site: Site) -> ast.Name | None:
     node: ast.expr = site.call
     scope = site.file.home(site.call)
     for hop in range(_HOPS):
-        whole = _whole(site, node)
+        whole = _enclosing_tree(site, node)
         statement = site.file.parent(whole)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement.value is not whole:
             return None
@@ -49,7 +49,7 @@ def lost_later(site: Site) -> ast.Name | None:
     return None
 
 
-def _whole(site: Site, node: ast.expr) -> ast.expr:
+def _enclosing_tree(site: Site, node: ast.expr) -> ast.expr:
     """The tree that an expression becomes a part of, in its statement."""
     while True:
         parent = site.file.parent(node)
@@ -62,13 +62,13 @@ def _whole(site: Site, node: ast.expr) -> ast.expr:
                 node = parent
             case ast.DictComp(value=value) if value is node:
                 node = parent
-            case ast.Call(func=func) if func is not node and _builds(site, func):
+            case ast.Call(func=func) if func is not node and _builds_tree(site, func):
                 node = parent
             case _:
                 return node
 
 
-def _builds(site: Site, func: ast.expr) -> bool:
+def _builds_tree(site: Site, func: ast.expr) -> bool:
     if isinstance(func, ast.Attribute) and func.attr in _METHODS:
         return True
     return all(isinstance(one, Api) and one.name in _BUILDING for one in options(site.value(func)))

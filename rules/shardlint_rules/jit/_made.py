@@ -46,16 +46,16 @@ class Made:
 
 def made(site: Site, function: Function, environment: Environment | None, shardings: Value) -> Iterator[Made]:
     """Yield the arrays that a function returns. One sharding may be for all of them."""
-    for node in _returned(function):
-        yield from arrays(site, Made(Place(function.place.file, node), environment, shardings))
+    for node in _return_expressions(function):
+        yield from arrays_in_tree(site, Made(Place(function.place.file, node), environment, shardings))
 
 
-def arrays(site: Site, whole: Made) -> Iterator[Made]:
+def arrays_in_tree(site: Site, whole: Made) -> Iterator[Made]:
     """The arrays of a tree, as far as the text says how it is made."""
-    yield from _parts(site, whole, _DEPTH)
+    yield from _split_returned_tree(site, whole, _DEPTH)
 
 
-def _returned(function: Function) -> list[ast.expr]:
+def _return_expressions(function: Function) -> list[ast.expr]:
     """Return the results of a lambda, or of a function with one `return`."""
     node = function.node
     if isinstance(node, ast.Lambda):
@@ -68,7 +68,7 @@ def _returned(function: Function) -> list[ast.expr]:
     return [only.value] if isinstance(only, ast.Return) and only.value is not None else []
 
 
-def _parts(site: Site, whole: Made, depth: int) -> Iterator[Made]:
+def _split_returned_tree(site: Site, whole: Made, depth: int) -> Iterator[Made]:
     if depth == 0:
         return
     node, file = whole.place.node, whole.place.file
@@ -80,42 +80,46 @@ def _parts(site: Site, whole: Made, depth: int) -> Iterator[Made]:
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             if any(isinstance(one, ast.Starred) for one in parts):
                 return
-            for part, one in zip(parts, _each(sharding, len(parts)), strict=False):
-                yield from _parts(site, replace(whole, place=Place(file, part), sharding=one), depth - 1)
+            for part, one in zip(parts, _shardings_of_elements(sharding, len(parts)), strict=False):
+                yield from _split_returned_tree(
+                    site, replace(whole, place=Place(file, part), sharding=one), depth - 1
+                )
         case ast.Dict(keys=keys, values=values):
             for key, part in zip(keys, values, strict=True):
                 name = site.program.value(file, key) if key is not None else None
-                own = _at(sharding, name)
+                own = _sharding_at_key(sharding, name)
                 if own is not None and key is not None:
-                    yield from _parts(site, replace(whole, place=Place(file, part), sharding=own), depth - 1)
+                    yield from _split_returned_tree(
+                        site, replace(whole, place=Place(file, part), sharding=own), depth - 1
+                    )
         case ast.Name():
             bindings, scope = lookup(file, node, node.id)
             value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
             if value is not None and scope is file.home(node):
-                yield from _parts(site, replace(whole, place=Place(file, value)), depth - 1)
+                yield from _split_returned_tree(site, replace(whole, place=Place(file, value)), depth - 1)
             elif isinstance(sharding, CallResult):
                 yield whole
         case ast.Call():
-            yield from _called(site, whole, depth - 1)
+            yield from _arrays_from_call(site, whole, depth - 1)
         case ast.expr() if isinstance(sharding, CallResult):
             yield whole
 
 
-def _each(sharding: Value, count: int) -> tuple[Value, ...]:
+def _shardings_of_elements(sharding: Value, count: int) -> tuple[Value, ...]:
     """The shardings for the parts of a sequence."""
     if isinstance(sharding, CallResult):
         return (sharding,) * count
     return sharding.items if isinstance(sharding, Items) and not sharding.open and len(sharding.items) == count else ()
 
 
-def _at(sharding: Value, key: Value | None) -> Value | None:
+def _sharding_at_key(sharding: Value, key: Value | None) -> Value | None:
     """The sharding for what stands under a key."""
     if isinstance(sharding, CallResult):
         return sharding
     return sharding.get(key.value) if isinstance(sharding, Table) and isinstance(key, Constant) else None
 
 
-def _called(site: Site, whole: Made, depth: int) -> Iterator[Made]:
+def _arrays_from_call(site: Site, whole: Made, depth: int) -> Iterator[Made]:
     """Yield the arrays returned by a called function of the project, also through vmap. Any other call makes one
     array.
     """
@@ -127,25 +131,27 @@ def _called(site: Site, whole: Made, depth: int) -> Iterator[Made]:
         if env is None and is_nested(callee):
             return  # of the function around it nothing is known
         inner = evaluator.parameters(callee, evaluator.arguments(whole.place, env))
-        yield from _inside(site, replace(whole, environment=closed(inner, env)), callee, depth)
+        yield from _arrays_in_function(
+            site, replace(whole, environment=close_environment(inner, env)), callee, depth
+        )
     elif isinstance(callee, Transformed) and callee.api.name in _VMAPS and isinstance(callee.inner, Function):
         told = callee.call
         plain = told is None or (not told.keywords and not told.open_keywords and len(told.positional) <= 1)
         if not plain or len(node.args) != 1 or node.keywords:
             return
-        size = _leading(site, Place(file, node.args[0]), env)
+        size = _leading_size(site, Place(file, node.args[0]), env)
         each = Environment({one.arg: Unknown("one of many") for one in callee.inner.node.args.args})
-        known = closed(each, env) if env is not None else None
+        known = close_environment(each, env) if env is not None else None
         stacked = replace(whole, environment=known, stacked=(*whole.stacked, size))
-        yield from _inside(site, stacked, callee.inner, depth)
+        yield from _arrays_in_function(site, stacked, callee.inner, depth)
     elif isinstance(whole.sharding, CallResult):
         yield whole
 
 
-def _inside(site: Site, whole: Made, function: Function, depth: int) -> Iterator[Made]:
+def _arrays_in_function(site: Site, whole: Made, function: Function, depth: int) -> Iterator[Made]:
     """Yield the arrays in the return values of a function."""
-    for node in _returned(function):
-        yield from _parts(site, replace(whole, place=Place(function.place.file, node)), depth)
+    for node in _return_expressions(function):
+        yield from _split_returned_tree(site, replace(whole, place=Place(function.place.file, node)), depth)
 
 
 def is_nested(function: Function) -> bool:
@@ -154,18 +160,22 @@ def is_nested(function: Function) -> bool:
     return parent is not None and parent.function() is not None
 
 
-def closed(inner: Environment, outer: Environment | None) -> Environment:
+def close_environment(inner: Environment, outer: Environment | None) -> Environment:
     """The parameters of a function with those of the one around it in sight."""
     return Environment(ChainMap({}, inner.values, outer.values)) if outer is not None else inner  # type: ignore[arg-type]
 
 
-def _leading(site: Site, place: Place, env: Environment | None) -> int | None:
+def _leading_size(site: Site, place: Place, env: Environment | None) -> int | None:
     """The size of the first dimension of what is mapped over: keys, mostly."""
     node, file, evaluator = place.node, place.file, site.program.evaluator
     if isinstance(node, ast.Name):
         bindings, scope = lookup(file, node, node.id)
         value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
-        return _leading(site, Place(file, value), env) if value is not None and scope is file.home(node) else None
+        return (
+            _leading_size(site, Place(file, value), env)
+            if value is not None and scope is file.home(node)
+            else None
+        )
     if isinstance(node, ast.Call):
         value_of = evaluator.value(Place(file, node.func), env)
         if getattr(value_of, "name", "") == _SPLIT:

@@ -18,7 +18,7 @@ from shardlint_rules.jit._mesh_of_object import (
     class_around,
     is_mesh,
     is_mesh_type,
-    kept,
+    mesh_attributes,
     of_parameter,
     read_through,
 )
@@ -42,22 +42,28 @@ def mesh_meant(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext]
     that a parameter brings along, then one of the module. It must be the mesh that is entered, where one is. Of
     several it is the one that has the axes of the specs, where the text shows that no other has.
     """
-    local = _names(site, [scope for scope in site.scope.outward() if scope.kind in ("function", "lambda")])
+    local = _mesh_names_in_scopes(
+        site, [scope for scope in site.scope.outward() if scope.kind in ("function", "lambda")]
+    )
     local = _with_axes(site, local, specs)
     if local:
         name = "mesh" if "mesh" in local else local[0] if len(local) == 1 else None
-        return _checked(site, name, entered, _either(local))
-    of_object, brought = _of_the_object(site), _brought(site)
+        return _check_mesh_contexts(site, name, entered, _format_alternatives(local))
+    of_object, brought = _of_the_object(site), _meshes_from_parameters(site)
     if of_object is not None and (of_object.name is not None or not brought):
         return of_object
     if brought:
-        return Meant(brought[0]) if len(brought) == 1 else Meant(None, _either(brought))
-    found = _names(site, [scope for scope in site.scope.outward() if scope.kind == "module"])
+        return Meant(brought[0]) if len(brought) == 1 else Meant(None, _format_alternatives(brought))
+    found = _mesh_names_in_scopes(site, [scope for scope in site.scope.outward() if scope.kind == "module"])
     found = _with_axes(site, found, specs)
-    if len(found) == 1 and not _enter_it(site, found[0], entered) and (line := _another(site, found[0], specs)):
+    if (
+        len(found) == 1
+        and not _enter_it(site, found[0], entered)
+        and (line := _other_mesh_made(site, found[0], specs))
+    ):
         return Meant(None, f"{line} creates a mesh that may differ from `{found[0]}` of the module")
     name = found[0] if len(found) == 1 else None
-    return _checked(site, name, entered, _either(found) if found else NO_MESH)
+    return _check_mesh_contexts(site, name, entered, _format_alternatives(found) if found else NO_MESH)
 
 
 def _with_axes(site: Site, names: list[str], specs: Sequence[Spec]) -> list[str]:
@@ -65,14 +71,14 @@ def _with_axes(site: Site, names: list[str], specs: Sequence[Spec]) -> list[str]
     asked = _axes_of(specs)
     if len(names) < 2 or not asked:
         return names
-    return [name for name in names if not (axes := _axes(site, name)) or asked <= axes] or names
+    return [name for name in names if not (axes := _possible_axes(site, name)) or asked <= axes] or names
 
 
 def _axes_of(specs: Sequence[Spec]) -> set[str]:
     return {axis for spec in specs for entry in spec.entries for axis in entry.axes}
 
 
-def _axes(site: Site, name: str) -> set[str]:
+def _possible_axes(site: Site, name: str) -> set[str]:
     """All axes that a mesh may have, by name; empty where the text does not tell them."""
     bindings, _ = lookup(site.file, site.syntax, name)
     values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
@@ -81,11 +87,11 @@ def _axes(site: Site, name: str) -> set[str]:
     return {axis for axes in known for axis in axes} if meshes and len(known) == len(meshes) else set()
 
 
-def _either(names: list[str]) -> str:
+def _format_alternatives(names: list[str]) -> str:
     return f"the mesh may be {' or '.join(f'`{one}`' for one in names)}"
 
 
-def _another(site: Site, name: str, specs: Sequence[Spec]) -> str:
+def _other_mesh_made(site: Site, name: str, specs: Sequence[Spec]) -> str:
     """Where code that runs with the file makes another mesh than the module's, which may have the axes of the specs.
 
     Empty where none does. No context says which of them a bare spec means.
@@ -111,7 +117,7 @@ def _may_have(site: Site, value: Value, axes: set[str]) -> bool:
     return mesh is not None and (mesh.axis_names is None or axes <= set(mesh.axis_names))
 
 
-def _brought(site: Site) -> list[str]:
+def _meshes_from_parameters(site: Site) -> list[str]:
     """How the meshes are written that parameters of the function bring along."""
     function = site.scope.function()
     if function is None or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -125,10 +131,10 @@ def _brought(site: Site) -> list[str]:
     return found
 
 
-def _checked(site: Site, name: str | None, entered: Sequence[MeshContext], why: str) -> Meant:
+def _check_mesh_contexts(site: Site, name: str | None, entered: Sequence[MeshContext], why: str) -> Meant:
     if name is None:
         return Meant(None, why)
-    made = _made(site, name)
+    made = _call_making_mesh(site, name)
     for context in entered:
         if _same_name(site, name, context):
             continue
@@ -151,13 +157,13 @@ def _same_name(site: Site, name: str, context: MeshContext) -> bool:
 
 def _enter_it(site: Site, name: str, entered: Sequence[MeshContext]) -> bool:
     """Return whether all contexts around are known, and enter the mesh of that name."""
-    made = _made(site, name)
+    made = _call_making_mesh(site, name)
     return bool(entered) and all(
         _same_name(site, name, one) or (one.mesh is not None and one.mesh.place.node is made) for one in entered
     )
 
 
-def _made(site: Site, name: str) -> ast.AST | None:
+def _call_making_mesh(site: Site, name: str) -> ast.AST | None:
     """The call that makes the mesh a name is, where that is one."""
     found = [one.call.place.node for one in _call_results(site, name) if one.call is not None]
     return found[0] if len(found) == 1 else None
@@ -171,7 +177,7 @@ def _call_results(site: Site, name: str) -> list[CallResult]:
     return [one for one in found if isinstance(one, CallResult)]
 
 
-def _names(site: Site, scopes: list[Scope]) -> list[str]:
+def _mesh_names_in_scopes(site: Site, scopes: list[Scope]) -> list[str]:
     """The names of these scopes that stand for a mesh at the site, the innermost first."""
     found: list[str] = []
     for scope in scopes:
@@ -203,7 +209,9 @@ def _of_the_object(site: Site) -> Meant | None:
         assert isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef)
         first = next(iter((*scope.node.args.posonlyargs, *scope.node.args.args)), None)
         static = is_static(scope.node)
-        found = _read(site, scope.parent, first.arg if first is not None and not static else "self")
+        found = _meshes_read_from_object(
+            site, scope.parent, first.arg if first is not None and not static else "self"
+        )
         if not found:
             return None
         if first is None or static or scope.node.name == "__init__" or _is_of_class(site, scope.node):
@@ -218,7 +226,7 @@ def _is_of_class(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bo
     return any(site.text(one) == "classmethod" for one in node.decorator_list)
 
 
-def _read(site: Site, scope: Scope, first: str) -> list[str]:
+def _meshes_read_from_object(site: Site, scope: Scope, first: str) -> list[str]:
     """How the meshes that the object keeps are written; else those that the class reads through what it keeps."""
-    found = kept(site, class_around(site, scope))
+    found = mesh_attributes(site, class_around(site, scope))
     return [f"{first}.{name}" for name in found] or read_through(site, scope.node, first)

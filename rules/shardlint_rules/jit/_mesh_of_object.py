@@ -31,7 +31,7 @@ def is_mesh_type(site: Site, file: FileFacts, annotation: ast.expr | None) -> bo
     return any(isinstance(one, Api) and one.name in MESH_MAKERS for one in found)
 
 
-def kept(site: Site, cls: ClassValue) -> list[str]:
+def mesh_attributes(site: Site, cls: ClassValue) -> list[str]:
     """The attributes of a class that are meshes."""
     found: dict[str, None] = {}
     hidden: set[str] = set()
@@ -45,7 +45,7 @@ def kept(site: Site, cls: ClassValue) -> list[str]:
             if _is_property(file, method) and called_mesh(method.name):
                 found[method.name] = None
                 hidden |= _given_back(file, method)
-            for name in _set(site, file, method):
+            for name in _mesh_attributes_set_by(site, file, method):
                 found[name] = None
     return [name for name in found if name not in hidden]
 
@@ -63,7 +63,7 @@ def _is_property(file: FileFacts, method: Scope) -> bool:
     return any(file.text(one).endswith("property") for one in decorators)
 
 
-def _set(site: Site, file: FileFacts, method: Scope) -> list[str]:
+def _mesh_attributes_set_by(site: Site, file: FileFacts, method: Scope) -> list[str]:
     """The attributes of self that a method makes a mesh."""
     found = []
     for statement in file.walked(method).statements:
@@ -113,7 +113,7 @@ def of_parameter(site: Site, parameter: str, annotation: ast.expr | None, root: 
     if not found and annotation is not None:
         for option in options(site.value(annotation)):
             if isinstance(option, ClassValue):
-                found += [f"{parameter}.{name}" for name in kept(site, option)]
+                found += [f"{parameter}.{name}" for name in mesh_attributes(site, option)]
     return found
 
 

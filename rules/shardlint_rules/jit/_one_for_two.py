@@ -42,7 +42,7 @@ GIVEN_TWICE = rf"(?s)\b(?:{_COPY})\s*{_VALUE}=\s*\1\b|{_VALUE}\b(?:{_COPY})\s*=\
 _NO_LEAF = ("static", "pytree_node=False", "ClassVar")
 
 
-def twins(site: Site) -> Iterator[tuple[ast.keyword, ast.keyword]]:
+def duplicated_keywords(site: Site) -> Iterator[tuple[ast.keyword, ast.keyword]]:
     """The keywords for copies in a call, each with another one that is given the same name or attribute."""
     for own in site.call.keywords:
         if own.arg not in COPIES or not isinstance(own.value, ast.Name | ast.Attribute):
@@ -55,13 +55,13 @@ def twins(site: Site) -> Iterator[tuple[ast.keyword, ast.keyword]]:
             yield own, other
 
 
-def donated(site: Site, field: str) -> tuple[FileFacts, DonatingCall] | None:
+def call_donating_duplicate(site: Site, field: str) -> tuple[FileFacts, DonatingCall] | None:
     """A call that donates the object which a call with one value for two fields makes."""
     call = site.call
     name = _made_class(site, field)
     if name is None:
         return None
-    for file in _files(site, name):
+    for file in _files_mentioning(site, name):
         for scope in file.inner_scopes(file.module):
             for one in file.walked(scope).calls if scope.kind in ("module", "function") else ():
                 found = site.program.lifetimes.donations.of(file, one) if one.args or one.keywords else None
@@ -70,7 +70,7 @@ def donated(site: Site, field: str) -> tuple[FileFacts, DonatingCall] | None:
     return None
 
 
-def _files(site: Site, name: str) -> Iterator[FileFacts]:
+def _files_mentioning(site: Site, name: str) -> Iterator[FileFacts]:
     yield site.file
     for file in site.program.project.holding(site.file.path, (name,)):
         if file is not None and file is not site.file:
@@ -79,7 +79,7 @@ def _files(site: Site, name: str) -> Iterator[FileFacts]:
 
 def _made_class(site: Site, field: str) -> str | None:
     """The name of the class of the project that a call makes an instance of, where the field is a leaf of it."""
-    for cls in _classes(site):
+    for cls in _instance_classes(site):
         found = site.program.evaluator.classes.objects.fields(cls).get(field)
         if found is None:
             return None
@@ -89,7 +89,7 @@ def _made_class(site: Site, field: str) -> str | None:
     return None
 
 
-def _classes(site: Site) -> Iterator[ClassValue]:
+def _instance_classes(site: Site) -> Iterator[ClassValue]:
     """The class whose instance a call makes: its own call, or that of flax's `TrainState.create`."""
     for one in options(site.value(site.call)):
         if isinstance(one, CallResult) and isinstance(one.by, ClassValue):

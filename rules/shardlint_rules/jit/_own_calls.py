@@ -44,11 +44,11 @@ def own_calls(site: Site) -> Iterator[tuple[ast.Call, Function]]:
             if not isinstance(call, ast.Call) or not NAMES.search(last_name(call.func)):
                 continue
             found = options(site.value(call.func))
-            if len(found) == 1 and isinstance(found[0], Function) and _plain(found[0]):
+            if len(found) == 1 and isinstance(found[0], Function) and _is_plain_module_function(found[0]):
                 yield call, found[0]
 
 
-def _plain(function: Function) -> bool:
+def _is_plain_module_function(function: Function) -> bool:
     """Return whether a function is at module level and has no decorator."""
     node = function.node
     if isinstance(node, ast.Lambda) or function.bound or function.owner is not None or node.decorator_list:

@@ -21,11 +21,11 @@ def own_manager(site: Site) -> str | None:
     found = options(site.value(site.call.func))
     if len(found) != 1:
         return None
-    definition = _manager(site, found[0])
-    return _enters(site, *definition) if definition is not None else None
+    definition = _context_manager_function(site, found[0])
+    return _entered_mesh_or_rules(site, *definition) if definition is not None else None
 
 
-def _manager(site: Site, value: Value) -> tuple[FileFacts, ast.FunctionDef] | None:
+def _context_manager_function(site: Site, value: Value) -> tuple[FileFacts, ast.FunctionDef] | None:
     """The function that runs when it is entered."""
     if isinstance(value, ClassValue):
         file = value.place.file
@@ -45,7 +45,7 @@ def _manager(site: Site, value: Value) -> tuple[FileFacts, ast.FunctionDef] | No
     return file, value.node
 
 
-def _enters(site: Site, file: FileFacts, node: ast.FunctionDef) -> str | None:
+def _entered_mesh_or_rules(site: Site, file: FileFacts, node: ast.FunctionDef) -> str | None:
     """The mesh or rules that a function enters or sets, as written."""
     for call in file.walked(file.scope(node)).calls:
         for one in options(site.program.value(file, call.func)):

@@ -30,7 +30,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._mapped import TREE_MAP, mapped_tree
-from shardlint_rules.mesh.axis_types import behind
+from shardlint_rules.mesh.axis_types import values_behind
 
 PUT = "jax.device_put"
 MAPS = (TREE_MAP, "builtins.map")
@@ -58,7 +58,7 @@ def placement(site: Site) -> Placement | None:
         if site.form == "call":
             what = site.text(site.call.args[0]) if site.call.args else "the value"
             return Placement(site.call.func, target, what)
-        mapping = _mapping(site)
+        mapping = _tree_map_around_partial(site)
         what = site.text(mapping.args[1]) if mapping is not None and len(mapping.args) > 1 else "the value"
         return Placement(site.call.args[0], target, what) if mapping is not None else None
     if site.form != "call" or not site.call.args:
@@ -146,7 +146,7 @@ def says_the_same(site: Site, target: ast.expr) -> bool:
     return True
 
 
-def _mapping(site: Site) -> ast.Call | None:
+def _tree_map_around_partial(site: Site) -> ast.Call | None:
     """The `tree.map` or `map` that calls a `functools.partial`."""
     call = site.file.parent(site.call)
     if not isinstance(call, ast.Call) or not call.args or call.args[0] is not site.call:
@@ -167,9 +167,20 @@ def shardings(site: Site, target: ast.expr) -> list[Value]:
         return [one for part in target.elts for one in shardings(site, part)]
     value = site.program.evaluator.trees.expanded(site.value(given if given is not None else target))
     # What is assumed is the default of a field, in place of which objects may be given another.
-    held = [] if not isinstance(value, Unknown | Assumed) else _of_the_field(site, target) or _under_keys(site, target)
-    found = [one for option in held or options(value) for way in _ways(site, option) for one in leaves(way)]
-    return _without_none(site, target, [part for one in found for part in _held(site, one)])
+    held = (
+        []
+        if not isinstance(value, Unknown | Assumed)
+        else _of_the_field(site, target) or _under_keys(site, target)
+    )
+    found = [
+        one
+        for option in held or options(value)
+        for way in _possible_values(site, option)
+        for one in leaves(way)
+    ]
+    return _without_none(
+        site, target, [part for one in found for part in _shardings_held_by_object(site, one)]
+    )
 
 
 def _without_none(site: Site, target: ast.expr, values: list[Value]) -> list[Value]:
@@ -226,7 +237,7 @@ def none_from(site: Site, target: ast.expr) -> Place:
     return Place(site.file, target)
 
 
-def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
+def _shardings_held_by_object(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
     """Return the shardings in an object of a class of the project that is made with a tree of them."""
     if (
         not isinstance(value, CallResult)
@@ -243,7 +254,7 @@ def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
         evaluator.value(place, call.environment) for place in (*call.positional, *call.keywords.values())
     ]
     parts = [part for one in given for leaf in leaves(one) if not isinstance(leaf, Constant)
-             for part in _held(site, leaf, depth - 1)]  # fmt: skip
+             for part in _shardings_held_by_object(site, leaf, depth - 1)]  # fmt: skip
     return parts if parts and not call.open_positional and not call.open_keywords else [value]
 
 
@@ -256,7 +267,9 @@ def _under_keys(site: Site, target: ast.expr) -> list[Value]:
     if not keys or not isinstance(target, ast.Name):
         return []
     expanded = site.program.evaluator.trees.expanded
-    found = [option for one in behind(site.program, site.value(target)) for option in options(expanded(one))]
+    found = [
+        option for one in values_behind(site.program, site.value(target)) for option in options(expanded(one))
+    ]
     for key in keys:
         held = [one.get(key) if isinstance(one, Table) else None for one in found]
         if None in held:
@@ -282,27 +295,27 @@ def _of_the_field(site: Site, target: ast.expr) -> list[Value]:
     ends = site.program.flow.class_ends(site.file, node)
     made = [one for end in ends.found if end.kind == "called"
             for one in options(site.program.evaluator.value(end.place))]  # fmt: skip
-    lost = [end for end in ends.found if end.kind == "escaped" and not _dataclass(site, end.place)]
+    lost = [end for end in ends.found if end.kind == "escaped" and not _is_dataclass(site, end.place)]
     if ends.cut or lost or any(not isinstance(one, CallResult) or one.by != cls for one in made):
         return []
     return [option for one in made if isinstance(one, CallResult)
             for option in options(objects.field(cls, one, name))]  # fmt: skip
 
 
-def _dataclass(site: Site, place: Place) -> bool:
+def _is_dataclass(site: Site, place: Place) -> bool:
     """Return whether a class decorator makes a dataclass, and creates no objects."""
     found = options(site.program.evaluator.value(place))
     made = [one.by if isinstance(one, CallResult) else one for one in found]
     return all(isinstance(one, Api) and one.name.rpartition(".")[2] == "dataclass" for one in made)
 
 
-def _ways(site: Site, value: Value) -> list[Value]:
+def _possible_values(site: Site, value: Value) -> list[Value]:
     """Return the values of an expression on each visible path, also through a class: `self.rows = rows` in
     `__init__`.
     """
     made = isinstance(value, Parameter) and getattr(value.place.scope.node, "name", "") == "__init__"
     given = site.program.callers.seen(value) if isinstance(value, Parameter) and made else (value,)
-    return [way for one in given for way in behind(site.program, one)]
+    return [way for one in given for way in values_behind(site.program, one)]
 
 
 def annotated_as(site: Site, target: ast.expr) -> str:

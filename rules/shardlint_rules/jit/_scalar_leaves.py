@@ -71,12 +71,12 @@ def _in_value(site: Site, value: Value, depth: int) -> Iterator[str]:
         match option:
             case Items(items=items):
                 for item in items:
-                    yield from _leaf(site, item, "an item", depth)
+                    yield from _scalar_leaves(site, item, "an item", depth)
             case Table(entries=entries):
                 for key, item in entries:
-                    yield from _leaf(site, item, f"`{key}`", depth)
+                    yield from _scalar_leaves(site, item, f"`{key}`", depth)
             case Leaves(of=leaf):
-                yield from _leaf(site, leaf, "a leaf", depth)
+                yield from _scalar_leaves(site, leaf, "a leaf", depth)
             case CallResult(by=ClassValue() as cls, call=CallArguments() as call):
                 yield from _in_instance(site, cls, call, depth)
             case CallResult(api=str() as api) if api.startswith(_STATES):
@@ -85,7 +85,7 @@ def _in_value(site: Site, value: Value, depth: int) -> Iterator[str]:
                 yield from _in_made(site, place, env)
 
 
-def _leaf(site: Site, value: Value, name: str, depth: int) -> Iterator[str]:
+def _scalar_leaves(site: Site, value: Value, name: str, depth: int) -> Iterator[str]:
     if isinstance(value, CallResult) and shape_of_value(site.program.evaluator, value) == ():
         yield f"{name} is a scalar"
     else:
@@ -112,11 +112,11 @@ def _in_made(site: Site, place: Place, env: Environment | None) -> Iterator[str]
     node = place.node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "init":
         receiver = site.program.evaluator.value(Place(place.file, node.func.value), env)
-        if _counts(site, receiver, 0):
+        if _is_counter(site, receiver, 0):
             yield "the optimizer counts its steps in a scalar"
 
 
-def _counts(site: Site, value: Value, depth: int) -> bool:
+def _is_counter(site: Site, value: Value, depth: int) -> bool:
     for one in options(value):
         if isinstance(one, CallResult) and one.call is not None and depth < _DEPTH:
             if one.api in _COUNTING:
@@ -125,6 +125,6 @@ def _counts(site: Site, value: Value, depth: int) -> bool:
                 inner = [
                     site.program.evaluator.value(place, one.call.environment) for place in one.call.positional
                 ]
-                if any(_counts(site, each, depth + 1) for each in inner):
+                if any(_is_counter(site, each, depth + 1) for each in inner):
                     return True
     return False

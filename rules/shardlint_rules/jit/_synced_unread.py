@@ -24,7 +24,7 @@ _CALLED = regex(rf"(?:^|_){_NAMED}(?:_|$)")
 _WAITS = regex(r"barrier|broadcast|devices|global|process|wait|host")
 
 
-def lost(site: Site) -> ast.Call | None:
+def unread_synced_call(site: Site) -> ast.Call | None:
     """The call of which the result goes to a name that nothing reads afterwards, though it was made of that name."""
     statement = site.syntax
     match statement:

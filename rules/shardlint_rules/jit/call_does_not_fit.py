@@ -50,7 +50,7 @@ class CallDoesNotFit(Rule):
             return
         for call, function in own_calls(site):
             parameters = of_definition(function.node)
-            wrong = _misfit(parameters, site.program.evaluator.arguments(Place(site.file, call)))
+            wrong = _explain_misfit(parameters, site.program.evaluator.arguments(Place(site.file, call)))
             if not wrong or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             takes = ", ".join(f"`{name}`" for name in (*parameters.positional, *parameters.keyword_only))
@@ -75,7 +75,7 @@ class CallDoesNotFit(Rule):
         )
 
 
-def _misfit(parameters: Parameters, arguments: CallArguments) -> str:
+def _explain_misfit(parameters: Parameters, arguments: CallArguments) -> str:
     """Why the arguments do not fit the parameters; "" if they do."""
     if parameters.fits(arguments):
         return ""

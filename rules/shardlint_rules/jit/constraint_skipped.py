@@ -58,7 +58,7 @@ class ConstraintSkipped(Rule):
     def find_tests(self, site: Site) -> Iterator[Finding]:
         """The tests that skip a constraint."""
         if site.api in _LOGICAL:
-            yield from self._fallback(site)
+            yield from self._report_skipping_fallback(site)
         if site.scope.function() is None or "memory" in site.text():
             return  # the memory kinds of backends differ
         evaluator, tests = site.program.evaluator, list(_tests_that_skip(site))
@@ -92,7 +92,7 @@ class ConstraintSkipped(Rule):
             why="the condition reads the default platform, not the platform of the mesh",
         )
 
-    def _fallback(self, site: Site) -> Iterator[Finding]:
+    def _report_skipping_fallback(self, site: Site) -> Iterator[Finding]:
         fallback = site.keyword("fallback")
         if fallback is not None and site.text(fallback.value).endswith("NO_CONSTRAINT"):
             yield site.finding(

@@ -22,7 +22,7 @@ _NONE: Lists = frozenset()
 
 def is_device(site: Site, node: ast.AST) -> bool:
     """Return whether an expression is surely a device."""
-    return _lists(site, Place(site.file, node)) is not None
+    return _device_lists(site, Place(site.file, node)) is not None
 
 
 def of_a_named_platform(site: Site, node: ast.AST) -> bool:
@@ -35,7 +35,7 @@ def of_a_named_platform(site: Site, node: ast.AST) -> bool:
         if isinstance(option, CallResult) and option.api == _SINGLE and option.call is not None:
             device = option.call.get("device", ("device", "memory_kind"))
             places += [device] if device is not None else []
-    return any(_names_a_platform(site, call) for place in places for call in _lists(site, place) or ())
+    return any(_names_a_platform(site, call) for place in places for call in _device_lists(site, place) or ())
 
 
 def single_device(site: Site, node: ast.AST) -> bool:
@@ -49,7 +49,7 @@ def single_device(site: Site, node: ast.AST) -> bool:
     )
 
 
-def _lists(site: Site, place: Place, depth: int = 0) -> Lists | None:
+def _device_lists(site: Site, place: Place, depth: int = 0) -> Lists | None:
     """Where a device comes from; None where an expression is not surely one."""
     if depth > _DEPTH:
         return None
@@ -58,23 +58,27 @@ def _lists(site: Site, place: Place, depth: int = 0) -> Lists | None:
         case ast.Subscript(slice=ast.Slice() | ast.Tuple()):
             return None
         case ast.Subscript(value=devices):
-            return _listing(site, Place(file, devices))
+            return _device_listings(site, Place(file, devices))
         case ast.IfExp(body=body, orelse=orelse):
-            return _all([_lists(site, Place(file, part), depth + 1) for part in (body, orelse)])
+            return _union_if_all_known(
+                [_device_lists(site, Place(file, part), depth + 1) for part in (body, orelse)]
+            )
         case ast.Name(id=name) as node:
             bindings, scope = lookup(file, node, name)
             if scope is None or not bindings or name in file.rebound_globals:
                 return None
-            return _all([_bound(site, place, binding, depth) for binding in bindings])
+            return _union_if_all_known(
+                [_lists_of_binding(site, place, binding, depth) for binding in bindings]
+            )
     return None
 
 
-def _all(found: list[Lists | None]) -> Lists | None:
+def _union_if_all_known(found: list[Lists | None]) -> Lists | None:
     known = [one for one in found if one is not None]
     return _NONE.union(*known) if len(known) == len(found) else None
 
 
-def _listing(site: Site, place: Place) -> Lists | None:
+def _device_listings(site: Site, place: Place) -> Lists | None:
     """The calls that a list of devices may come from; None where it is not surely one."""
     calls = []
     for value in options(site.program.evaluator.value(place)):
@@ -84,20 +88,20 @@ def _listing(site: Site, place: Place) -> Lists | None:
     return frozenset(calls)
 
 
-def _bound(site: Site, place: Place, binding: Binding, depth: int) -> Lists | None:
+def _lists_of_binding(site: Site, place: Place, binding: Binding, depth: int) -> Lists | None:
     file = place.file
     match binding.kind:
         case "assign" | "walrus" if binding.value is not None:
-            return _lists(site, Place(file, binding.value), depth + 1)
+            return _device_lists(site, Place(file, binding.value), depth + 1)
         case "for" | "comprehension" if binding.value is not None and binding.index is None:
-            return _listing(site, Place(file, binding.value))
+            return _device_listings(site, Place(file, binding.value))
         case "unpack" if binding.value is not None:  # `first, *others = jax.devices()`: others has no value
             target = file.parent(binding.node)
             at_top = target is not None and isinstance(file.parent(target), ast.Assign)
-            return _listing(site, Place(file, binding.value)) if at_top else None
+            return _device_listings(site, Place(file, binding.value)) if at_top else None
         case "param" if binding.annotation is not None and binding.value is None:
             if _is_type(site, Place(file, binding.annotation)):
-                return _given(site, place, binding, depth)
+                return _lists_from_callers(site, place, binding, depth)
     return None
 
 
@@ -106,7 +110,7 @@ def _is_type(site: Site, annotation: Place) -> bool:
     return isinstance(value, Api) and (value.name in _TYPES or value.written in _TYPES)
 
 
-def _given(site: Site, place: Place, binding: Binding, depth: int) -> Lists:
+def _lists_from_callers(site: Site, place: Place, binding: Binding, depth: int) -> Lists:
     """Where those devices come from that calls of the function are seen to give for a parameter."""
     node = binding.scope.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -115,7 +119,7 @@ def _given(site: Site, place: Place, binding: Binding, depth: int) -> Lists:
     for called in site.program.flow.ends(place.file, node).called():
         given = of_definition(node).bind(site.program.evaluator.arguments(called)) or {}
         if binding.name in given:
-            found |= _lists(site, given[binding.name], depth + 1) or _NONE
+            found |= _device_lists(site, given[binding.name], depth + 1) or _NONE
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.facts.repeated import is_test
-from shardlint.model.lifetime.effects import called, only_returns
+from shardlint.model.lifetime.effects import called_function, only_returns
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
@@ -24,13 +24,13 @@ from shardlint.rules_api.rule import (
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.enclosing import around, caught
+from shardlint.syntax.enclosing import caught, enclosing_nodes
 from shardlint_rules.flax import sharded_init as init
-from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped
+from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped_result_message
 from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit._pure_dropped import MAPPED, UPDATES, map_dropped, mapped_line, update_dropped
-from shardlint_rules.jit._synced_unread import SYNCED, lost
+from shardlint_rules.jit._synced_unread import SYNCED, unread_synced_call
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
 
 _MAP = "jax.tree.map"
@@ -120,8 +120,8 @@ class DiscardedPlacement(Rule):
     @detector("line", finds="synced")
     def report_reduced(self, site: Site) -> Finding | None:
         """A call whose result is bound to the name of its argument, which nothing reads afterwards."""
-        call = lost(site)
-        if call is None or is_test(site.file, call) or caught(site.file, call) or _shown(site):
+        call = unread_synced_call(site)
+        if call is None or is_test(site.file, call) or caught(site.file, call) or _is_shown_by_notebook(site):
             return None
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
         return site.finding(
@@ -148,7 +148,11 @@ class DiscardedPlacement(Rule):
     @detector("statement")
     def report_helper(self, site: Site) -> Finding | None:
         """A function of the project as a statement that only returns an array."""
-        function = called(site.program.evaluator, Place(site.file, site.call)) if not _is_used(site) else None
+        function = (
+            called_function(site.program.evaluator, Place(site.file, site.call))
+            if not _is_used(site)
+            else None
+        )
         if function is None or not only_returns(function):
             return None
         if made := _placed_by(site):
@@ -167,8 +171,13 @@ class DiscardedPlacement(Rule):
     @detector("call", of=tuple(ONLY_GIVING))
     def report_given(self, site: Site) -> Finding | None:
         """A call without side effects whose result is dropped."""
-        said = dropped(site, _find_subject(site))
-        if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
+        said = dropped_result_message(site, _find_subject(site))
+        if (
+            said is None
+            or is_test(site.file, site.call)
+            or caught(site.file, site.syntax)
+            or _is_shown_by_notebook(site)
+        ):
             return None
         message, advice = said
         return site.finding(site.call.func, message, label="result dropped", help=advice, kept=_ITSELF)
@@ -195,7 +204,13 @@ class DiscardedPlacement(Rule):
         if site.result_use[0] != "used" or not asks_for_a_place(site):
             return None
         name = lost_later(site)
-        if name is None or _only_runs(site) or caught(site.file, site.syntax) or _shown(site) or _of_a_model(site):
+        if (
+            name is None
+            or _only_runs(site)
+            or caught(site.file, site.syntax)
+            or _is_shown_by_notebook(site)
+            or _of_a_model(site)
+        ):
             return None
         return site.finding(
             name,
@@ -262,7 +277,7 @@ class DiscardedPlacement(Rule):
 
     def _report_computed(self, site: Site, call: ast.Call) -> Finding | None:
         """A statement that only makes new arrays."""
-        if is_test(site.file, call) or caught(site.file, call) or _shown(site):
+        if is_test(site.file, call) or caught(site.file, call) or _is_shown_by_notebook(site):
             return None
         at = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)
         given = site.text(call).partition(".at[")[0] if at else site.text(call.args[1])
@@ -314,7 +329,7 @@ def _is_used(site: Site) -> bool:
     """Return whether a result is used, or is intended to be displayed or dropped."""
     if site.result_use[0] == "used" or caught(site.file, site.syntax):
         return True
-    return _shown(site) or _only_runs(site)
+    return _is_shown_by_notebook(site) or _only_runs(site)
 
 
 def _placed_by(site: Site) -> list[CallResult]:
@@ -368,7 +383,7 @@ def _only_runs(site: Site) -> bool:
     return smoke and not site.region.proven
 
 
-def _shown(site: Site) -> bool:
+def _is_shown_by_notebook(site: Site) -> bool:
     """An expression at the top of a notebook's cell is there to be looked at."""
     if site.scope.kind != "module":
         return False
@@ -387,7 +402,7 @@ def _of_a_model(site: Site) -> bool:
 def _read_later(site: Site, name: ast.Name) -> bool:
     """Return whether the name is read after the call, on some path from the call."""
     position = (site.call.end_lineno or 0, site.call.end_col_offset or 0)
-    in_loop = any(around(site.file, site.syntax, ast.For, ast.While))
+    in_loop = any(enclosing_nodes(site.file, site.syntax, ast.For, ast.While))
     for node in site.file.mentions(name.id):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node is not name:
             _, owner = lookup(site.file, node, name.id)

@@ -7,23 +7,23 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
-from shardlint.model.reach import lookup, reaching
+from shardlint.model.reach import lookup, reaching_bindings
 from shardlint.model.signatures import (
     DONATE_SETTINGS,
     JITS,
     Jitted,
     Parameters,
+    argnum_positions,
     names,
-    numbers,
-    positions,
+    setting_positions,
 )
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._donated_shifted import shifted
-from shardlint_rules.jit.parameters import given, lost
-from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
+from shardlint_rules.jit._donated_shifted import find_shifted_position
+from shardlint_rules.jit.parameters import explain_lost_entries, given_entries
+from shardlint_rules.jit.sharded import SeenCall, by_position, calls_of_wrapped, describe_function
 
 
 class DonateIndex(Rule):
@@ -77,7 +77,7 @@ class DonateIndex(Rule):
             keyword = site.keyword(name)
             if keyword is None or not functions:
                 continue
-            found = {_wrong(site, function, name) for function in functions}
+            found = {_find_wrong_donation(site, function, name) for function in functions}
             if found == {None}:
                 yield from _from_behind(site, keyword, functions)
                 yield from _by_keyword(site, functions)
@@ -85,7 +85,7 @@ class DonateIndex(Rule):
                 problem, advice, static = wrong
                 yield site.finding(
                     keyword,
-                    f"Wrapping {named(functions[0])} raises ValueError: {problem}.",
+                    f"Wrapping {describe_function(functions[0])} raises ValueError: {problem}.",
                     help=advice,
                     fix=_write_fix(site, keyword, functions[0], static) if static else None,
                 )
@@ -97,8 +97,10 @@ class DonateIndex(Rule):
         functions = site.find_wrapped(*JITS, PMAP)
         if keyword is None or len(functions) != 1:
             return None
-        given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
-        found = shifted(site, given or ())
+        given = argnum_positions(
+            functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator
+        )
+        found = find_shifted_position(site, given or ())
         if found is None:
             return None
         return site.finding(
@@ -115,20 +117,20 @@ class DonateIndex(Rule):
 _Wrong = tuple[str, str, frozenset[int | str]]
 
 
-def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
+def _find_wrong_donation(site: Site, function: Jitted, name: str) -> _Wrong | None:
     """Return the mistake in a keyword of a function: a label, the advice, and the static entries."""
     parameters = function.parameters
-    entries = given(function, name, site.program.evaluator)
+    entries = given_entries(function, name, site.program.evaluator)
     if not entries:
         return None
     if parameters is not None and function.api != PMAP:
-        wrong = lost(function, parameters, entries)
+        wrong = explain_lost_entries(function, parameters, entries)
         if wrong is not None:
             return *wrong, frozenset()
     static = _find_static(site, function)
     if static is None:
         return None
-    both = frozenset(one for one in entries if _position(parameters, one) in static or one in static)
+    both = frozenset(one for one in entries if _donated_position(parameters, one) in static or one in static)
     if site.allows("jax", "<0.12"):
         # Before, a number from behind was not known for the same argument as one from the front.
         both = frozenset(one for one in both if not (isinstance(one, int) and one < 0))
@@ -142,14 +144,14 @@ def _find_static(site: Site, function: Jitted) -> frozenset[int | str | None] | 
     """Static positions, and names that are no positions."""
     evaluator, settings = site.program.evaluator, function.settings
     if function.api == PMAP:
-        found = numbers(function.setting("static_broadcasted_argnums"), settings, evaluator)
+        found = argnum_positions(function.setting("static_broadcasted_argnums"), settings, evaluator)
         return frozenset(found) if found is not None else None
-    by_position = positions(function, "static", evaluator)
+    by_position = setting_positions(function, "static", evaluator)
     by_name = names(function.setting("static_argnames"), settings, evaluator)
     return None if by_position is None or by_name is None else frozenset((*by_position, *by_name))
 
 
-def _position(parameters: Parameters | None, one: int | str) -> int | None:
+def _donated_position(parameters: Parameters | None, one: int | str) -> int | None:
     if isinstance(one, str):
         known = parameters is not None and one in parameters.positional
         return parameters.positional.index(one) if known and parameters is not None else None
@@ -162,28 +164,30 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
     function = functions[0]
     if keyword.arg != "donate_argnums" or (function.api != PMAP and site.allows("jax", ">=0.12")):
         return
-    given = numbers(function.setting(keyword.arg), function.settings, site.program.evaluator)
+    given = argnum_positions(function.setting(keyword.arg), function.settings, site.program.evaluator)
     negative = [number for number in given or () if number < 0]
     if not negative:
         return
     shown = ", ".join(str(number) for number in negative)
     yield site.finding(
         keyword,
-        f"Nothing is donated for {shown}: {_api(function)} does not count positions from the end.",
+        f"Nothing is donated for {shown}: {_wrapper_name(function)} does not count positions from the end.",
         why=f"on {site.release('jax')} a negative position matches no argument",
         help="count the position from the first argument",
-        fix=_counted(site, keyword, functions),
+        fix=_fix_negative_positions(site, keyword, functions),
         harm=Harm.COST,
     )
 
 
 def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
     """Donated arguments that are given to what pmap made by keyword."""
-    donated = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
+    donated = argnum_positions(
+        functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator
+    )
     if functions[0].api != PMAP or not donated:
         return
-    for seen in calls(site, (PMAP,), DONATE_SETTINGS):
-        given = _undonated(seen, donated)
+    for seen in calls_of_wrapped(site, (PMAP,), DONATE_SETTINGS):
+        given = _undonated_keywords(seen, donated)
         if not given:
             continue
         here = seen.file is site.file
@@ -201,7 +205,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         )
 
 
-def _undonated(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
+def _undonated_keywords(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
     """The keyword arguments of a call that stand at donated positions."""
     count, parameters, given = seen.count, seen.function.parameters, seen.call.keywords
     if count is None or seen.arguments.open_keywords:
@@ -237,7 +241,7 @@ def _read_again(seen: SeenCall, node: ast.expr) -> str:
         if other in inside or not isinstance(other, ast.Name) or not isinstance(other.ctx, ast.Load):
             continue
         later = (other.lineno, other.col_offset) > (call.lineno, call.col_offset)
-        if later and any(binding.node in given for binding in reaching(file, other, every)):
+        if later and any(binding.node in given for binding in reaching_bindings(file, other, every)):
             return f"line {other.lineno} reads `{node.id}` after the call"
     return ""
 
@@ -249,15 +253,15 @@ def _given_by_position(site: Site, seen: SeenCall) -> Fix | None:
     return by_position(site, seen, seen.call.keywords, why)
 
 
-def _api(function: Jitted) -> str:
+def _wrapper_name(function: Jitted) -> str:
     return "pjit" if function.api.endswith("pjit") else function.api
 
 
-def _counted(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix | None:
+def _fix_negative_positions(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix | None:
     """The same positions counted from the front."""
     value, parameters, static = keyword.value, functions[0].parameters, _find_static(site, functions[0])
     elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
-    found = [_constant(element) for element in elements]
+    found = [_literal_or_none(element) for element in elements]
     if len(functions) != 1 or parameters is None or parameters.star or static is None:
         return None
     edits = []
@@ -282,7 +286,7 @@ def _write_fix(site: Site, keyword: ast.keyword, function: Jitted, static: froze
     elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
     if any(not isinstance(element, ast.Constant | ast.UnaryOp) for element in elements):
         return None
-    kept = [element for element in elements if _constant(element) not in static]
+    kept = [element for element in elements if _literal_or_none(element) not in static]
     assert keyword.arg is not None
     if kept:
         texts = [site.text(element) for element in kept]
@@ -294,7 +298,7 @@ def _write_fix(site: Site, keyword: ast.keyword, function: Jitted, static: froze
     return site.fix(Safety.SAFE, f"drop {keyword.arg}", [site.replace(site.call, text)])
 
 
-def _constant(node: ast.expr) -> object:
+def _literal_or_none(node: ast.expr) -> object:
     try:
         return ast.literal_eval(node)
     except ValueError:

@@ -56,7 +56,7 @@ def handed_over(
     None where it is not an array of jax's.
     """
     buffer = held[0]
-    values = _values(program, file, held)
+    values = _buffer_values(program, file, held)
     if values and all(_no_array(value) for value in values):
         return None
     if arguments and all(_is_number(program, file, argument.node) for argument in arguments):
@@ -65,21 +65,21 @@ def handed_over(
     given = [options(program.value(file, one.node)) if isinstance(one.node, ast.Name) else () for one in arguments]
     if given and all(one and all(map(_no_array, one)) for one in given):
         return None
-    if buffer.kind == "iterated" or any(_iterated(value) for value in values):
+    if buffer.kind == "iterated" or any(_is_iterator_result(value) for value in values):
         return Certainty.POSSIBLE  # what an iterator gives is often numpy
     if any(_no_array(value) for value in values):
         return Certainty.POSSIBLE
-    over_devices = bool(values) and all(_placed(value) for value in values)
+    over_devices = bool(values) and all(_is_on_jit_devices(value) for value in values)
     if call.api == PMAP or call.placed:
         return Certainty.PROVEN if over_devices else Certainty.POSSIBLE
-    if values and all(_fresh(value) for value in values):
+    if values and all(_makes_fresh_array(value) for value in values):
         others = [argument for argument in call.arguments if argument not in arguments]
-        alone = all(_stays(program, file, argument) for argument in others)
+        alone = all(_keeps_other_arguments(program, file, argument) for argument in others)
         return Certainty.PROVEN if alone else Certainty.POSSIBLE
     return Certainty.PROVEN
 
 
-def taken(
+def is_buffer_taken(
     file: FileFacts, call: DonatingCall, argument: Argument, below: tuple[str, ...], array: bool
 ) -> bool:
     """Return whether the text shows an output that can take the buffer of an argument (of a part of it)."""
@@ -101,23 +101,23 @@ def looks_alike(file: FileFacts, call: DonatingCall, argument: Argument) -> bool
     if not isinstance(statement, ast.Assign | ast.AnnAssign):
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    named = {_last(part) for target in targets for part in _flat(target)} - {""}
-    return _last(argument.node) in named
+    named = {_last_name(part) for target in targets for part in _flatten_targets(target)} - {""}
+    return _last_name(argument.node) in named
 
 
-def _flat(target: ast.expr) -> list[ast.expr]:
+def _flatten_targets(target: ast.expr) -> list[ast.expr]:
     if isinstance(target, ast.Tuple | ast.List):
-        return [part for element in target.elts for part in _flat(element)]
+        return [part for element in target.elts for part in _flatten_targets(element)]
     return [target]
 
 
-def _last(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
     """The last name of an expression, without what says which value it is."""
     name = last_name(node)
     return _WORDS.sub("", _WORDS.sub("", name))
 
 
-def _values(program: Program, file: FileFacts, held: Held) -> tuple[Value, ...]:
+def _buffer_values(program: Program, file: FileFacts, held: Held) -> tuple[Value, ...]:
     """Return the values that made the buffer; empty if they are not visible here."""
     node = held[0].node
     return options(program.value(file, node)) if node is not None and not held[1] else ()
@@ -134,7 +134,7 @@ def _no_array(value: Value) -> bool:
         return not value.bound
     if isinstance(value, Transformed):
         return value.api.name == "functools.partial"
-    if not isinstance(value, CallResult) or _iterated(value):
+    if not isinstance(value, CallResult) or _is_iterator_result(value):
         return False
     return value.api.startswith(("numpy.", "builtins.")) or value.api in _PLACES
 
@@ -146,13 +146,13 @@ def _is_number(program: Program, file: FileFacts, node: ast.expr) -> bool:
         return isinstance(value, ast.Attribute) and _is_number(program, file, value)
     if not isinstance(node, ast.Attribute):
         return False
-    classes = list(_classes(program, file, node.value))
+    classes = list(_classes_of_object(program, file, node.value))
     fields = [program.evaluator.classes.objects.fields(one).get(node.attr) for one in classes]
     annotations = [one[0].annotation for one in fields if one is not None]
     return len(annotations) == len(classes) > 0 and all(last_name(one) in _NUMBERS for one in annotations if one)
 
 
-def _classes(program: Program, file: FileFacts, node: ast.expr) -> Iterator[ClassValue]:
+def _classes_of_object(program: Program, file: FileFacts, node: ast.expr) -> Iterator[ClassValue]:
     """The classes of the project that an object is of: by what made it, or a parameter's annotation or default."""
     for value in options(program.value(file, node)):
         if isinstance(value, CallResult) and isinstance(value.by, ClassValue):
@@ -161,25 +161,28 @@ def _classes(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Clas
             argument = value.place.node
             if getattr(argument, "annotation", None) is not None:
                 yield from classes_of(program.evaluator, value)
-            elif isinstance(argument, ast.arg) and (default := _default(value.place.file, argument)) is not None:
-                yield from _classes(program, value.place.file, default)
+            elif (
+                isinstance(argument, ast.arg)
+                and (default := _parameter_default(value.place.file, argument)) is not None
+            ):
+                yield from _classes_of_object(program, value.place.file, default)
 
 
-def _default(file: FileFacts, argument: ast.arg) -> ast.expr | None:
+def _parameter_default(file: FileFacts, argument: ast.arg) -> ast.expr | None:
     function = file.home(argument).function()
     arguments = getattr(function.node, "args", None) if function is not None else None
     return next((given for one, given in defaults(arguments) if one is argument), None) if arguments else None
 
 
-def _iterated(value: Value) -> bool:
+def _is_iterator_result(value: Value) -> bool:
     return isinstance(value, CallResult) and value.api in ("builtins.next", "builtins.iter")
 
 
-def _fresh(value: Value) -> bool:
+def _makes_fresh_array(value: Value) -> bool:
     return isinstance(value, CallResult) and value.api.startswith(_FRESH)
 
 
-def _placed(value: Value) -> bool:
+def _is_on_jit_devices(value: Value) -> bool:
     """Return whether an array is on the devices of a function with shardings or a pmap: such a function made it, or a
     placement.
     """
@@ -193,7 +196,7 @@ def _placed(value: Value) -> bool:
     return value.api in _OVER_DEVICES
 
 
-def _stays(program: Program, file: FileFacts, argument: Argument) -> bool:
+def _keeps_other_arguments(program: Program, file: FileFacts, argument: Argument) -> bool:
     """Return whether an argument surely does not make jit move the other arguments to its own devices."""
     return argument.static or _is_uncommitted(program, Place(file, argument.node))
 
@@ -203,7 +206,7 @@ def _is_uncommitted(program: Program, place: Place) -> bool:
     requested for it.
     """
     found = options(program.evaluator.value(place))
-    return all(_fresh(one) or _no_array(one) or _is_arithmetic(program, one) for one in found)
+    return all(_makes_fresh_array(one) or _no_array(one) or _is_arithmetic(program, one) for one in found)
 
 
 def _is_arithmetic(program: Program, value: Value) -> bool:
@@ -217,10 +220,13 @@ def _is_arithmetic(program: Program, value: Value) -> bool:
         case _:
             return False
     assert place is not None
-    return all(_counts(place.file, one) or _is_uncommitted(program, Place(place.file, one)) for one in operands)
+    return all(
+        _is_loop_counter(place.file, one) or _is_uncommitted(program, Place(place.file, one))
+        for one in operands
+    )
 
 
-def _counts(file: FileFacts, node: ast.expr) -> bool:
+def _is_loop_counter(file: FileFacts, node: ast.expr) -> bool:
     """Return whether a name is the number of a turn: `for i in range(n)`, `for i, batch in enumerate(batches)`."""
     bindings = lookup(file, node, node.id)[0] if isinstance(node, ast.Name) else []
     counters = {"range": None, "enumerate": 0}
@@ -235,20 +241,23 @@ def _counts(file: FileFacts, node: ast.expr) -> bool:
 
 def is_array(program: Program, file: FileFacts, held: Held) -> bool:
     """Return whether the buffer is surely one array."""
-    values = _values(program, file, held)
+    values = _buffer_values(program, file, held)
     if not values:
         return False
-    return all(_fresh(value) or (isinstance(value, CallResult) and _one_placed(program, value)) for value in values)
+    return all(
+        _makes_fresh_array(value) or (isinstance(value, CallResult) and _one_placed(program, value))
+        for value in values
+    )
 
 
 def _one_placed(program: Program, value: CallResult) -> bool:
     if value.api != "jax.device_put" or value.call is None or not value.call.positional:
         return False
     inner = options(program.evaluator.value(value.call.positional[0], value.call.environment))
-    return all(_fresh(option) for option in inner)
+    return all(_makes_fresh_array(option) for option in inner)
 
 
-def written(file: FileFacts, node: ast.AST) -> str:
+def text_of_expression(file: FileFacts, node: ast.AST) -> str:
     """An expression on one line."""
     return " ".join(file.text(node).split())
 
@@ -258,12 +267,12 @@ def name_of(api: str) -> str:
     return {"equinox.filter_jit": "eqx.filter_jit", "jax.experimental.pjit.pjit": "pjit"}.get(api, api)
 
 
-def ignored(site: Site, *arguments: Argument) -> bool:
+def is_donation_ignored(site: Site, *arguments: Argument) -> bool:
     """Return whether jax ignores the donation of an argument (SL222)."""
     return any(argument.behind for argument in arguments) and site.allows("jax", "<0.12")
 
 
-def stories(site: Site) -> Iterator[tuple[FileFacts, Story]]:
+def stories_of_donations(site: Site) -> Iterator[tuple[FileFacts, Story]]:
     """Yield the buffer events of each function that calls the donating function: those of this file, and callers in
     others.
     """
@@ -276,7 +285,7 @@ def stories(site: Site) -> Iterator[tuple[FileFacts, Story]]:
         yield file, lifetimes.story(file, scope)
 
 
-def asked(site: Site) -> ast.keyword:
+def donation_keyword(site: Site) -> ast.keyword:
     """Where the wrapper asks for donation."""
     return next(keyword for keyword in site.call.keywords if (keyword.arg or "").startswith("donate"))
 
@@ -307,7 +316,7 @@ def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
         found, made = list(flow.calls(Place(site.file, site.call), every=True).found), ""
     else:
         return []
-    for maker in _makers(site, made):
+    for maker in _functions_returning_wrapper(site, made):
         for place in flow.in_sight(site.file, maker).called():
             found += flow.calls(place, every=True).found
     scopes: dict[ast.AST, tuple[FileFacts, Scope]] = {}
@@ -321,12 +330,12 @@ def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
     return list(scopes.values())
 
 
-def _makers(site: Site, made: str) -> list[ast.FunctionDef]:
+def _functions_returning_wrapper(site: Site, made: str) -> list[ast.FunctionDef]:
     """The function that returns what this wrapper makes: `return jax.jit(step)`, or the decorated `def` it holds."""
     scope = site.scope.function()
     if scope is None:
         return []
-    names = {made} if made else {site.text(target) for target in _targets(site)}
+    names = {made} if made else {site.text(target) for target in _assignment_targets(site)}
     for statement in site.file.walked(scope).returns:
         value = statement.value if isinstance(statement, ast.Return) else None
         parts = value.elts if isinstance(value, ast.Tuple) else [value]
@@ -335,6 +344,6 @@ def _makers(site: Site, made: str) -> list[ast.FunctionDef]:
     return []
 
 
-def _targets(site: Site) -> list[ast.expr]:
+def _assignment_targets(site: Site) -> list[ast.expr]:
     parent = site.file.parent(site.call)
     return parent.targets if isinstance(parent, ast.Assign) else []

@@ -23,17 +23,17 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit._kept_by_init import INITS, kept_by_init
-from shardlint_rules.jit._one_for_two import COPIES, GIVEN_TWICE, donated, twins
+from shardlint_rules.jit._one_for_two import COPIES, GIVEN_TWICE, call_donating_duplicate, duplicated_keywords
 from shardlint_rules.jit.donated import (
-    asked,
+    donation_keyword,
     handed_over,
-    ignored,
     is_array,
+    is_buffer_taken,
+    is_donation_ignored,
     name_of,
     place,
-    stories,
-    taken,
-    written,
+    stories_of_donations,
+    text_of_expression,
 )
 
 
@@ -93,19 +93,19 @@ class DonatedTwice(Rule):
     @detector("call", "partial")
     def find_twice(self, site: Site) -> Iterator[Finding]:
         """Findings at the second place of a buffer in a call; at the wrapper for calls in other files."""
-        for file, story in stories(site):
+        for file, story in stories_of_donations(site):
             for twice in story.twice:
                 certainty = _find_certainty(site, file, twice) if twice.call.by.node is site.call else None
                 if certainty is None:
                     continue
                 here = file is site.file
-                first, second = (written(file, node) for node in twice.nodes)
+                first, second = (text_of_expression(file, node) for node in twice.nodes)
                 same = f"`{second}` is passed twice" if first == second else f"`{second}` is the buffer of `{first}`"
                 if twice.nodes[0] is twice.nodes[1]:
                     same = f"`{second}` contains one buffer twice"
                 where = "" if here else f"; the call is at {place(site, file, twice.nodes[1])}"
                 yield site.finding(
-                    twice.nodes[1] if here else asked(site),
+                    twice.nodes[1] if here else donation_keyword(site),
                     f"The call raises: {same}, and {_explain_reason(twice)}.",
                     why=f"a donated buffer can become only one output{where}",
                     help=f"copy one of them: `jnp.copy({second})`, or `jax.tree.map(jnp.copy, {second})` for a tree",
@@ -135,12 +135,12 @@ class DonatedTwice(Rule):
     @detector("keyword")
     def compare_fields(self, site: Site) -> Iterator[Finding]:
         """One value for two fields of an object that is donated."""
-        for own, other in twins(site):
-            found = donated(site, own.arg or "")
+        for own, other in duplicated_keywords(site):
+            found = call_donating_duplicate(site, own.arg or "")
             if found is None:
                 continue
             file, call = found
-            value = written(site.file, own.value)
+            value = text_of_expression(site.file, own.value)
             yield site.finding(
                 own,
                 f"The call at {place(site, file, call.call)} raises: `{own.arg}` and `{other.arg}` share one buffer.",
@@ -160,7 +160,7 @@ def _find_certainty(site: Site, file: FileFacts, twice: Twice) -> Certainty | No
     program, call = site.program, twice.call
     if expected_to_fail(file, call.call) or twice.other.used is False or twice.donor.used is False:
         return None
-    if ignored(site, twice.donor, twice.other):
+    if is_donation_ignored(site, twice.donor, twice.other):
         return None
     region = program.region(file, call.call)
     if region.proven:
@@ -169,7 +169,7 @@ def _find_certainty(site: Site, file: FileFacts, twice: Twice) -> Certainty | No
     array = is_array(program, file, twice.held)
     below = () if array else twice.held[1]
     donors = [twice.donor, twice.other] if twice.other.donated else [twice.donor]
-    sure = any(taken(file, call, donor, below, array) and donor.used for donor in donors)
+    sure = any(is_buffer_taken(file, call, donor, below, array) and donor.used for donor in donors)
     if certainty is not None and (not sure or not twice.other.used or region.traced == "sometimes"):
         return Certainty.POSSIBLE
     return certainty

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
-from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions
+from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, setting_positions
 from shardlint.model.values import Function, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._donated_named import WEIGHTS, Named, by_wrapper, named
 from shardlint_rules.jit.donated import donation_of
-from shardlint_rules.jit.no_output import sliced, why_none
+from shardlint_rules.jit.no_output import is_sliced_elementwise, why_none
 from shardlint_rules.jit.results import results as counted
 from shardlint_rules.jit.results import returned_by
 
@@ -84,12 +84,12 @@ class DonationNotUsed(Rule):
         keyword, function = _find_donation(site)
         if keyword is None or function is None:
             return None
-        donated = _donated(site, function)
+        donated = _donated_parameters(site, function)
         lost = [(name, why) for name in donated if (why := why_none(site, function, name))]
         if not lost:
             return None
         shown = ", ".join(f"`{name}`" for name, _ in lost)
-        proven = all(_proven(site, function, name) for name, _ in lost)
+        proven = all(_is_proven_slice(site, function, name) for name, _ in lost)
         weights = next((name for name, _ in lost if WEIGHTS.search(name)), None)
         return site.finding(
             keyword,
@@ -106,7 +106,7 @@ class DonationNotUsed(Rule):
         keyword, function = _find_donation(site)
         if keyword is None or function is None or not isinstance(function.inner, Function):
             return None
-        donated = _donated(site, function)
+        donated = _donated_parameters(site, function)
         if len(donated) < 2 or "self" in donated:
             return None
         file, node = function.inner.place.file, function.inner.node
@@ -119,7 +119,7 @@ class DonationNotUsed(Rule):
         results = [others] if others else []
         results += [f"{returned.arrays} array{'s' if returned.arrays > 1 else ''}"] if returned.arrays else []
         return site.finding(
-            donation_of(keyword, rest[-1], _place(function, rest[-1])),
+            donation_of(keyword, rest[-1], _position_of_parameter(function, rest[-1])),
             f"More buffers are donated than the results can reuse: {shown}.",
             help="donate at most one argument for each result of the same shape",
             why=f"{len(donated)} arguments are donated, and the function returns {' and '.join(results) or 'no array'}",
@@ -134,7 +134,9 @@ class DonationNotUsed(Rule):
             return None
         if not isinstance(inner.node, ast.FunctionDef):
             return None
-        return _report_named(site, keyword, named(inner.place.file, inner.node, _donated(site, function)))
+        return _report_named(
+            site, keyword, named(inner.place.file, inner.node, _donated_parameters(site, function))
+        )
 
 
 def _find_donation(site: Site) -> tuple[ast.keyword | None, Jitted | None]:
@@ -159,14 +161,16 @@ def _report_named(site: Site, keyword: ast.keyword, arguments: list[Named]) -> F
     )
 
 
-def _proven(site: Site, function: Jitted, name: str) -> bool:
+def _is_proven_slice(site: Site, function: Jitted, name: str) -> bool:
     """True if a call passes an array of known shape and every result is a proper slice of it."""
     parameters = function.parameters
     if not isinstance(function.inner, Function) or parameters is None or site.form != "call":
         return False
     file, node = function.inner.place.file, function.inner.node
     results = returned_by(file, node)
-    if not results or not all(isinstance(one, ast.Subscript) and sliced(one, name) for one in results):
+    if not results or not all(
+        isinstance(one, ast.Subscript) and is_sliced_elementwise(one, name) for one in results
+    ):
         return False
     evaluator = site.program.evaluator
     for end in site.program.flow.calls(Place(site.file, site.call)).found:
@@ -181,14 +185,14 @@ def _proven(site: Site, function: Jitted, name: str) -> bool:
     return False
 
 
-def _place(function: Jitted, name: str) -> int | None:
+def _position_of_parameter(function: Jitted, name: str) -> int | None:
     positional = function.parameters.positional if function.parameters is not None else ()
     return positional.index(name) if name in positional else None
 
 
-def _donated(site: Site, function: Jitted) -> list[str]:
+def _donated_parameters(site: Site, function: Jitted) -> list[str]:
     parameters, evaluator = function.parameters, site.program.evaluator
-    by_position = positions(function, "donate", evaluator)
+    by_position = setting_positions(function, "donate", evaluator)
     by_name = names(function.setting("donate_argnames"), function.settings, evaluator)
     if parameters is None or by_position is None or by_name is None:
         return []

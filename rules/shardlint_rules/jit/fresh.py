@@ -80,7 +80,7 @@ class _Body:
                 case ast.Expr(value=ast.Constant()):
                     pass
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    if self._given(value):
+                    if self._is_parameter_part(value):
                         self.names.add(name)
                     else:
                         named[name] = value
@@ -104,18 +104,18 @@ class _Body:
         if (
             init_of(self.site, Place(self.file, node.func))
             and len(node.args) == 1
-            and self._given(node.args[0])
+            and self._is_parameter_part(node.args[0])
         ):
             return "the optimizer state"
-        callee = self._value(node.func)
+        callee = self._evaluate(node.func)
         if not isinstance(callee, Api) or not node.args:
             return None
-        word, scalars = callee.name.rpartition(".")[2], all(self._scalar(part) for part in node.args[1:])
-        if callee.name in _LIKE and self._given(node.args[0]):
+        word, scalars = callee.name.rpartition(".")[2], all(self._is_scalar(part) for part in node.args[1:])
+        if callee.name in _LIKE and self._is_parameter_part(node.args[0]):
             return f"the result of `{word}`" if scalars else None
-        if callee.name in SHAPED and self._shape(node.args[0]):
+        if callee.name in SHAPED and self._is_parameter_shape(node.args[0]):
             return f"the result of `{word}`" if scalars else None
-        if callee.name == "jax.tree.map" and len(node.args) == 2 and self._given(node.args[1]):
+        if callee.name == "jax.tree.map" and len(node.args) == 2 and self._is_parameter_part(node.args[1]):
             return _of_function(self.site, Place(self.file, node.args[0]))
         return None
 
@@ -123,32 +123,37 @@ class _Body:
         """Return whether a call is `TrainState.create` of the argument, with an optimizer that stores arrays like
         it.
         """
-        callee = self._value(node.func)
+        callee = self._evaluate(node.func)
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         if not isinstance(callee, Api) or callee.name != _CREATE or not {"params", "tx"} <= given.keys():
             return False
-        return self._given(given["params"]) and keeps_state(self.site, self._value(given["tx"])) is True
+        return (
+            self._is_parameter_part(given["params"])
+            and keeps_state(self.site, self._evaluate(given["tx"])) is True
+        )
 
-    def _value(self, node: ast.expr) -> Value:
+    def _evaluate(self, node: ast.expr) -> Value:
         return self.site.program.evaluator.value(Place(self.file, node))
 
-    def _given(self, node: ast.expr) -> bool:
+    def _is_parameter_part(self, node: ast.expr) -> bool:
         """Return whether an expression is a parameter or a part of one."""
         match node:
             case ast.Name():
                 return node.id in self.names
             case ast.Attribute() | ast.Subscript():
-                return node.__dict__.get("attr") != "shape" and self._given(node.value)
+                return node.__dict__.get("attr") != "shape" and self._is_parameter_part(node.value)
             case ast.Call(args=[first, *_]):
-                callee = self._value(node.func)
-                return isinstance(callee, Api) and callee.name in _PARTS and self._given(first)
+                callee = self._evaluate(node.func)
+                return isinstance(callee, Api) and callee.name in _PARTS and self._is_parameter_part(first)
         return False
 
-    def _shape(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Attribute) and node.attr == "shape" and self._given(node.value)
+    def _is_parameter_shape(self, node: ast.expr) -> bool:
+        return (
+            isinstance(node, ast.Attribute) and node.attr == "shape" and self._is_parameter_part(node.value)
+        )
 
-    def _scalar(self, node: ast.expr) -> bool:
+    def _is_scalar(self, node: ast.expr) -> bool:
         """A fill value or dtype that is not an array."""
         if isinstance(node, ast.Attribute) and node.attr == "dtype":
             return True
-        return isinstance(self._value(node), Constant | Api)
+        return isinstance(self._evaluate(node), Constant | Api)

@@ -22,10 +22,19 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._handed_specs import Handed, handed
+from shardlint_rules.jit._handed_specs import Handed, handed_jits
 from shardlint_rules.jit._structure import is_tree, kind_of, returned_by, trees_differ
-from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, tree_of, value_of
-from shardlint_rules.jit.trees import container
+from shardlint_rules.jit.sharded import (
+    Counts,
+    calls_of_wrapped,
+    count_of,
+    counts_of_parameters,
+    describe_function,
+    several,
+    tree_of,
+    value_of,
+)
+from shardlint_rules.jit.trees import container_kind
 
 _INPUTS = "pass one entry per argument, or one sharding for all arguments"
 _OUTPUTS = "pass one entry per result, or one sharding for all results"
@@ -80,7 +89,7 @@ class InShardingsArity(Rule):
     @detector("call", of="jax.sharding.PartitionSpec")
     def find_specs_for_helper(self, site: Site) -> Iterator[Finding]:
         """Trees of specs that do not fit the function which a helper compiles with them."""
-        found = (self._compare_with_helper(site, one) for one in handed(site))
+        found = (self._compare_with_helper(site, one) for one in handed_jits(site))
         yield from (one for one in found if one is not None)
 
     @detector("call", "partial", of=JITS)
@@ -88,10 +97,10 @@ class InShardingsArity(Rule):
         """The keywords, or calls that they do not fit."""
         functions = site.find_wrapped()
         if functions and self._written_here(site, "in_shardings"):
-            yield from self._inputs(site, functions)
-            yield from self._container(site, functions)
+            yield from self._check_in_shardings(site, functions)
+            yield from self._check_container(site, functions)
         if functions and self._written_here(site, "out_shardings"):
-            yield from self._outputs(site, functions)
+            yield from self._check_out_shardings(site, functions)
 
     def _written_here(self, site: Site, setting: str) -> bool:
         """True if the shardings are written here: if callers pass them, the finding is at the call."""
@@ -118,10 +127,10 @@ class InShardingsArity(Rule):
         function, value = one.function, tree_of(site, one.function, one.setting)
         given = count_of(site, function, one.setting)
         if one.setting == "in_shardings":
-            counted = counts(site, function)
+            counted = counts_of_parameters(site, function)
             if given is None or counted is None or counted.fits(given) or counted.with_static(given):
                 return None
-            takes, has = f"takes {_takes(counted)}", f"has {several(given, 'entry')}"
+            takes, has = f"takes {_describe_accepted_count(counted)}", f"has {several(given, 'entry')}"
         else:
             returned = returned_by(site, function.inner)
             if not is_tree(value) or not returned or not all(trees_differ(value, each) for each in returned):
@@ -129,37 +138,37 @@ class InShardingsArity(Rule):
             takes, has = f"returns {kind_of(returned[0])}", f"is {kind_of(value)}"
         return site.finding(
             one.node,
-            f"Every call of the jit in `{one.helper}` raises ValueError: {one.setting} {has}, and {named(function)} "
-            f"{takes}.",
+            f"Every call of the jit in `{one.helper}` raises ValueError: {one.setting} {has}, and "
+            f"{describe_function(function)} {takes}.",
             why=f"{one.setting} has one entry per {'argument' if one.setting == 'in_shardings' else 'result'}",
             help=_INPUTS if one.setting == "in_shardings" else _OUTPUTS,
         )
 
-    def _inputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+    def _check_in_shardings(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         keyword = site.keyword("in_shardings")
         given = count_of(site, functions[0], "in_shardings")
         if keyword is None or given is None:
             return
-        found = [counts(site, function) for function in functions]
+        found = [counts_of_parameters(site, function) for function in functions]
         wrong = [
             one for one in found if one is not None and not one.fits(given) and not one.with_static(given)
         ]
         if wrong and len(wrong) == len(found):
             yield site.finding(
                 keyword,
-                f"Every call raises ValueError: in_shardings has {several(given, 'entry')}, and {named(functions[0])} "
-                f"takes {_takes(wrong[0])}.",
+                f"Every call raises ValueError: in_shardings has {several(given, 'entry')}, and "
+                f"{describe_function(functions[0])} takes {_describe_accepted_count(wrong[0])}.",
                 why="in_shardings has one entry per positional argument",
                 help=f"{_INPUTS}; if the only argument is a tuple, write `in_shardings=((...),)`",
             )
             return
         if any(one is not None and one.with_static(given) for one in found):
             return  # SL212 reports these
-        for seen in calls(site):
+        for seen in calls_of_wrapped(site):
             if seen.file is not site.file or seen.arguments.keywords or seen.arguments.open_keywords:
                 continue
             count = seen.count
-            static = counts(site, seen.function)
+            static = counts_of_parameters(site, seen.function)
             if count is None or static is None:
                 continue
             dynamic = sum(1 for position in range(count) if position not in static.static)
@@ -173,18 +182,18 @@ class InShardingsArity(Rule):
                     help=_INPUTS,
                 )
 
-    def _container(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+    def _check_container(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         """A container that is not a tuple of arguments."""
         keyword = site.keyword("in_shardings")
         given = value_of(site, functions[0], "in_shardings")
-        found = container(site.program, given) if given is not None else None
+        found = container_kind(site.program, given) if given is not None else None
         if keyword is None or found is None:
             return
-        counted = [counts(site, function) for function in functions]
+        counted = [counts_of_parameters(site, function) for function in functions]
         one = all(c is not None and c.most == 1 for c in counted)
         if not one and not found.surely:
             return
-        called = named(functions[0])
+        called = describe_function(functions[0])
         yield site.finding(
             keyword,
             f"Every call raises ValueError{'' if found.surely else ' if this is a container'}: in_shardings is not a "
@@ -209,7 +218,7 @@ class InShardingsArity(Rule):
             "" if surely else "a tuple that already has one entry would no longer fit",
         )
 
-    def _outputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+    def _check_out_shardings(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         keyword = site.keyword("out_shardings")
         given = tree_of(site, functions[0], "out_shardings")
         if keyword is None or not is_tree(given):
@@ -220,14 +229,15 @@ class InShardingsArity(Rule):
         first = returned[0][0]
         yield site.finding(
             keyword,
-            f"Every call raises ValueError: out_shardings is {kind_of(given)}, and {named(functions[0])} returns "
+            f"Every call raises ValueError: out_shardings is {kind_of(given)}, "
+            f"and {describe_function(functions[0])} returns "
             f"{kind_of(first)}.",
             why="out_shardings has the structure of the results",
             help=_OUTPUTS,
         )
 
 
-def _takes(found: Counts) -> str:
+def _describe_accepted_count(found: Counts) -> str:
     if found.most is None:
         return f"at least {several(found.least, 'argument')}"
     count = several(found.most, "argument")

@@ -9,7 +9,7 @@ from shardlint.model.signatures import JITS, Jitted
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.sharded import count_of, counts, named
+from shardlint_rules.jit.sharded import count_of, counts_of_parameters, describe_function
 
 
 class InShardingsCountsStatic(Rule):
@@ -46,7 +46,7 @@ class InShardingsCountsStatic(Rule):
         given = count_of(site, functions[0], "in_shardings") if functions else None
         if given is None:
             return None
-        found = [counts(site, function) for function in functions]
+        found = [counts_of_parameters(site, function) for function in functions]
         if not all(one is not None and one.with_static(given) for one in found):
             return None
         static = {tuple(sorted(one.static)) for one in found if one is not None}
@@ -56,7 +56,8 @@ class InShardingsCountsStatic(Rule):
             fix, kept = _write_fix(site, keyword.value, dropped, functions[0])
         return site.finding(
             keyword,
-            f"Every call of {named(functions[0])} raises ValueError: in_shardings has an entry for a static argument.",
+            f"Every call of {describe_function(functions[0])} raises ValueError: "
+            "in_shardings has an entry for a static argument.",
             why=f"{len(dropped)} of {given} entries {'is' if len(dropped) == 1 else 'are'} for "
             f"{_find_static(functions[0], dropped)}",
             help="remove the entries of static arguments",
@@ -79,7 +80,7 @@ def _write_fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted
         return None, ""
     if any(isinstance(element, ast.Starred) for element in value.elts):
         return None, ""
-    text = _without(site, value, dropped)
+    text = _tuple_without_elements(site, value, dropped)
     if text is None:
         return None, ""
     names = function.parameters.positional if function.parameters is not None else ()
@@ -98,13 +99,13 @@ def _write_fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted
         why = "the removed entry is a sharding, perhaps intended for another argument"
         return site.fix(Safety.UNSAFE, message, edits, why), ""
     same = len({site.text(element) for _, element in kept}) <= 1
-    if same or all(_words(name) & _words(site.text(element)) for name, element in kept):
+    if same or all(_split_words(name) & _split_words(site.text(element)) for name, element in kept):
         return site.fix(Safety.SAFE, message, edits), ""
     why = "only the position of a sharding tells which argument it is for"
     return site.fix(Safety.UNSAFE, message, edits, why), ""
 
 
-def _without(site: Site, value: ast.expr, dropped: list[int]) -> str | None:
+def _tuple_without_elements(site: Site, value: ast.expr, dropped: list[int]) -> str | None:
     """The tuple or list without some of its elements."""
     import libcst as cst
 
@@ -125,12 +126,15 @@ def _without(site: Site, value: ast.expr, dropped: list[int]) -> str | None:
 
 def _named_for(site: Site, entry: ast.expr, name: str, names: tuple[str, ...]) -> str:
     """Another parameter than its own that the text of an entry names."""
-    words = _words(site.text(entry))
-    if words & _words(name):
+    words = _split_words(site.text(entry))
+    if words & _split_words(name):
         return ""
-    return next((other for other in names if other != name and _words(other) and _words(other) <= words), "")
+    return next(
+        (other for other in names if other != name and _split_words(other) and _split_words(other) <= words),
+        "",
+    )
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     """The words of a text; single letters say nothing."""
     return {word for word in re.findall(r"[a-z]+", text.lower()) if len(word) > 1}

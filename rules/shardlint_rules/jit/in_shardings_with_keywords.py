@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shardlint.model.signatures import JITS
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.sharded import by_position, calls, may_be_none, value_of
+from shardlint_rules.jit.sharded import by_position, calls_of_wrapped, may_be_none, value_of
 
 
 class InShardingsWithKeywords(Rule):
@@ -44,7 +44,7 @@ class InShardingsWithKeywords(Rule):
         keyword = site.keyword("in_shardings")
         if keyword is None:
             return
-        for seen in calls(site):
+        for seen in calls_of_wrapped(site):
             given = [one for one in seen.call.keywords if one.arg is not None]
             value = value_of(site, seen.function, "in_shardings")
             nothing = may_be_none(value) if value is not None else True

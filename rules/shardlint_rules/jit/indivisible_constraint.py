@@ -16,7 +16,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Keywords, Rule, Viola
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, divided_already
-from shardlint_rules.jit._made import Made, arrays, closed, is_nested, made
+from shardlint_rules.jit._made import Made, arrays_in_tree, close_environment, is_nested, made
 
 _PUT = "jax.device_put"
 _JITS = ("jax.jit",)
@@ -82,7 +82,9 @@ class IndivisibleConstraint(Rule):
         if parts is None and len(found) == 1 and site.api == _PUT:
             place = Place(site.file, array)
             environment = site.program.evaluator.environment(place)
-            yield from self._tree(site, target, arrays(site, Made(place, environment, found[0])))
+            yield from self._report_indivisible_leaf(
+                site, target, arrays_in_tree(site, Made(place, environment, found[0]))
+            )
         if parts is None or parts[0] is None:
             return
         mesh, spec = parts
@@ -92,14 +94,14 @@ class IndivisibleConstraint(Rule):
         if not sizes:
             return
         shape = shape_of(site.program.evaluator, Place(site.file, array))
-        problem = _undivided(spec, sizes, shape) if shape is not None else None
+        problem = _first_undivided_dimension(spec, sizes, shape) if shape is not None else None
         if problem is None:
             return
         axis, size, split, names = problem
         yield site.finding(
             target,
             f"{self._describe_effect(site)}: {_not_divisible(axis, size, split, names)}.",
-            why=f"on {site.release('jax')}, the array is `{site.shown(array)}`{self._outside(site)}",
+            why=f"on {site.release('jax')}, the array is `{site.shown(array)}`{self._effect_outside_trace(site)}",
             help=f"pad the dimension to a multiple of {split}, or shard another dimension",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
@@ -148,20 +150,24 @@ class IndivisibleConstraint(Rule):
         given = options(site.value(shardings))
         if len(given) != 1:
             return
-        every = (made(site, jitted, environment, given[0]) for environment in _environments(site, jitted))
-        yield from self._tree(site, shardings, chain.from_iterable(every))
+        every = (
+            made(site, jitted, environment, given[0]) for environment in _call_environments(site, jitted)
+        )
+        yield from self._report_indivisible_leaf(site, shardings, chain.from_iterable(every))
 
-    def _tree(self, site: Site, shardings: ast.expr, parts: Iterable[Made]) -> Iterator[Finding]:
+    def _report_indivisible_leaf(
+        self, site: Site, shardings: ast.expr, parts: Iterable[Made]
+    ) -> Iterator[Finding]:
         """One finding for the first array of a tree that its sharding does not divide."""
-        problems = (self._part(site, shardings, one) for one in parts)
+        problems = (self._report_indivisible_part(site, shardings, one) for one in parts)
         yield from islice((one for one in problems if one is not None), 1)
 
-    def _part(self, site: Site, shardings: ast.expr, one: Made) -> Finding | None:
+    def _report_indivisible_part(self, site: Site, shardings: ast.expr, one: Made) -> Finding | None:
         parts = site.shardings.named(one.sharding)
         if parts is None or parts[0] is None or not (sizes := _list_sizes(parts[0])):
             return None
         shape = one.shape(site)
-        problem = _undivided(parts[1], sizes, shape) if shape is not None else None
+        problem = _first_undivided_dimension(parts[1], sizes, shape) if shape is not None else None
         if problem is None or shape is None:
             return None
         axis, size, split, names = problem
@@ -183,7 +189,7 @@ class IndivisibleConstraint(Rule):
             return "This raises ValueError"
         return "The array is padded or replicated inside jit"
 
-    def _outside(self, site: Site) -> str:
+    def _effect_outside_trace(self, site: Site) -> str:
         """The effect where the code is not traced, if it may run there too."""
         sure = site.api == _PUT or site.region.proven or site.region.traced == "never"
         return "" if sure else "; outside jit this raises ValueError"
@@ -206,7 +212,7 @@ def _not_divisible(axis: int, size: int, split: int, names: str) -> str:
     return f"dimension {axis} has size {size}, not divisible by {split} ({names})"
 
 
-def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
+def _call_environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
     """Yield the values of the parameters of a jitted function in each visible call of it."""
     evaluator = site.program.evaluator
     around = evaluator.environment(jitted.place)
@@ -216,7 +222,7 @@ def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
             if end.kind == "called" and isinstance(end.place.node, ast.Call):
                 called = True
                 given = evaluator.arguments(end.place, evaluator.environment(end.place))
-                yield closed(evaluator.parameters(jitted, given), around)
+                yield close_environment(evaluator.parameters(jitted, given), around)
     if not called:
         yield around
 
@@ -229,7 +235,7 @@ def _list_sizes(mesh: Mesh) -> dict[str, int]:
     }
 
 
-def _undivided(
+def _first_undivided_dimension(
     spec: Spec, sizes: dict[str, int], shape: tuple[int | None, ...]
 ) -> tuple[int, int, int, str] | None:
     """The first dimension that is not divided: which, its size, the number of parts, and the axes."""

@@ -118,7 +118,7 @@ class JitInitLosesSharding(Rule):
         fresh = makes_fresh(site, function)
         if fresh is None:
             return None
-        calls = [call for call in calls if not _placed(site, call)]
+        calls = [call for call in calls if not _is_placed(site, call)]
         known, form = [call for call in calls if _given_sharded(site, call, auto=True)], ""
         if not known and not makes_explicit_meshes(site):
             known = [call for call in calls if _given_sharded(site, call, auto=False)]
@@ -181,7 +181,7 @@ def _explain_apart(site: Site) -> str:
     return f"only the shape of `{site.violation.said['array']}` is used, and no mesh is in context"
 
 
-def _placed(site: Site, call: ast.Call) -> bool:
+def _is_placed(site: Site, call: ast.Call) -> bool:
     return placed_around(site, call) or placed_later(site, call)
 
 

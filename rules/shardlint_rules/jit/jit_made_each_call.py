@@ -20,7 +20,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.reads import name_of, reads
+from shardlint_rules.jit.reads import name_of, reads_of_binding
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")
@@ -213,7 +213,7 @@ def _called_here(site: Site, created: ast.AST) -> bool:
     target = name_of(site.file, created)
     if target is None or site.file.home(target).kind != "function":
         return False
-    uses, home = list(reads(site.file, target, only=False)), site.file.home(target)
+    uses, home = list(reads_of_binding(site.file, target, only=False)), site.file.home(target)
     return bool(uses) and all(_is_called(site.file, use, home) for use in uses)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts.origins import origins
+from shardlint.facts.origins import value_origins
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.values import Api, Function, Place, Value, options
 from shardlint.rules_api.site import Site
@@ -23,7 +23,7 @@ def leaves_of(site: Site, node: ast.expr) -> Iterator[tuple[Place, ast.Call]]:
             names = [one.arg for one in (*outer.args.posonlyargs, *outer.args.args)]
             if node.id in names:
                 for place in _find_uses(site, outer):
-                    yield from _tree(site, place, names.index(node.id))
+                    yield from _tree_before_mapping(site, place, names.index(node.id))
                 return
 
 
@@ -39,13 +39,13 @@ def _find_uses(site: Site, function: ast.Lambda | ast.FunctionDef) -> Iterator[P
                 yield Place(site.file, use)
 
 
-def _tree(site: Site, use: Place, index: int) -> Iterator[tuple[Place, ast.Call]]:
+def _tree_before_mapping(site: Site, use: Place, index: int) -> Iterator[tuple[Place, ast.Call]]:
     call = use.file.parent(use.node)
     if not isinstance(call, ast.Call) or not call.args or call.args[0] is not use.node:
         return
     if last_name(call.func) == "partial" and len(call.args) == 1:
         use = Place(use.file, call)
-        yield from _tree(site, use, index)
+        yield from _tree_before_mapping(site, use, index)
         return
     if last_name(call.func) not in _MAPPING:
         return
@@ -63,7 +63,7 @@ def array_values(site: Site, node: ast.expr) -> Iterator[Value]:
     """
     trees = [place for place, _ in leaves_of(site, node)]
     for place in trees or [Place(site.file, node)]:
-        yield from origins(site.program, place)
+        yield from value_origins(site.program, place)
 
 
 def seems_spread(site: Site, value: Value) -> bool:

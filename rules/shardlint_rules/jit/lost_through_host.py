@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts.origins import origins
+from shardlint.facts.origins import value_origins
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -191,12 +191,16 @@ def _find_originals(site: Site, value: Value, depth: int) -> Iterator[Value]:
     if not isinstance(value, CallResult) or value.call is None or not value.call.positional:
         return
     if value.api in _HOST:
-        yield from origins(site.program, value.call.positional[0])
-    elif value.api == "jax.tree.map" and len(value.call.positional) == 2 and _copies(site, value.call):
-        yield from origins(site.program, value.call.positional[1])
+        yield from value_origins(site.program, value.call.positional[0])
+    elif (
+        value.api == "jax.tree.map"
+        and len(value.call.positional) == 2
+        and _map_copies_to_host(site, value.call)
+    ):
+        yield from value_origins(site.program, value.call.positional[1])
 
 
-def _copies(site: Site, call: CallArguments) -> bool:
+def _map_copies_to_host(site: Site, call: CallArguments) -> bool:
     """True if the function of a `tree.map` copies to the host."""
     function = site.program.evaluator.value(call.positional[0], call.environment)
     if isinstance(function, Api):

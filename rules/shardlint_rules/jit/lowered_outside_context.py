@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import jitted
+from shardlint.model.signatures import jitted_value
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, detector
 from shardlint.rules_api.site import Site
@@ -86,7 +86,7 @@ class LoweredOutsideContext(Rule):
 
 def _needs_no_context(site: Site, node: ast.expr) -> bool:
     """True if the shardings name their mesh and the body calls nothing that reads a mesh or rules."""
-    wrapped = jitted(site.value(node), site.program.evaluator)
+    wrapped = jitted_value(site.value(node), site.program.evaluator)
     inner = wrapped.inner if wrapped is not None else None
     if wrapped is None or not isinstance(inner, Function):
         return False

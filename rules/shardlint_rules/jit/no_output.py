@@ -23,11 +23,11 @@ _SAME = ("functools.partial", "jax.checkpoint")
 
 def inner_function(function: Jitted) -> Function | None:
     """The definition behind a jitted function, through partials."""
-    inner = unwrapped(function.inner)
+    inner = unwrap_function(function.inner)
     return inner if isinstance(inner, Function) else None
 
 
-def unwrapped(value: Value) -> Value:
+def unwrap_function(value: Value) -> Value:
     """A function without the partials and checkpoints around it."""
     while isinstance(value, Transformed) and value.api.name in _SAME:
         value = value.inner
@@ -60,55 +60,57 @@ def why_none(site: Site, function: Jitted, name: str) -> str | None:
 def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth: int) -> bool:
     """Return whether a result surely has another shape or type than the parameter."""
 
-    def differs(part: ast.expr) -> bool:
+    def changes_shape(part: ast.expr) -> bool:
         return _another_shape(site, file, name, part, depth + 1)
 
     match node:
         case ast.Constant() | ast.Compare():
             return True
         case ast.Tuple() | ast.List():
-            return bool(node.elts) and all(differs(element) for element in node.elts)
+            return bool(node.elts) and all(changes_shape(element) for element in node.elts)
         case ast.Dict():
-            return bool(node.values) and all(differs(element) for element in node.values)
+            return bool(node.values) and all(changes_shape(element) for element in node.values)
         case ast.UnaryOp():
-            return differs(node.operand)
+            return changes_shape(node.operand)
         case ast.IfExp():
-            return differs(node.body) and differs(node.orelse)
+            return changes_shape(node.body) and changes_shape(node.orelse)
         case ast.Subscript():
-            return sliced(node, name)
+            return is_sliced_elementwise(node, name)
         case ast.BinOp():
-            return sliced(node, name) or (differs(node.left) and differs(node.right))
+            return is_sliced_elementwise(node, name) or (
+                changes_shape(node.left) and changes_shape(node.right)
+            )
         case ast.Call():
-            return _reduces(site, file, name, node) or _reduces_leaves(site, file, node, depth)
+            return _reduces_rank(site, file, name, node) or _reduces_leaves(site, file, node, depth)
         case ast.Name() if depth < _DEPTH:
             bindings, _ = lookup(file, node, node.id)
             only = bindings[0] if len(bindings) == 1 and bindings[0].kind == "assign" else None
             value = only.value if only is not None else None
             # A list or dict may be filled later.
-            return value is not None and not isinstance(value, ast.List | ast.Dict) and differs(value)
+            return value is not None and not isinstance(value, ast.List | ast.Dict) and changes_shape(value)
     return False
 
 
-def sliced(node: ast.expr, name: str) -> bool:
+def is_sliced_elementwise(node: ast.expr, name: str) -> bool:
     """Return whether a part of the parameter is used in it elementwise."""
     match node:
         case ast.Subscript():
-            return _is(node.value, name) and _cuts(node.slice)
+            return _is_name(node.value, name) and _drops_elements(node.slice)
         case ast.BinOp():
-            return sliced(node.left, name) or sliced(node.right, name)
+            return is_sliced_elementwise(node.left, name) or is_sliced_elementwise(node.right, name)
         case ast.UnaryOp():
-            return sliced(node.operand, name)
+            return is_sliced_elementwise(node.operand, name)
     return False
 
 
-def _is(node: ast.expr, name: str) -> bool:
+def _is_name(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _cuts(index: ast.expr) -> bool:
+def _drops_elements(index: ast.expr) -> bool:
     """Return whether an index or slice surely leaves out some elements."""
     if isinstance(index, ast.Tuple):
-        return any(_cuts(element) for element in index.elts)
+        return any(_drops_elements(element) for element in index.elts)
     if isinstance(index, ast.Slice):
         start = index.lower is not None and not (
             isinstance(index.lower, ast.Constant) and index.lower.value == 0
@@ -128,7 +130,7 @@ def _reduces_leaves(site: Site, file: FileFacts, call: ast.Call, depth: int) -> 
     return _another_shape(site, file, function.args.args[0].arg, function.body, depth + 1)
 
 
-def _reduces(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
+def _reduces_rank(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
     """Return whether a call gives a scalar, or the parameter with fewer dimensions."""
     func = call.func
     if not isinstance(func, ast.Attribute) or any(one.arg == "keepdims" for one in call.keywords):
@@ -141,7 +143,7 @@ def _reduces(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
             return False
         if len(call.args) == 1 and not call.keywords:
             return True
-        return bool(call.args) and _is(call.args[0], name)
+        return bool(call.args) and _is_name(call.args[0], name)
     if any(isinstance(option, Api) for option in found) or func.attr not in _REDUCING:
         return False
-    return (not call.args and not call.keywords) or _is(func.value, name)
+    return (not call.args and not call.keywords) or _is_name(func.value, name)

@@ -44,7 +44,7 @@ class NoneIsNotReplicated(Rule):
         node = site.argument("out_shardings") or getattr(site.keyword("out_shardings"), "value", None)
         if not isinstance(node, ast.Constant) or node.value is not None:
             return None
-        name = _gathering(site)
+        name = _gathering_name(site)
         if name is None:
             return None
         return site.finding(
@@ -55,7 +55,7 @@ class NoneIsNotReplicated(Rule):
         )
 
 
-def _gathering(site: Site) -> str | None:
+def _gathering_name(site: Site) -> str | None:
     """The name of the function around a jit with sharded input, or of its variable, if it says that it gathers."""
     given = site.argument("in_shardings") or getattr(site.keyword("in_shardings"), "value", None)
     if given is None or (isinstance(given, ast.Constant) and given.value is None):

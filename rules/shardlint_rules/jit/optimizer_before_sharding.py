@@ -12,7 +12,7 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.optimizers import init_of
-from shardlint_rules.jit.reads import name_of, reads
+from shardlint_rules.jit.reads import name_of, reads_of_binding
 
 
 class OptimizerBeforeSharding(Rule):
@@ -49,13 +49,13 @@ class OptimizerBeforeSharding(Rule):
     @detector("call")
     def find_earlier_inits(self, site: Site) -> Iterator[Finding]:
         """A finding at every `init` that came before this placement."""
-        name = _rebound(site)
+        name = _rebound_name(site)
         if name is None:
             return
         target = site.argument(PLACING[site.api])
         if target is None or not site.shardings.shards(site.value(target)):
             return
-        for call in _inits(site, name):
+        for call in _earlier_optimizer_inits(site, name):
             state = name_of(site.file, call)
             if state is None or not _left_alone(site, state, name):
                 continue
@@ -67,7 +67,7 @@ class OptimizerBeforeSharding(Rule):
             )
 
 
-def _rebound(site: Site) -> str | None:
+def _rebound_name(site: Site) -> str | None:
     """The name of `params = device_put(params, ...)`."""
     parent = site.file.parent(site.call)
     first = site.call.args[0] if site.call.args else None
@@ -81,7 +81,7 @@ def _rebound(site: Site) -> str | None:
     )
 
 
-def _inits(site: Site, name: str) -> Iterator[ast.Call]:
+def _earlier_optimizer_inits(site: Site, name: str) -> Iterator[ast.Call]:
     """Calls of an optimizer's `init`, earlier in this scope, on what the placement is given under this name."""
     placed = {id(binding.node) for binding in lookup(site.file, site.call.args[0], name)[0]}
     for mention in site.file.mentions("init"):
@@ -94,7 +94,7 @@ def _inits(site: Site, name: str) -> Iterator[ast.Call]:
             continue
         if site.file.home(call) is not site.scope or len(call.args) != 1 or call.lineno >= site.call.lineno:
             continue
-        argument = _parameters(site, call.args[0])
+        argument = _as_parameters(site, call.args[0])
         if argument is None or argument.id != name or not init_of(site, Place(site.file, mention)):
             continue
         same = {id(binding.node) for binding in lookup(site.file, argument, name)[0]} == placed
@@ -102,7 +102,7 @@ def _inits(site: Site, name: str) -> Iterator[ast.Call]:
             yield call
 
 
-def _parameters(site: Site, node: ast.expr) -> ast.Name | None:
+def _as_parameters(site: Site, node: ast.expr) -> ast.Name | None:
     """`params`, or `eqx.filter(params, eqx.is_array)`."""
     if (
         isinstance(node, ast.Call)
@@ -115,11 +115,11 @@ def _parameters(site: Site, node: ast.expr) -> ast.Name | None:
 
 def _left_alone(site: Site, state: ast.Name, name: str) -> bool:
     """Return whether nothing between here and the step that takes it could place the state."""
-    uses = reads(site.file, state, only=False)
-    return all(site.file.home(use) is site.scope and _harmless(site, use, name) for use in uses)
+    uses = reads_of_binding(site.file, state, only=False)
+    return all(site.file.home(use) is site.scope and _is_harmless_use(site, use, name) for use in uses)
 
 
-def _harmless(site: Site, use: ast.Name, name: str) -> bool:
+def _is_harmless_use(site: Site, use: ast.Name, name: str) -> bool:
     parent = site.file.parent(use)
     if isinstance(parent, ast.Attribute | ast.Subscript | ast.Return):
         return True

@@ -22,11 +22,11 @@ _AROUND = ("optax.chain", "optax.named_chain", "optax.apply_if_finite", "optax.M
 
 def keeps_state(site: Site, value: Value, depth: int = 0) -> bool | None:
     """Return whether a value is an optimizer whose state is as large as the parameters; None where it may be one."""
-    answers = {_keeps(site, option, depth) for option in options(value)}
+    answers = {_keeps_arrays(site, option, depth) for option in options(value)}
     return answers.pop() if len(answers) == 1 else (None if answers - {False} else False)
 
 
-def _keeps(site: Site, value: Value, depth: int) -> bool | None:
+def _keeps_arrays(site: Site, value: Value, depth: int) -> bool | None:
     if (
         not isinstance(value, CallResult)
         or value.call is None

@@ -100,19 +100,19 @@ def _unread_definition(site: Site, statement: ast.stmt, name: str) -> ast.stmt |
     for before in reversed(block[: block.index(statement)]):
         if isinstance(before, ast.Assert):
             continue
-        if _computes(before, name):
+        if _overwrites_name(before, name):
             return before
         if isinstance(parent, ast.Module) or says(before, name):
             return None  # functions that are called in between may read a global name
     return None
 
 
-def _computes(statement: ast.stmt, name: str) -> bool:
+def _overwrites_name(statement: ast.stmt, name: str) -> bool:
     """True if a statement, or each branch of it, binds a name to something computed, and does not read it."""
     if isinstance(statement, ast.If):
         branches = (statement.body, statement.orelse)
         inside = [one for branch in branches for one in branch if says(one, name)]
-        ends = all(branch and _computes(branch[-1], name) for branch in branches)
+        ends = all(branch and _overwrites_name(branch[-1], name) for branch in branches)
         return ends and len(inside) == len(branches) and not says(statement.test, name)
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     if _bound_name(statement) != name or value is None or says(value, name):

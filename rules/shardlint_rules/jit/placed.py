@@ -13,7 +13,7 @@ from shardlint.model.path_tests import MOST_TESTS, tests_to
 from shardlint.model.values import Api, CallArguments, CallResult, Constant, Transformed, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.jit.reads import name_of, reads
+from shardlint_rules.jit.reads import name_of, reads_of_binding
 
 # Of these one stands wherever something is placed, or a mesh is made.
 PLACED_WORDS = ("hard", "device_put", "Mesh", "mesh")
@@ -51,7 +51,7 @@ def _maps_one_tree(call: CallArguments) -> bool:
     return len(node.args) == 2 and not any(isinstance(one, ast.Starred) for one in node.args)
 
 
-def places(site: Site, node: ast.AST) -> bool:
+def places_argument(site: Site, node: ast.AST) -> bool:
     """Return whether a call is one that places its argument: in a mesh or on a device."""
     if not isinstance(node, ast.Call):
         return False
@@ -78,7 +78,7 @@ def placed_around(site: Site, node: ast.AST) -> bool:
         if isinstance(outer, ast.Compare):
             return True
         if isinstance(outer, ast.Call) and (
-            places(site, outer) or _puts_in_a_map(site, outer) or _looks(site, outer)
+            places_argument(site, outer) or _puts_in_a_map(site, outer) or _is_inspection(site, outer)
         ):
             return True
     return False
@@ -89,11 +89,11 @@ def placed_later(site: Site, node: ast.AST) -> bool:
     placed.
     """
     target = name_of(site.file, node)
-    for use in reads(site.file, target, only=False) if target is not None else ():
+    for use in reads_of_binding(site.file, target, only=False) if target is not None else ():
         for outer in site.file.ancestors(use):
             if isinstance(outer, ast.stmt):
                 break
-            if isinstance(outer, ast.Call) and (places(site, outer) or _says_it_places(outer)):
+            if isinstance(outer, ast.Call) and (places_argument(site, outer) or _says_it_places(outer)):
                 return True
     return False
 
@@ -123,16 +123,16 @@ def _says_it_places(call: ast.Call) -> bool:
 
 def _puts_in_a_map(site: Site, call: ast.Call) -> bool:
     """`jax.tree.map(jax.device_put, arrays, shardings)`."""
-    return any(places(site, part) or _is_placing(site, part) for part in call.args[:1])
+    return any(places_argument(site, part) or _is_placing(site, part) for part in call.args[:1])
 
 
 def _is_placing(site: Site, node: ast.AST) -> bool:
     if isinstance(node, ast.Lambda):
-        return places(site, node.body)
+        return places_argument(site, node.body)
     return any(isinstance(option, Api) and option.name in PLACING for option in options(site.value(node)))
 
 
-def _looks(site: Site, call: ast.Call) -> bool:
+def _is_inspection(site: Site, call: ast.Call) -> bool:
     name = last_name(call.func)
     return any(word in name.lower() for word in ("assert", "allclose", "equal", "print"))
 

@@ -21,7 +21,7 @@ def name_of(file: FileFacts, node: ast.AST) -> ast.Name | None:
     return None
 
 
-def reads(file: FileFacts, target: ast.Name, only: bool = True) -> Iterator[ast.Name]:
+def reads_of_binding(file: FileFacts, target: ast.Name, only: bool = True) -> Iterator[ast.Name]:
     """The reads that this binding of a name reaches; with `only`, and no other binding."""
     for use, alone in readers(file, target):
         if alone or not only:
@@ -34,7 +34,7 @@ def calls_of(file: FileFacts, maker: ast.Call) -> Iterator[ast.Call]:
     if isinstance(parent, ast.Call) and parent.func is maker:
         yield parent
     target = name_of(file, maker)
-    for use in reads(file, target) if target is not None else ():
+    for use in reads_of_binding(file, target) if target is not None else ():
         call = file.parent(use)
         if isinstance(call, ast.Call) and call.func is use:
             yield call

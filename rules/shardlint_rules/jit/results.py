@@ -84,32 +84,32 @@ class _Counter:
     def of(self, node: ast.expr) -> Results | None:
         self.depth += 1
         try:
-            return self._of(node) if self.depth < _DEPTH * 4 else None
+            return self._count_results(node) if self.depth < _DEPTH * 4 else None
         finally:
             self.depth -= 1
 
-    def _of(self, node: ast.expr) -> Results | None:
+    def _count_results(self, node: ast.expr) -> Results | None:
         match node:
             case ast.Constant(value=None):
                 return Results()
             case ast.Tuple() | ast.List():
-                return self._sum(node.elts)
+                return self._sum_results(node.elts)
             case ast.Dict():
-                return self._sum(node.values) if None not in node.keys else None
+                return self._sum_results(node.values) if None not in node.keys else None
             case ast.Name():
-                return self._name(node)
+                return self._results_of_name(node)
             case ast.IfExp():
                 one, two = self.of(node.body), self.of(node.orelse)
                 return one if one == two else None
             case ast.Call():
-                name = self._api(node.func)
+                name = self._api_name(node.func)
                 if name in _FIRST and node.args:
                     return self.of(node.args[0])
                 if name == "jax.tree.map" and len(node.args) > 1 and not node.keywords:
                     return self.of(node.args[1]) if self._gives_one(node.args[0]) else None
-        return Results(arrays=1) if self._one(node) else None
+        return Results(arrays=1) if self._is_one_array(node) else None
 
-    def _sum(self, nodes: list[ast.expr]) -> Results | None:
+    def _sum_results(self, nodes: list[ast.expr]) -> Results | None:
         total = Results()
         for node in nodes:
             one = self.of(node)
@@ -119,14 +119,14 @@ class _Counter:
             total.arrays += one.arrays
         return total
 
-    def _name(self, node: ast.Name) -> Results | None:
+    def _results_of_name(self, node: ast.Name) -> Results | None:
         bindings, owner = lookup(self.file, node, node.id)
         if owner is None or owner.function() is not self.file.home(node).function():
             return None
-        found = [self._binding(binding) for binding in bindings]
+        found = [self._results_of_binding(binding) for binding in bindings]
         return found[0] if found and all(one == found[0] for one in found) else None
 
-    def _binding(self, binding: Binding) -> Results | None:
+    def _results_of_binding(self, binding: Binding) -> Results | None:
         if binding.kind == "param":
             return Results(Counter([binding.name]))
         # A list or dict may be filled later.
@@ -150,7 +150,7 @@ class _Counter:
                 return False
         return True
 
-    def _one(self, node: ast.expr, depth: int = 0) -> bool:
+    def _is_one_array(self, node: ast.expr, depth: int = 0) -> bool:
         """Return whether an expression is one array, where parameters are."""
         if depth > _DEPTH:
             return False
@@ -158,17 +158,17 @@ class _Counter:
             case ast.Constant(value=bool() | int() | float()) | ast.Compare():
                 return True
             case ast.UnaryOp():
-                return self._one(node.operand, depth + 1) or isinstance(node.op, ast.Not)
+                return self._is_one_array(node.operand, depth + 1) or isinstance(node.op, ast.Not)
             case ast.BinOp(left=left, right=right):
                 return not any(isinstance(part, ast.List | ast.Tuple) for part in (left, right))
             case ast.Call(func=ast.Attribute(attr=attr, value=value)):
-                if self._api(node.func) in _ARRAY:
+                if self._api_name(node.func) in _ARRAY:
                     return self._whole_where(node)
                 if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Attribute):
                     return value.value.attr == "at" and attr in _AT
-                return attr in _METHODS and not self._api(node.func)
+                return attr in _METHODS and not self._api_name(node.func)
             case ast.Call():
-                return self._api(node.func) in _ARRAY and self._whole_where(node)
+                return self._api_name(node.func) in _ARRAY and self._whole_where(node)
         return False
 
     def one_leaf(self, node: ast.expr, depth: int = 0) -> bool:
@@ -178,26 +178,26 @@ class _Counter:
         if isinstance(node, ast.Subscript):
             return self.one_leaf(node.value, depth + 1)
         if not isinstance(node, ast.Name):
-            return self._one(node, depth)
+            return self._is_one_array(node, depth)
         bindings, owner = lookup(self.file, node, node.id)
         if depth > _DEPTH or owner is None or owner.kind not in ("function", "lambda") or not bindings:
             return False
         return all(
             binding.kind == "param"
-            or (binding.kind in ("assign", "augment") and self._assigned(binding, node, depth))
+            or (binding.kind in ("assign", "augment") and self._is_one_array_binding(binding, node, depth))
             for binding in bindings
         )
 
-    def _assigned(self, binding: Binding, node: ast.Name, depth: int) -> bool:
+    def _is_one_array_binding(self, binding: Binding, node: ast.Name, depth: int) -> bool:
         return binding.kind == "augment" or (
             binding.value is not None and self.one_leaf(binding.value, depth + 1)
         )
 
     def _whole_where(self, call: ast.Call) -> bool:
         """`jnp.where` with one argument gives a tuple."""
-        return self._api(call.func) != "jax.numpy.where" or len(call.args) == 3
+        return self._api_name(call.func) != "jax.numpy.where" or len(call.args) == 3
 
-    def _api(self, func: ast.expr) -> str:
+    def _api_name(self, func: ast.expr) -> str:
         value = self.evaluator.value(Place(self.file, func))
         return value.name if isinstance(value, Api) else ""
 

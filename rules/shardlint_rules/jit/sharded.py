@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.guards import expected_to_fail
-from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, positions
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted_value, setting_positions
 from shardlint.model.values import CallArguments, CallResult, Constant, Items, Place, Table, Value, options
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
@@ -79,10 +79,10 @@ class Counts:
         return bool(counted) and not self.fits(count) and self.fits(count - counted)
 
 
-def counts(site: Site, function: Jitted) -> Counts | None:
+def counts_of_parameters(site: Site, function: Jitted) -> Counts | None:
     """How many entries a function's parameters ask for; None where the text does not tell."""
     parameters = function.parameters
-    static = positions(function, "static", site.program.evaluator)
+    static = setting_positions(function, "static", site.program.evaluator)
     if parameters is None or static is None:
         return None
     least = sum(1 for position in range(parameters.required) if position not in static)
@@ -90,7 +90,7 @@ def counts(site: Site, function: Jitted) -> Counts | None:
     return Counts(least, None if parameters.star else most, static)
 
 
-def calls(
+def calls_of_wrapped(
     site: Site, apis: tuple[str, ...] = JITS, settings: tuple[str, ...] = SHARDING_SETTINGS
 ) -> Iterator[SeenCall]:
     """The calls of what the site wraps with one of `settings`, in this file and others, that run nothing else."""
@@ -107,7 +107,8 @@ def calls(
         if end.kind != "called" or not isinstance(call, ast.Call) or expected_to_fail(file, call):
             continue
         found = [
-            jitted(option, program.evaluator, apis) for option in options(program.value(file, call.func))
+            jitted_value(option, program.evaluator, apis)
+            for option in options(program.value(file, call.func))
         ]
         mine = [one for one in found if one is not None and _asked_by(one, site, settings)]
         if mine and len(mine) == len(found):
@@ -123,7 +124,7 @@ def _asked_by(function: Jitted, site: Site, settings: tuple[str, ...]) -> bool:
     return False
 
 
-def named(function: Jitted) -> str:
+def describe_function(function: Jitted) -> str:
     """The function, for messages."""
     node = function.parameters.node if function.parameters is not None else None
     return f"`{node.name}`" if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else "the function"

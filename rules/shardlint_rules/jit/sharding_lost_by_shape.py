@@ -81,13 +81,13 @@ class ShardingLostByShape(Rule):
         written = " ".join(dtype.text().split()) if dtype is not None else "float"
         if written != f"{array}.dtype":
             parts.append(f"dtype={written}")
-        function, imports = self._spelled(site, maker)
+        function, imports = self._write_like_function(site, maker)
         text = f"{function}({', '.join(parts)})"
         edits: list[Edit] = [site.replace(site.call, text), *imports]
         drops = [site.call.func.id] if isinstance(site.call.func, ast.Name) else []
         return site.fix(Safety.SAFE, f"write: {text}", edits, drops=drops)
 
-    def _spelled(self, site: Site, maker: str) -> tuple[str, tuple[Edit, ...]]:
+    def _write_like_function(self, site: Site, maker: str) -> tuple[str, tuple[Edit, ...]]:
         if isinstance(site.call.func, ast.Attribute):
             return f"{site.text(site.call.func)}_like", ()
         return site.spell(f"jax.numpy.{maker}_like")

@@ -91,7 +91,7 @@ class ShardingNotUsed(Rule):
         parameter = _name_of(site)
         function = _find_ignoring(site)
         for call in site.file.walked(site.file.scope(function)).calls if function is not None else ():
-            callee = _takes(site, call, parameter)
+            callee = _callee_missing_argument(site, call, parameter)
             if function is not None and callee is not None:
                 owner = function.name
                 return site.finding(
@@ -130,7 +130,7 @@ class ShardingNotUsed(Rule):
         if function is None or name not in (*_SHARDINGS, *_OF_BATCHES) or site.program.project.is_test(site.file.path):
             return None
         owner = class_with_unread_attribute(site, function, name)
-        if owner is None and (_reads(function, name) or _signature_is_fixed(site, function)):
+        if owner is None and (_reads_parameter(function, name) or _signature_is_fixed(site, function)):
             return None
         put = next(unplaced_puts(site, owner or function), None)
         if put is None and owner is None and name in _SHARDINGS:
@@ -168,16 +168,16 @@ def _find_function(site: Site) -> _Definition | None:
 def _find_ignoring(site: Site) -> _Definition | None:
     """The function that takes the parameter, if it does something and does not read the parameter."""
     function = _find_function(site)
-    return None if function is None or _reads(function, _name_of(site)) else function
+    return None if function is None or _reads_parameter(function, _name_of(site)) else function
 
 
-def _reads(node: _Definition, name: str) -> bool:
+def _reads_parameter(node: _Definition, name: str) -> bool:
     """True if a function mentions its parameter, or may read all its locals."""
     words = walk(ast.Module(node.body, []))
     return any(isinstance(one, ast.Name) and one.id in (name, "locals", "vars", "eval") for one in words)
 
 
-def _takes(site: Site, call: ast.Call, name: str) -> str | None:
+def _callee_missing_argument(site: Site, call: ast.Call, name: str) -> str | None:
     """The name of the called function if it takes this parameter, with None as default, and does not get it."""
     arguments = site.program.evaluator.arguments(Place(site.file, call))
     if arguments.open_positional or arguments.open_keywords or name in arguments.keywords:
@@ -189,7 +189,7 @@ def _takes(site: Site, call: ast.Call, name: str) -> str | None:
     if definition is None:
         return None
     parameters, node = definition
-    if not parameters.fits(arguments) or _passes(parameters, arguments, name):
+    if not parameters.fits(arguments) or _passes_parameter(parameters, arguments, name):
         return None
     return node.name if isinstance(_find_default(node, name), ast.Constant) else None
 
@@ -209,7 +209,7 @@ def _find_definition(site: Site, value: Value) -> tuple[Parameters, ast.Function
     return (parameters.without_first() if value.bound else parameters), value.node
 
 
-def _passes(parameters: Parameters, arguments: CallArguments, name: str) -> bool:
+def _passes_parameter(parameters: Parameters, arguments: CallArguments, name: str) -> bool:
     if name in parameters.positional:
         return parameters.positional.index(name) < len(arguments.positional)
     return name not in parameters.keyword_only

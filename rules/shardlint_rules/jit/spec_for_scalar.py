@@ -61,7 +61,7 @@ class SpecForScalar(Rule):
         array, sharding = (site.argument(name) for name in _ARGUMENTS[site.api])
         if array is None or sharding is None or not _names_an_axis(site, sharding):
             return None
-        for tree in _trees(site, array):
+        for tree in _placed_trees(site, array):
             scalar = scalar_leaf(site, tree)
             if scalar is not None:
                 text = " ".join(tree.text().split())
@@ -103,7 +103,7 @@ def _has_axis(spec: Spec) -> bool:
     return any(not entry.known or entry.axes for entry in spec.entries)
 
 
-def _trees(site: Site, array: ast.expr) -> list[Place]:
+def _placed_trees(site: Site, array: ast.expr) -> list[Place]:
     """The trees that the call places, or whose leaves it places."""
     function = site.scope.function()
     if not isinstance(array, ast.Name):
@@ -118,11 +118,11 @@ def _trees(site: Site, array: ast.expr) -> list[Place]:
         return [Place(site.file, array)]
     if _reads_ranks(site, function):
         return []
-    mapped = list(_mapped(site, function, origin.name))
+    mapped = list(_trees_mapped_over(site, function, origin.name))
     return mapped or ([Place(site.file, array)] if function.kind == "function" else [])
 
 
-def _mapped(site: Site, function: Scope, name: str) -> Iterator[Place]:
+def _trees_mapped_over(site: Site, function: Scope, name: str) -> Iterator[Place]:
     """The trees that a function is mapped over, for one of its parameters."""
     args = function.node.args if isinstance(function.node, ast.Lambda | ast.FunctionDef) else None
     names = [one.arg for one in (*args.posonlyargs, *args.args)] if args is not None else []

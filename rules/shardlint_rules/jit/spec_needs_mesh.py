@@ -17,7 +17,7 @@ from shardlint_rules.jit._mesh_made import mesh_made
 from shardlint_rules.jit._mesh_meant import mesh_meant
 from shardlint_rules.jit._specs_with_mesh import with_mesh
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
-from shardlint_rules.mesh.given import SHARDED_JITS, given, jitted
+from shardlint_rules.mesh.given import SHARDED_JITS, given_specs, jitted_node
 
 _JIT = "jax.jit"
 _PJIT = "jax.experimental.pjit.pjit"
@@ -206,7 +206,7 @@ def _find_bare_specs(site: Site) -> list[ast.expr]:
     """The specs of a call, if it does not ask for a mesh first."""
     if _asks_first(site) or (site.form == "partial" and site.decorated is None):
         return []
-    return [one.node for one in given(site) if one.certain]
+    return [one.node for one in given_specs(site) if one.certain]
 
 
 def _may_have_mesh(context: Context) -> bool:
@@ -220,7 +220,7 @@ def _name_error(operation: str) -> str:
 def _find_context(site: Site) -> Context:
     """The mesh contexts on the ways to the call; for a jit, to the calls of its result."""
     if site.api in (_JIT, _PJIT):
-        return site.program.call_context(site.file, jitted(site))
+        return site.program.call_context(site.file, jitted_node(site))
     return site.program.around(site.file, site.call)
 
 

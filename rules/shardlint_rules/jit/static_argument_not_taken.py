@@ -8,8 +8,8 @@ from typing import ClassVar
 from shardlint.model.signatures import JITS, STATIC_SETTINGS
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.parameters import given, lost
-from shardlint_rules.jit.sharded import named
+from shardlint_rules.jit.parameters import explain_lost_entries, given_entries
+from shardlint_rules.jit.sharded import describe_function
 
 
 class StaticArgumentNotTaken(Rule):
@@ -50,7 +50,7 @@ class StaticArgumentNotTaken(Rule):
             return
         for name, keyword in settings:
             reasons = {
-                lost(one, one.parameters, given(one, name, site.program.evaluator))
+                explain_lost_entries(one, one.parameters, given_entries(one, name, site.program.evaluator))
                 if one.parameters is not None
                 else None
                 for one in functions
@@ -59,7 +59,7 @@ class StaticArgumentNotTaken(Rule):
             if keyword is not None and wrong is not None:
                 yield site.finding(
                     keyword,
-                    f"Wrapping {named(functions[0])} raises ValueError: {wrong[0]}.",
+                    f"Wrapping {describe_function(functions[0])} raises ValueError: {wrong[0]}.",
                     help=wrong[1],
                     why=f"{site.release('jax')} checks `{name}` against the signature",
                 )

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.facts.repeated import is_test, loop_around
 from shardlint.model.lifetime.donation import PMAP
-from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, jitted
+from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, jitted_value
 from shardlint.model.values import Constant, Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
@@ -210,7 +210,7 @@ def _training_step(site: Site, place: Place, donating: bool) -> Jitted | None:
     assert isinstance(place.node, ast.Call)
     evaluator = site.program.evaluator
     called = options(site.program.value(place.file, place.node.func))
-    function = jitted(called[0], evaluator, (*_JITS, _FILTER_JIT)) if len(called) == 1 else None
+    function = jitted_value(called[0], evaluator, (*_JITS, _FILTER_JIT)) if len(called) == 1 else None
     if function is None or function.settings.open_keywords or not isinstance(function.inner, Function):
         return None
     if any(function.setting(name) is not None for name in (*DONATE_SETTINGS, "donate")) is not donating:

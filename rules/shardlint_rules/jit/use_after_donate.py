@@ -11,7 +11,7 @@ from shardlint.model.guards import expected_to_fail
 from shardlint.model.lifetime.buffers import Use, path_of
 from shardlint.model.lifetime.donation import DONATING
 from shardlint.model.lifetime.reads import Reading, read_object
-from shardlint.model.signatures import jitted
+from shardlint.model.signatures import jitted_value
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
@@ -19,19 +19,19 @@ from shardlint.syntax import Binding, FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._donated_alias import Alias, donated_aliases
 from shardlint_rules.jit.donated import (
-    asked,
+    donation_keyword,
     donation_of,
     handed_over,
-    ignored,
     is_array,
+    is_buffer_taken,
+    is_donation_ignored,
     looks_alike,
     name_of,
     place,
-    stories,
-    taken,
-    written,
+    stories_of_donations,
+    text_of_expression,
 )
-from shardlint_rules.jit.no_output import unwrapped, why_none
+from shardlint_rules.jit.no_output import unwrap_function, why_none
 
 
 class UseAfterDonate(Rule):
@@ -81,20 +81,20 @@ class UseAfterDonate(Rule):
     @detector("call", "partial")
     def find_reads(self, site: Site) -> Iterator[Finding]:
         """The reads in this file; at the wrapper those in other files."""
-        for file, story in stories(site):
+        for file, story in stories_of_donations(site):
             uses = [use for use in story.uses if use.death.call.by.node is site.call]
             for use, certainty in _most_certain(site, file, uses):
                 form = _find_form(file, use, certainty)
                 if form is not None and file is site.file:
-                    yield self._here(site, use, certainty, form)
+                    yield self._report_read_here(site, use, certainty, form)
                 elif form is not None:
-                    yield self._elsewhere(site, file, use, certainty, form)
+                    yield self._report_read_elsewhere(site, file, use, certainty, form)
 
         if site.scope.kind == "class" or site.scope.function() is not None:
             for one in donated_aliases(site):
-                yield self._alias(site, one)
+                yield self._report_alias_read(site, one)
 
-    def _alias(self, site: Site, one: Alias) -> Finding:
+    def _report_alias_read(self, site: Site, one: Alias) -> Finding:
         text, line = site.text(one.node), one.call.call.lineno
         return site.finding(
             one.node,
@@ -104,13 +104,16 @@ class UseAfterDonate(Rule):
             certainty=Certainty.PROVEN,
         )
 
-    def _here(self, site: Site, use: Use, certainty: Certainty, form: str) -> Finding:
-        name, donated = written(site.file, read_object(use.node)), written(site.file, use.death.argument.node)
+    def _report_read_here(self, site: Site, use: Use, certainty: Certainty, form: str) -> Finding:
+        name, donated = (
+            text_of_expression(site.file, read_object(use.node)),
+            text_of_expression(site.file, use.death.argument.node),
+        )
         node: ast.AST = use.node
         help, why = _write_advice(name, use), _explain_why(form, name)
         if use.again and _others_are_rebound(site.file, use):
             # A loop that rebinds all its other donated arguments: the donation of this one is unintended.
-            node = donation_of(asked(site), use.death.argument.name, use.death.argument.position)
+            node = donation_of(donation_keyword(site), use.death.argument.name, use.death.argument.position)
             help = f"do not donate `{name}`: the call at line {use.death.call.call.lineno} returns no new value for it"
         elif name != donated and not use.again:
             why = why or f"`{name}` is part of `{donated}` or an alias of it"
@@ -122,11 +125,13 @@ class UseAfterDonate(Rule):
             form=form,
         )
 
-    def _elsewhere(self, site: Site, file: FileFacts, use: Use, certainty: Certainty, form: str) -> Finding:
-        name = written(file, read_object(use.node))
+    def _report_read_elsewhere(
+        self, site: Site, file: FileFacts, use: Use, certainty: Certainty, form: str
+    ) -> Finding:
+        name = text_of_expression(file, read_object(use.node))
         read = place(site, file, use.node)
         return site.finding(
-            asked(site),
+            donation_keyword(site),
             _write_message(file, use, certainty, place(site, file, use.death.call.call)),
             why=_explain_why(form, name) if use.again else f"{read} reads `{name}`",
             help=_write_advice(name, use),
@@ -139,7 +144,7 @@ def _most_certain(site: Site, file: FileFacts, uses: list[Use]) -> Iterator[tupl
     found: dict[ast.expr, tuple[Use, Certainty]] = {}
     for use in uses:
         certainty = certainty_of(site, file, use)
-        if certainty is None or (use.again and _refilled(file, use)):
+        if certainty is None or (use.again and _is_refilled_in_loop(file, use)):
             continue
         known = found.get(use.node)
         if known is None or (certainty is Certainty.PROVEN and known[1] is not Certainty.PROVEN):
@@ -156,15 +161,15 @@ def _others_are_rebound(file: FileFacts, use: Use) -> bool:
     return any(looks_alike(file, call, one) for one in others)
 
 
-def _refilled(file: FileFacts, use: Use) -> bool:
+def _is_refilled_in_loop(file: FileFacts, use: Use) -> bool:
     """Return whether a dictionary that is passed again gets new arrays in the loop: `cache.update(outputs)`."""
     loop = next((one for one in file.ancestors(use.node) if isinstance(one, ast.For | ast.While)), None)
-    given = written(file, read_object(use.node))
+    given = text_of_expression(file, read_object(use.node))
     return loop is not None and any(
         isinstance(one, ast.Call)
         and isinstance(one.func, ast.Attribute)
         and one.func.attr == "update"
-        and written(file, one.func.value) == given
+        and text_of_expression(file, one.func.value) == given
         for one in walk(loop)
     )
 
@@ -212,13 +217,13 @@ def _kept_in_loop(file: FileFacts, use: Use) -> bool:
         return False
     loops = {one for one in file.ancestors(use.death.call.call) if isinstance(one, ast.For | ast.While)}
     for binding in file.bindings(file.home(use.node), name[0]):
-        given = _part(binding) if loops.intersection(file.ancestors(binding.node)) else None
+        given = _value_of_target(binding) if loops.intersection(file.ancestors(binding.node)) else None
         if given is not None and path_of(given) == donated:
             return True
     return False
 
 
-def _part(binding: Binding) -> ast.expr | None:
+def _value_of_target(binding: Binding) -> ast.expr | None:
     """The expression that an assignment gives a name, also one of several: `best, bad = state, 0`."""
     if binding.kind == "unpack" and isinstance(binding.value, ast.Tuple) and binding.index is not None:
         return binding.value.elts[binding.index] if binding.index < len(binding.value.elts) else None
@@ -226,7 +231,10 @@ def _part(binding: Binding) -> ast.expr | None:
 
 
 def _write_message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str:
-    name, function = written(file, read_object(use.node)), written(file, use.death.call.call.func)
+    name, function = (
+        text_of_expression(file, read_object(use.node)),
+        text_of_expression(file, use.death.call.call.func),
+    )
     if use.again:
         raises = "raises" if certainty is Certainty.PROVEN else "may raise"
         return f"`{function}` {raises} in the next iteration: it donates `{name}`, and the loop does not reassign it."
@@ -245,7 +253,7 @@ def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
     program, call = site.program, use.death.call
     if expected_to_fail(file, use.node) or expected_to_fail(file, call.call):
         return None
-    if ignored(site, use.death.argument):
+    if is_donation_ignored(site, use.death.argument):
         return None
     region = program.region(file, call.call)
     if region.proven:
@@ -254,7 +262,7 @@ def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
     if certainty is None or _finds_no_output(site, file, use):
         return None
     array = use.death.argument.array or is_array(program, file, use.death.held)
-    sure = (use.reading is Reading.DATA or (use.reading is Reading.IF_ARRAY and array)) and taken(
+    sure = (use.reading is Reading.DATA or (use.reading is Reading.IF_ARRAY and array)) and is_buffer_taken(
         file, call, use.death.argument, use.below, array
     )
     if not sure or region.traced == "sometimes" or _tests_it(file, use.node):
@@ -268,7 +276,7 @@ def _finds_no_output(site: Site, file: FileFacts, use: Use) -> bool:
     if name is None or use.death.argument.taken:
         return False
     found = [
-        jitted(unwrapped(option), site.program.evaluator, DONATING)
+        jitted_value(unwrap_function(option), site.program.evaluator, DONATING)
         for option in options(site.program.value(file, use.death.call.call.func))
     ]
     return all(one is not None and why_none(site, one, name) is not None for one in found)

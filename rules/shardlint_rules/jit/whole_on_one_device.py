@@ -92,7 +92,7 @@ class WholeOnOneDevice(Rule):
         source = _find_source(site, site.file, array)
         if source is None or site.region.traced == "always":
             return None
-        if not _splits(site, sharding):
+        if not _splits_array(site, sharding):
             return None
         maker = source.file.text(source.call.func)
         shown = f"`{array.id}`" if isinstance(array, ast.Name) else "the array"
@@ -138,7 +138,7 @@ def _is_named(site: Site, sharding: ast.expr) -> bool:
     )
 
 
-def _splits(site: Site, sharding: ast.expr) -> bool:
+def _splits_array(site: Site, sharding: ast.expr) -> bool:
     """True if a sharding splits an array, by its value, or by its name if the value is unknown."""
     value = site.value(sharding)
     if site.shardings.shards(value):
@@ -166,7 +166,7 @@ def _find_source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) ->
         if not isinstance(option, Api):
             return None
         if option.name in _MAPS and len(node.args) > 1:
-            return _mapped(site, file, node.args[0], depth + 1)
+            return _call_mapped_over_tree(site, file, node.args[0], depth + 1)
         form = _find_form(site, file, node, option.name)
         known = shape_of(site.program.evaluator, Place(file, node)) if form else None
         if known is not None and all(known) and math.prod(one or 0 for one in known) <= _SMALL:
@@ -175,7 +175,7 @@ def _find_source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) ->
     return None
 
 
-def _mapped(site: Site, file: FileFacts, function: ast.expr, depth: int) -> _Source | None:
+def _call_mapped_over_tree(site: Site, file: FileFacts, function: ast.expr, depth: int) -> _Source | None:
     """The call that creates the result of a function that is mapped over a tree."""
     for option in options(site.program.value(file, function)):
         if not isinstance(option, Function):
@@ -195,20 +195,20 @@ def _find_form(site: Site, file: FileFacts, call: ast.Call, name: str) -> str:
     if any(one.arg in ("device", "out_sharding", None) for one in call.keywords) or not call.args:
         return ""
     if name.startswith("jax.numpy.") and last in _CONSTANT:
-        return "" if _small(site, file, call.args[0]) else "constant"
+        return "" if _is_small_shape(site, file, call.args[0]) else "constant"
     if name.startswith("jax.random.") and last in _RANDOM and len(call.args) > 1:
-        return "" if _small(site, file, call.args[1]) else "random"
+        return "" if _is_small_shape(site, file, call.args[1]) else "random"
     if name.startswith("jax.numpy.") and last in _JOINED:
-        return "joined" if last in ("tile", "broadcast_to") or _many(call.args[0]) else ""
+        return "joined" if last in ("tile", "broadcast_to") or _is_many_items(call.args[0]) else ""
     return ""
 
 
-def _many(node: ast.expr) -> bool:
+def _is_many_items(node: ast.expr) -> bool:
     """`[x] * n`, or a list that is computed."""
     return isinstance(node, ast.ListComp) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult))
 
 
-def _small(site: Site, file: FileFacts, shape: ast.expr) -> bool:
+def _is_small_shape(site: Site, file: FileFacts, shape: ast.expr) -> bool:
     """True for a shape of at most one dimension, or of few elements."""
     if isinstance(shape, ast.Name):
         bindings, _ = lookup(file, shape, shape.id)

@@ -40,10 +40,10 @@ def filled_by_dimension(file: FileFacts, call: ast.Call) -> str:
 
 def _may_be_none(node: ast.expr) -> bool:
     """Return whether an expression is None, or is None on one path."""
-    return any(isinstance(one, ast.Constant) and one.value is None for one in _results(node))
+    return any(isinstance(one, ast.Constant) and one.value is None for one in _conditional_results(node))
 
 
-def _results(node: ast.expr) -> list[ast.expr]:
+def _conditional_results(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.IfExp):
-        return [*_results(node.body), *_results(node.orelse)]
+        return [*_conditional_results(node.body), *_conditional_results(node.orelse)]
     return [node]

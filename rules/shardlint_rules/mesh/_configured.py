@@ -24,12 +24,12 @@ class Configured:
     said: str
 
 
-def configured(site: Site, mesh: ast.expr) -> Configured | None:
+def configured_axes(site: Site, mesh: ast.expr) -> Configured | None:
     """Return the axes that the configurations give a mesh which is made of them alone; None if they give none."""
     found: list[tuple[str, tuple[str, ...] | None]] = []
     for option in options(site.program.followed(site.value(mesh))):
         made = mesh_of(option, site.program.evaluator)
-        key = _key(site, made) if made is not None and made.axis_names is None else None
+        key = _configuration_key(site, made) if made is not None and made.axis_names is None else None
         if key is None:
             return None
         found += _everything_said(site, key)
@@ -39,7 +39,7 @@ def configured(site: Site, mesh: ast.expr) -> Configured | None:
     return Configured(frozenset(axis for _, axes in found for axis in axes or ()), said)
 
 
-def _key(site: Site, mesh: Mesh) -> str | None:
+def _configuration_key(site: Site, mesh: Mesh) -> str | None:
     """The entry of a configuration that gives a mesh the names of its axes."""
     call = mesh.place.node
     if not isinstance(call, ast.Call):
@@ -60,10 +60,12 @@ def _key(site: Site, mesh: Mesh) -> str | None:
 
 
 def _everything_said(site: Site, key: str) -> tuple[tuple[str, tuple[str, ...] | None], ...]:
-    return site.program.once(site.file, ("configured axes", key), lambda: tuple(_said(site, key)))
+    return site.program.once(
+        site.file, ("configured axes", key), lambda: tuple(_configured_axis_names(site, key))
+    )
 
 
-def _said(site: Site, key: str) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+def _configured_axis_names(site: Site, key: str) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     root = site.program.project.root
     for entry in site.program.project.configurations.entries(re.escape(key)):
         names = entry.value if entry.known and isinstance(entry.value, list | tuple) else None
@@ -81,10 +83,10 @@ def _said(site: Site, key: str) -> Iterator[tuple[str, tuple[str, ...] | None]]:
                 name, default = call.args[:2]
                 if isinstance(name, ast.Constant) and name.value == key:
                     value = site.program.value(file, default)
-                    yield f"the default of --{key}", _strings(value)
+                    yield f"the default of --{key}", _as_strings(value)
 
 
-def _strings(value: object) -> tuple[str, ...] | None:
+def _as_strings(value: object) -> tuple[str, ...] | None:
     if not isinstance(value, Items) or value.open:
         return None
     found = [getattr(item, "value", None) for item in value.items]

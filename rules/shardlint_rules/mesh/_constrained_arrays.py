@@ -22,15 +22,15 @@ def shapes_under_spec(site: Site) -> Iterator[Shape]:
     """The known shapes of arrays that are placed by the site's spec, or mapped over by it."""
     spec: ast.expr = site.call
     around = site.file.parent(spec)
-    if isinstance(around, ast.Call) and _calls(site, around, "jax.sharding.NamedSharding"):
+    if isinstance(around, ast.Call) and _calls_one_of(site, around, "jax.sharding.NamedSharding"):
         spec = around
-    for array in _arrays(site, spec):
+    for array in _constrained_arrays(site, spec):
         shape = shape_of(site.program.evaluator, array)
         if shape is not None:
             yield shape
 
 
-def _arrays(site: Site, spec: ast.expr) -> Iterator[Place]:
+def _constrained_arrays(site: Site, spec: ast.expr) -> Iterator[Place]:
     file, uses = site.file, [spec]
     assigned = file.parent(spec)
     if isinstance(assigned, ast.Assign) and isinstance(target := assigned.targets[0], ast.Name):
@@ -41,11 +41,16 @@ def _arrays(site: Site, spec: ast.expr) -> Iterator[Place]:
         ]
     for use in uses:
         position, outer = 0, file.parent(use)
-        if isinstance(outer, ast.Call) and _calls(site, outer, "jax.sharding.NamedSharding"):
+        if isinstance(outer, ast.Call) and _calls_one_of(site, outer, "jax.sharding.NamedSharding"):
             use, outer = outer, file.parent(outer)
         if isinstance(outer, ast.Tuple | ast.List):
             position, outer = outer.elts.index(use), file.parent(outer)
-        if isinstance(outer, ast.Call) and outer.args and use in outer.args[1:] and _calls(site, outer, *_PLACING):
+        if (
+            isinstance(outer, ast.Call)
+            and outer.args
+            and use in outer.args[1:]
+            and _calls_one_of(site, outer, *_PLACING)
+        ):
             yield Place(file, outer.args[0])
         mapped = file.parent(outer) if isinstance(outer, ast.keyword) else None
         if isinstance(outer, ast.keyword) and outer.arg == _SPECS and isinstance(mapped, ast.Call):
@@ -55,5 +60,5 @@ def _arrays(site: Site, spec: ast.expr) -> Iterator[Place]:
                     yield arguments.positional[position]
 
 
-def _calls(site: Site, call: ast.Call, *names: str) -> bool:
+def _calls_one_of(site: Site, call: ast.Call, *names: str) -> bool:
     return all(isinstance(one, Api) and one.name in names for one in options(site.value(call.func)))

@@ -36,14 +36,14 @@ def of_linen(site: Site) -> bool:
     return project.holds(path, "linen") and project.holds(path, *_LOGICAL) and not project.holds(path, "nnx")
 
 
-def ways(site: Site) -> frozenset[str]:
+def lookup_orders(site: Site) -> frozenset[str]:
     """How the project's loops look up names in tables of expressions; none where the last one that matches counts."""
     found: set[str] = set()
     for file in site.program.project.holding(site.file.path, _LOOKS):
         if file is None:
             return frozenset()
         for node in walk(file.tree):
-            way = _way(node)
+            way = _loop_lookup_order(node)
             if way == "last":
                 return frozenset()
             if way is not None:
@@ -51,7 +51,7 @@ def ways(site: Site) -> frozenset[str]:
     return frozenset(found)
 
 
-def _way(node: ast.AST) -> str | None:
+def _loop_lookup_order(node: ast.AST) -> str | None:
     """How a loop over pairs looks up the first of the two; `last` where it goes on after it has found one."""
     inside: ast.AST = node
     if isinstance(node, ast.For):
@@ -84,7 +84,7 @@ def _looked_up(call: ast.Call) -> str | None:
     return tried.id if isinstance(tried, ast.Name) else None
 
 
-def covers(early: str, late: str, way: str) -> bool:
+def pattern_covers(early: str, late: str, way: str) -> bool:
     """Return whether an expression matches whatever a later one of the table does."""
     if early in _ALL:
         return True
@@ -92,19 +92,19 @@ def covers(early: str, late: str, way: str) -> bool:
     anywhere = way == "search" or early.startswith(".*")
     ends = early.removeprefix(".*")
     if anywhere and ends.endswith("$") and not re.search(r"[.^$*+?{}\[\]\\|()]", ends[:-1]):
-        last = _fixed(late)[-1:] if late.endswith("$") and not late.endswith("\\$") else []
+        last = _fixed_pieces(late)[-1:] if late.endswith("$") and not late.endswith("\\$") else []
         return bool(last) and late.endswith(f"{last[0]}$") and last[0].endswith(ends[:-1])
     if re.search(r"[.^$*+?{}\[\]\\|()]", early):
         return False  # more than plain text
     if way == "fullmatch":
         return early == late
-    runs = _fixed(late)
+    runs = _fixed_pieces(late)
     if way == "match":
         return bool(runs) and late.startswith(runs[0]) and runs[0].startswith(early)
     return any(early in one for one in runs)
 
 
-def _fixed(pattern: str) -> list[str]:
+def _fixed_pieces(pattern: str) -> list[str]:
     """The pieces of plain text that all an expression matches has in it."""
     bare = _GROUP.sub("\0", pattern.removeprefix("^").removesuffix("$"))
     if any(one in bare for one in "()[]|"):

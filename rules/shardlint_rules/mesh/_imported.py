@@ -18,14 +18,18 @@ def at_import(site: Site, node: ast.AST) -> str | None:
         return None
     here = site.file.home(node).function()
     if here is None:
-        return None if _deferred(site, site.file) else "its module is imported"
+        return None if _is_imported_in_function(site, site.file) else "its module is imported"
     if not isinstance(here.node, ast.FunctionDef):
         return None
-    decorated = _decorates(site, here)
+    decorated = _decorating_function(site, here)
     if decorated is None:
         return None
     file, name = decorated
-    return None if _deferred(site, file) else f"`{name}` of {file.path.name} is decorated, at the import of that module"
+    return (
+        None
+        if _is_imported_in_function(site, file)
+        else f"`{name}` of {file.path.name} is decorated, at the import of that module"
+    )
 
 
 def kept_globals(file: FileFacts) -> frozenset[str]:
@@ -33,7 +37,7 @@ def kept_globals(file: FileFacts) -> frozenset[str]:
     rebound = file.rebound_globals
     found: dict[str, bool] = {}
     for scope_statement in file.walked(file.module).statements if rebound else ():
-        for target, value in _bound(scope_statement):
+        for target, value in _bound_names(scope_statement):
             if target in rebound:
                 none = isinstance(value, ast.Constant) and value.value is None
                 found[target] = none and found.get(target, True)
@@ -42,7 +46,7 @@ def kept_globals(file: FileFacts) -> frozenset[str]:
 
 def set_while_importing(site: Site, file: FileFacts, name: str) -> bool:
     """Return whether a function that binds a global may run while modules are imported, before others that read it."""
-    setters = [one.name for one in _setters(file, name)]
+    setters = [one.name for one in _functions_setting_global(file, name)]
     if not setters:
         return True
     words = "|".join(map(re.escape, setters))
@@ -60,7 +64,7 @@ def set_while_importing(site: Site, file: FileFacts, name: str) -> bool:
     return False
 
 
-def _setters(file: FileFacts, name: str) -> Iterator[ast.FunctionDef]:
+def _functions_setting_global(file: FileFacts, name: str) -> Iterator[ast.FunctionDef]:
     """The functions that declare a name global and bind it."""
     for node in walk(file.tree):
         if isinstance(node, ast.FunctionDef) and any(
@@ -69,7 +73,7 @@ def _setters(file: FileFacts, name: str) -> Iterator[ast.FunctionDef]:
             yield node
 
 
-def _bound(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:
+def _bound_names(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:
     match statement:
         case ast.Assign(targets=targets, value=value):
             yield from ((one.id, value) for one in targets if isinstance(one, ast.Name))
@@ -87,21 +91,21 @@ def _imports_after(file: FileFacts, call: ast.AST) -> bool:
 
 
 def _is_imported(site: Site, file: FileFacts) -> bool:
-    return _said(site, file, r"(?m)^[ \t]*")
+    return _is_imported_elsewhere(site, file, r"(?m)^[ \t]*")
 
 
-def _deferred(site: Site, file: FileFacts) -> bool:
+def _is_imported_in_function(site: Site, file: FileFacts) -> bool:
     """Return whether some function imports the module itself, perhaps after the mesh was set."""
-    return _said(site, file, r"(?m)^[ \t]+")
+    return _is_imported_elsewhere(site, file, r"(?m)^[ \t]+")
 
 
-def _said(site: Site, file: FileFacts, begin: str) -> bool:
+def _is_imported_elsewhere(site: Site, file: FileFacts, begin: str) -> bool:
     stem = re.escape(file.path.parent.name if file.path.name == "__init__.py" else file.path.stem)
     pattern = rf"{begin}(?:from|import)[ \t]+[^\n#]*\b{stem}\b"
     return any(True for _ in site.program.project.holding(site.file.path, (pattern,)))
 
 
-def _decorates(site: Site, scope: Scope) -> tuple[FileFacts, str] | None:
+def _decorating_function(site: Site, scope: Scope) -> tuple[FileFacts, str] | None:
     """A function at module level that a function decorates, itself or as what its outer function gives."""
     node = scope.node
     assert isinstance(node, ast.FunctionDef)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.reach import readers
-from shardlint.model.values import Constant, Items, Place, Value, settled
+from shardlint.model.values import Constant, Items, Place, Value, settled_value
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 
@@ -34,17 +34,17 @@ def find_too_many_names(site: Site) -> TooMany | None:
     names = _count_names(site, site.program.value(place.file, place.node)) if place is not None else None
     if place is None or names is None:
         return None
-    for shape in _shapes(site):
-        made = settled(site.program.value(shape.file, shape.node))
+    for shape in _initializer_shapes(site):
+        made = settled_value(site.program.value(shape.file, shape.node))
         if isinstance(made, Items) and not made.open and len(made.items) < names:
             node = place.node if place.file is site.file else site.call
             return TooMany(node, names, len(made.items))
     return None
 
 
-def _shapes(site: Site) -> Iterator[Place]:
+def _initializer_shapes(site: Site) -> Iterator[Place]:
     """The shapes that the initializer made here is called with, or that are given with it to linen's `self.param`."""
-    for given in (site.call, *_read(site, site.call)):
+    for given in (site.call, *_reads_of_result(site, site.call)):
         parent = site.file.parent(given)
         match parent:
             case ast.Call(func=ast.Attribute(attr="param"), args=[_, second, shape, *_]) if second is given:
@@ -55,7 +55,7 @@ def _shapes(site: Site) -> Iterator[Place]:
                 yield from (Place(site.file, one.value) for one in keywords if one.arg == "shape")
 
 
-def _read(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+def _reads_of_result(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Where a name is read that surely is what a call gives."""
     match site.file.parent(call):
         case ast.Assign(targets=[ast.Name() as target]):
@@ -64,7 +64,7 @@ def _read(site: Site, call: ast.Call) -> Iterator[ast.expr]:
 
 def _count_names(site: Site, value: Value) -> int | None:
     """How many names a tuple or a spec says."""
-    value = settled(value)
+    value = settled_value(value)
     if isinstance(value, Items):
         told = not value.open and value.kind == "tuple"
         return len(value.items) if told and all(isinstance(one, Constant | Items) for one in value.items) else None

@@ -7,7 +7,7 @@ import libcst as cst
 from shardlint.rules_api.cst import argument, parse_expression, with_arguments
 
 
-def appended(call: cst.Call, name: str, text: str) -> cst.Call:
+def append_argument(call: cst.Call, name: str, text: str) -> cst.Call:
     """The call with `name=text` behind its arguments."""
     added = argument(name, parse_expression(text))
     if not call.args:

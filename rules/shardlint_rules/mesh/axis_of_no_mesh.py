@@ -12,7 +12,7 @@ from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, detector
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.mesh.given import Given, bound_by, named, where
+from shardlint_rules.mesh.given import Given, bound_by, named_axes, node_of_axis
 
 _SPEC = "jax.sharding.PartitionSpec"
 # What leaves axes out that a mesh does not have, or asks for them; and meshes that come from libraries.
@@ -71,7 +71,7 @@ class AxisOfNoMesh(Rule):
         spec = spec_of(site.value(site.call), site.program.evaluator)
         if spec is None or site.program.own.axes:
             return
-        axes = {axis for _, axis in named(spec) if axis.isidentifier()}
+        axes = {axis for _, axis in named_axes(spec) if axis.isidentifier()}
         if not axes:
             return
         made = site.program.once(site.file, "SL351", lambda: _axes_of_meshes(site))
@@ -80,11 +80,11 @@ class AxisOfNoMesh(Rule):
         if not axes & made and not _table_names(site, made):
             return
         listed = ", ".join(sorted(made))
-        for entry, axis in named(spec):
+        for entry, axis in named_axes(spec):
             if axis not in made and axis.isidentifier() and not bound_by(site, axis, _MAPS):
                 near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
                 yield site.finding(
-                    where(site, Given(spec, site.call, True), entry, axis),
+                    node_of_axis(site, Given(spec, site.call, True), entry, axis),
                     f'A sharding with this spec raises ValueError: no mesh of the program has an axis "{axis}".',
                     label=f'did you mean "{near[0]}"?' if near else "",
                     help=f"write one of {listed}, or None for a replicated dimension",
@@ -107,7 +107,7 @@ def _axes_of_meshes(site: Site) -> frozenset[str]:
     return frozenset(axes)
 
 
-def _table(site: Site) -> ast.AST | None:
+def _outermost_table(site: Site) -> ast.AST | None:
     """The dictionary or list of pairs around a spec, the outermost one."""
     found: ast.AST | None = None
     for outer in site.file.ancestors(site.call):
@@ -120,7 +120,7 @@ def _table(site: Site) -> ast.AST | None:
 
 def _table_names(site: Site, made: frozenset[str]) -> bool:
     """Return whether other specs of the table name axes of the meshes."""
-    table = _table(site)
+    table = _outermost_table(site)
     text = site.file.text(table) if table is not None else ""
     own = site.text(site.call)
     quoted = regex(r"""["'](\w+)["']""")

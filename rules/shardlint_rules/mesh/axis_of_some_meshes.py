@@ -53,12 +53,12 @@ class AxisOfSomeMeshes(Rule):
         imports = (one for one in site.file.tree.body if isinstance(one, ast.Import | ast.ImportFrom))
         if site.syntax is not next(imports, None):
             return
-        found = list(_written(site))
+        found = list(_written_axes(site))
         if not found:
             return
-        missing = _optional(named_meshes(site.program, site.file))
+        missing = _optional_axes(named_meshes(site.program, site.file))
         for node, axis, form in found:
-            if axis in missing and not _asked(site, node, axis):
+            if axis in missing and not _tests_for_axis(site, node, axis):
                 yield self._make_finding(site, node, axis, form, *missing[axis])
 
     def _make_finding(
@@ -78,7 +78,7 @@ class AxisOfSomeMeshes(Rule):
         )
 
 
-def _optional(meshes: tuple[NamedMesh, ...]) -> dict[str, tuple[NamedMesh, NamedMesh]]:
+def _optional_axes(meshes: tuple[NamedMesh, ...]) -> dict[str, tuple[NamedMesh, NamedMesh]]:
     """The axes that a mesh has and another one, with some of its axes and no others, has not."""
     found: dict[str, tuple[NamedMesh, NamedMesh]] = {}
     for large, small in permutations(meshes, 2):
@@ -88,7 +88,7 @@ def _optional(meshes: tuple[NamedMesh, ...]) -> dict[str, tuple[NamedMesh, Named
     return found
 
 
-def _written(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
+def _written_axes(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
     """The axes that are written out, each with its place and form."""
     file = site.file
     for node in file.mentions("shape") if file.says(".shape[") else ():
@@ -114,7 +114,7 @@ def _list_axes(value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
             yield part, part.value, "named"
 
 
-def _asked(site: Site, node: ast.AST, axis: str) -> bool:
+def _tests_for_axis(site: Site, node: ast.AST, axis: str) -> bool:
     """Return whether the function around a place tests for the axis anywhere, or is named after it."""
     scope = site.file.home(node).function()
     if scope is not None and axis in scope.name.lower().split("_"):

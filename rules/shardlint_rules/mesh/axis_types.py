@@ -78,7 +78,7 @@ def _may_be_over(program: Program, file: FileFacts, node: ast.AST, name: str) ->
     argument = sharding_argument(call, name)
     if argument is None:
         return name == LOGICAL
-    found = list(targets(program, file, argument))
+    found = list(targets_of(program, file, argument))
     return not found or any(target.may_name_an_axis and not target.meshes for target in found)
 
 
@@ -153,7 +153,7 @@ class Target:
         return self.spec.open or self.names_an_axis
 
 
-def targets(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Target]:
+def targets_of(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Target]:
     """The shardings an expression holds for certain: one each for the leaves that have a single value."""
     evaluator = program.evaluator
     value = program.value(file, node)
@@ -168,21 +168,27 @@ def targets(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Targe
             continue
         spec = spec_of(parts[1], evaluator)
         if spec is not None:
-            ways = [[mesh_of(one, evaluator) for one in options(way)] for way in behind(program, parts[0])]
+            ways = [
+                [mesh_of(one, evaluator) for one in options(way)] for way in values_behind(program, parts[0])
+            ]
             known = [tuple(mesh for mesh in way if mesh is not None) for way in ways if None not in way]
             yield Target(tuple(known), spec, False)
 
 
-def behind(program: Program, value: Value, depth: int = _DEPTH) -> list[Value]:
+def values_behind(program: Program, value: Value, depth: int = _DEPTH) -> list[Value]:
     """Return the values of an expression on each visible path. A parameter is followed to the arguments of its
     calls.
     """
     if isinstance(value, Parameter) and depth > 0:
-        return [one for given in _given(program, value) for one in behind(program, given, depth - 1)]
+        return [
+            one
+            for given in _values_from_callers(program, value)
+            for one in values_behind(program, given, depth - 1)
+        ]
     return [value]
 
 
-def _given(program: Program, parameter: Parameter) -> Iterator[Value]:
+def _values_from_callers(program: Program, parameter: Parameter) -> Iterator[Value]:
     file = parameter.place.file
     scope = file.home(parameter.place.node)
     node = scope.node

@@ -19,7 +19,7 @@ from shardlint.rules_api.rule import (
     detector,
 )
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
+from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets_of
 
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
@@ -71,7 +71,7 @@ class ConstraintOnExplicitMesh(Rule):
     def report_constraint(self, site: Site) -> Finding | None:
         """A constraint over Explicit axes."""
         argument = site.argument(CONSTRAINTS[site.api])
-        for target in targets(site.program, site.file, argument) if argument is not None else ():
+        for target in targets_of(site.program, site.file, argument) if argument is not None else ():
             if target.bare:
                 finding = self._report_bare(site, target)
             elif target.meshes:
@@ -86,7 +86,7 @@ class ConstraintOnExplicitMesh(Rule):
     def report_reshard(self, site: Site) -> Finding | None:
         """A `reshard` over Auto axes."""
         argument = site.argument("out_shardings")
-        found = targets(site.program, site.file, argument) if argument is not None else ()
+        found = targets_of(site.program, site.file, argument) if argument is not None else ()
         where = next(filter(None, (_find_auto_mesh(site, target) for target in found)), "")
         if not where:
             return None
@@ -118,7 +118,7 @@ class ConstraintOnExplicitMesh(Rule):
         if not made:
             return None
         first = made[0]
-        where = _where(site, first.path.name, first.line)
+        where = _describe_place(site, first.path.name, first.line)
         every = "the mesh of the program" if len(made) == 1 else "every mesh that the program passes to other code"
         return site.finding(
             site.call.func,
@@ -164,7 +164,7 @@ class ConstraintOnExplicitMesh(Rule):
         if site.api != _CONSTRAINT:
             return None
         name, imports = site.spell(_RESHARD if site.allows("jax", ">=0.8.2") else _OLD_RESHARD)
-        renamed = _renamed(site, {"x": "xs", "shardings": "out_shardings"})
+        renamed = _rename_keywords(site, {"x": "xs", "shardings": "out_shardings"})
         edits = [site.replace(site.call.func, name), *imports, *renamed]
         why = "in a jit the array must already be on the mesh"
         return site.fix(Safety.UNSAFE, f"write {name}", edits, why)
@@ -178,7 +178,7 @@ class ConstraintOnExplicitMesh(Rule):
         else:
             return None
         name, imports = site.spell(api)
-        edits = [site.replace(site.call.func, name), *imports, *_renamed(site, renamed)]
+        edits = [site.replace(site.call.func, name), *imports, *_rename_keywords(site, renamed)]
         return site.fix(
             Safety.UNSAFE, f"write {name}", edits, "you may have wanted a mesh with Explicit axes"
         )
@@ -204,12 +204,12 @@ def _types_in_context(site: Site) -> set[str]:
 
 
 def _describe_made(site: Site, mesh: Mesh) -> str:
-    return f"the mesh made at {_where(site, mesh.place.file.path.name, mesh.place.line)}"
+    return f"the mesh made at {_describe_place(site, mesh.place.file.path.name, mesh.place.line)}"
 
 
 def _describe_set(site: Site) -> str:
     place = site.context.contexts[0].place
-    return f"the mesh set at {_where(site, place.file.path.name, place.line)}"
+    return f"the mesh set at {_describe_place(site, place.file.path.name, place.line)}"
 
 
 def _may_be_set(site: Site) -> bool:
@@ -220,7 +220,7 @@ def _may_be_set(site: Site) -> bool:
     return not around.complete and any(site.anywhere(word) for word in ("set_mesh", "use_mesh"))
 
 
-def _renamed(site: Site, names: dict[str, str]) -> list[Edit]:
+def _rename_keywords(site: Site, names: dict[str, str]) -> list[Edit]:
     """Edits that rename the keywords of the call."""
     edits = []
     for keyword in site.call.keywords:
@@ -248,5 +248,5 @@ def _own_axes(site: Site) -> bool:
     return False
 
 
-def _where(site: Site, name: str, line: int) -> str:
+def _describe_place(site: Site, name: str, line: int) -> str:
     return f"line {line}" if name == site.file.path.name else f"{name}:{line}"

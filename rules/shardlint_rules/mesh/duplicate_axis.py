@@ -13,7 +13,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given, named, where
+from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given_specs, named_axes, node_of_axis
 
 _SPEC = "jax.sharding.PartitionSpec"
 
@@ -52,8 +52,8 @@ class DuplicateAxis(Rule):
     @detector("call", "partial", of=tuple(TAKERS))
     def find_repeated_axis(self, site: Site) -> Iterator[Finding]:
         """Each axis that a spec names again."""
-        for one in given(site):
-            for axis in _repeated(one.spec):
+        for one in given_specs(site):
+            for axis in _repeated_axes(one.spec):
                 yield self._report_repeated(site, one, axis)
 
     @detector("violation")
@@ -80,7 +80,7 @@ class DuplicateAxis(Rule):
             and not isinstance(before, ast.Constant | ast.Tuple)
         ]
         # What two of them are in one variant, the text does not tell.
-        if not found or len(several) > 1 or not _attributes(site, found[0][:2]):
+        if not found or len(several) > 1 or not _are_attributes(site, found[0][:2]):
             return None
         one, before, axis = found[0]
         meshes = named_meshes(site.program, site.file)
@@ -102,7 +102,7 @@ class DuplicateAxis(Rule):
         if "logical" in site.text(site.file.statement(site.call)):
             return None
         spec = spec_of(site.value(site.call), site.program.evaluator)
-        again = _repeated(spec) if spec is not None else []
+        again = _repeated_axes(spec) if spec is not None else []
         if spec is None or not again or not _handed_on(site) or site.program.project.is_test(site.file.path):
             return None
         return site.finding(
@@ -114,10 +114,10 @@ class DuplicateAxis(Rule):
         )
 
     def _report_repeated(self, site: Site, one: Given, axis: str) -> Finding:
-        mentions = [entry for entry, name in named(one.spec) if name == axis]
+        mentions = [entry for entry, name in named_axes(one.spec) if name == axis]
         again = mentions[1]
         nth = 1 if again is mentions[0] else 0  # twice inside one tuple
-        node = where(site, one, again, axis, nth)
+        node = node_of_axis(site, one, again, axis, nth)
         error = "DuplicateSpecError" if site.allows("jax", ">=0.5.3") else "ValueError"
         return site.finding(
             node,
@@ -159,8 +159,8 @@ def _is_pattern(node: ast.expr) -> bool:
     return all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in parts)
 
 
-def _repeated(spec: Spec) -> list[str]:
-    counted = Counter(axis for _, axis in named(spec))
+def _repeated_axes(spec: Spec) -> list[str]:
+    counted = Counter(axis for _, axis in named_axes(spec))
     return [axis for axis, times in counted.items() if times > 1 and axis]
 
 
@@ -170,7 +170,7 @@ def _list_axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
     return [one.axes for one in entries] if all(one.known for one in entries) else []
 
 
-def _attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
+def _are_attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
     """Return whether both are fields or constants of a class or module, themselves or by a name for one."""
     return all(isinstance(_find_source(site, one), ast.Attribute) for one in pair) and len(
         {site.text(_find_source(site, one)) for one in pair}

@@ -47,27 +47,27 @@ class Given:
     certain: bool
 
 
-def given(site: Site) -> Iterator[Given]:
+def given_specs(site: Site) -> Iterator[Given]:
     """The specs given by the site's call."""
     for name in TAKERS[site.api]:
         argument = site.argument(name)
         if argument is not None:
-            yield from _leaves(site, argument)
+            yield from _specs_in_tree(site, argument)
 
 
-def _leaves(site: Site, node: ast.expr) -> Iterator[Given]:
+def _specs_in_tree(site: Site, node: ast.expr) -> Iterator[Given]:
     """The specs in a literal pytree, each with its own part of the text."""
     if isinstance(node, ast.Tuple | ast.List):
         for element in node.elts:
-            yield from _leaves(site, element)
+            yield from _specs_in_tree(site, element)
     elif isinstance(node, ast.Dict):
         for value in node.values:
-            yield from _leaves(site, value)
+            yield from _specs_in_tree(site, value)
     elif not isinstance(node, ast.Starred):
-        yield from _specs(site, site.value(node), node, True)
+        yield from _specs_of_value(site, site.value(node), node, True)
 
 
-def _specs(site: Site, value: Value, node: ast.expr, certain: bool) -> Iterator[Given]:
+def _specs_of_value(site: Site, value: Value, node: ast.expr, certain: bool) -> Iterator[Given]:
     found = options(value)
     for option in found:
         spec = spec_of(option, site.program.evaluator)
@@ -76,10 +76,10 @@ def _specs(site: Site, value: Value, node: ast.expr, certain: bool) -> Iterator[
         elif isinstance(option, Items | Table):
             parts = option.items if isinstance(option, Items) else tuple(part for _, part in option.entries)
             for part in parts:
-                yield from _specs(site, part, node, certain and len(found) == 1)
+                yield from _specs_of_value(site, part, node, certain and len(found) == 1)
 
 
-def named(spec: Spec) -> Iterator[tuple[SpecEntry, str]]:
+def named_axes(spec: Spec) -> Iterator[tuple[SpecEntry, str]]:
     """The axes a spec names for certain, in order, each with its entry."""
     for entry in spec.entries:
         if entry.known:
@@ -87,7 +87,7 @@ def named(spec: Spec) -> Iterator[tuple[SpecEntry, str]]:
                 yield entry, axis
 
 
-def where(site: Site, one: Given, entry: SpecEntry, axis: str, nth: int = 0) -> ast.AST:
+def node_of_axis(site: Site, one: Given, entry: SpecEntry, axis: str, nth: int = 0) -> ast.AST:
     """The node of an axis in the spec's own call if that is in this file, else the part of the argument.
 
     `nth` says which of several mentions in one entry is meant.
@@ -109,11 +109,11 @@ def bound_by(site: Site, axis: str, maps: str = "[pv]map") -> bool:
     return site.program.project.holds(site.file.path, quoted)
 
 
-def literal(node: ast.AST, axis: str) -> bool:
+def is_written_axis(node: ast.AST, axis: str) -> bool:
     """Return whether a node is the axis written out."""
     return isinstance(node, ast.Constant) and node.value == axis
 
 
-def jitted(site: Site) -> ast.AST:
+def jitted_node(site: Site) -> ast.AST:
     """Return the node of the jitted function: the definition that the site's call decorates, or the call itself."""
     return site.decorated or site.call

@@ -72,12 +72,12 @@ def runs_on_the_host(site: Site, node: ast.AST, also: Iterable[Place] = ()) -> b
     if scope is None or _host_function(site, site.file, scope, 0):
         return True
     inner = [Place(site.file, call) for one in site.file.inner_scopes(scope) for call in one.calls]
-    if any(_jits(site, place) for place in dict.fromkeys((*inner, *also))):
+    if any(_is_jit_call(site, place) for place in dict.fromkeys((*inner, *also))):
         return True
-    return _does_host_work(site, (*_own(site.file, scope), *also))
+    return _does_host_work(site, (*_calls_of_function(site.file, scope), *also))
 
 
-def _own(file: FileFacts, scope: Scope) -> Iterator[Place]:
+def _calls_of_function(file: FileFacts, scope: Scope) -> Iterator[Place]:
     """The calls of a function, not those of functions in it."""
     return (Place(file, call) for call in file.walked(scope).calls)
 
@@ -130,7 +130,7 @@ def _of_a_main(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionD
 # by what it does
 
 
-def _jits(site: Site, place: Place) -> bool:
+def _is_jit_call(site: Site, place: Place) -> bool:
     call = place.node
     assert isinstance(call, ast.Call)
     values = (site.program.value(place.file, call.func), site.program.value(place.file, call))

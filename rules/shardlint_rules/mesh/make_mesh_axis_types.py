@@ -17,7 +17,7 @@ from shardlint_rules.mesh.axis_types import (
     constrained_nearby,
     sharding_argument,
     speaks_of_explicit,
-    targets,
+    targets_of,
     written_for_auto,
 )
 
@@ -146,7 +146,7 @@ class MakeMeshAxisTypes(Rule):
         names, types = site.argument("axis_names"), site.argument("axis_types")
         if names is None:
             return None
-        from shardlint_rules.mesh.appending import appended
+        from shardlint_rules.mesh.appending import append_argument
 
         value = site.value(names)
         if isinstance(value, Items) and not value.open:
@@ -163,7 +163,7 @@ class MakeMeshAxisTypes(Rule):
         if types is not None:
             edits = [site.replace(types, text), *imports]
         else:
-            call = appended(site.node, "axis_types", text)
+            call = append_argument(site.node, "axis_types", text)
             edits = [site.replace(site.call, call), *imports]
         return site.fix(safety, f"add axis_types={text}", edits, why)
 
@@ -180,18 +180,18 @@ def _makes_explicit(site: Site) -> bool:
 
 def _find_constraint(site: Site) -> Place | None:
     """A constraint of the project over the mesh that the site makes."""
-    for file, call in _constraints(site.program, site.file):
+    for file, call in _constraint_calls(site.program, site.file):
         argument = _find_shardings(site.program, file, call)
         if argument is None:
             continue
-        for target in targets(site.program, file, argument):
+        for target in targets_of(site.program, file, argument):
             over = any(all(mesh.place.node is site.call for mesh in way) for way in target.meshes)
             if target.names_an_axis and over:
                 return Place(file, call)
     return None
 
 
-def _constraints(program: Program, home: FileFacts) -> Iterator[tuple[FileFacts, ast.Call]]:
+def _constraint_calls(program: Program, home: FileFacts) -> Iterator[tuple[FileFacts, ast.Call]]:
     seen: set[ast.Call] = set()
     for name in CONSTRAINTS:
         word = name.rpartition(".")[2]

@@ -58,22 +58,26 @@ class MeshEmptyGuard(Rule):
     def find_entered_mesh(self, site: Site) -> Iterator[Finding]:
         """Each test of the mesh of `jax.set_mesh` that runs under `with mesh:` alone."""
         for guard, context in self._find_guards(site, site.call, _ENTERED):
-            yield self._unseen(site, guard, context, "`with mesh:`", self._set_anew(site, context))
+            yield self._report_unseen_mesh(
+                site, guard, context, "`with mesh:`", self._set_anew(site, context)
+            )
 
     @detector("name")
     def find_set_mesh(self, site: Site) -> Iterator[Finding]:
         """Each test of the mesh of `with mesh:` that runs under `jax.set_mesh` alone."""
-        mesh = _physical(site)
+        mesh = _physical_mesh_read(site)
         for guard, context in self._find_guards(site, mesh, SET_KINDS) if mesh is not None else ():
-            yield self._unseen(site, guard, context, "`jax.set_mesh`", self._ask_anew(site, mesh, guard))
+            yield self._report_unseen_mesh(
+                site, guard, context, "`jax.set_mesh`", self._ask_anew(site, mesh, guard)
+            )
 
     def _find_guards(
         self, site: Site, mesh: ast.expr, kinds: tuple[ContextKind, ...]
     ) -> Iterator[tuple[ast.Attribute, Context]]:
         """The conditions that are always the same, as only meshes of these kinds are in context."""
-        for guard in _guards(site, mesh) if not _asks_both(site) and _places(site) else ():
+        for guard in _mesh_empty_guards(site, mesh) if not _asks_both(site) and _places_arrays(site) else ():
             context = site.program.context(site.file, guard)
-            if _only(context, *kinds) and self._nothing_else(site, guard, *kinds):
+            if _contexts_are_only(context, *kinds) and self._nothing_else(site, guard, *kinds):
                 yield guard, context
 
     def _nothing_else(self, site: Site, guard: ast.Attribute, *kinds: ContextKind) -> bool:
@@ -84,7 +88,7 @@ class MeshEmptyGuard(Rule):
         # Callers out of sight could set a mesh, if anything of the project does.
         return around.complete or kinds == SET_KINDS or not any(map(site.anywhere, _SETTING))
 
-    def _unseen(
+    def _report_unseen_mesh(
         self, site: Site, guard: ast.Attribute, context: Context, by: str, fix: Fix | None
     ) -> Finding:
         return site.finding(
@@ -116,13 +120,13 @@ class MeshEmptyGuard(Rule):
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 
-def _only(context: Context, *kinds: ContextKind) -> bool:
+def _contexts_are_only(context: Context, *kinds: ContextKind) -> bool:
     """Return whether on every path the meshes in context are known, exist, and are all of these kinds."""
     known = all(one.mesh is not None or one.kind != "with mesh" for one in context.contexts)
     return context.only(*kinds) and known and bool(context.contexts)
 
 
-def _physical(site: Site) -> ast.expr | None:
+def _physical_mesh_read(site: Site) -> ast.expr | None:
     """`thread_resources.env.physical_mesh`."""
     env = site.file.parent(site.syntax)
     mesh = site.file.parent(env) if env is not None else None
@@ -131,7 +135,7 @@ def _physical(site: Site) -> ast.expr | None:
     return None
 
 
-def _guards(site: Site, mesh: ast.expr) -> Iterator[ast.Attribute]:
+def _mesh_empty_guards(site: Site, mesh: ast.expr) -> Iterator[ast.Attribute]:
     """`mesh.empty` in conditions, of the expression itself or of the name it is bound to."""
     uses: list[ast.AST] = [mesh]
     parent = site.file.parent(mesh)
@@ -143,11 +147,11 @@ def _guards(site: Site, mesh: ast.expr) -> Iterator[ast.Attribute]:
         uses = list(reads_after(site.file, site.scope, parent.targets[0]))
     for use in uses:
         found = site.file.parent(use)
-        if isinstance(found, ast.Attribute) and found.attr == "empty" and _decides(site, found):
+        if isinstance(found, ast.Attribute) and found.attr == "empty" and _decides_branch(site, found):
             yield found
 
 
-def _decides(site: Site, node: ast.expr) -> bool:
+def _decides_branch(site: Site, node: ast.expr) -> bool:
     inner: ast.AST = node
     for outer in site.file.ancestors(node):
         if isinstance(outer, ast.If | ast.IfExp):
@@ -158,7 +162,7 @@ def _decides(site: Site, node: ast.expr) -> bool:
     return False
 
 
-def _places(site: Site) -> bool:
+def _places_arrays(site: Site) -> bool:
     """Return whether the function places arrays, so that skipping it has an effect."""
     function = site.scope.function()
     if function is None:

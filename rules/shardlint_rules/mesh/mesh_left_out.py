@@ -85,7 +85,7 @@ def _find_use_before_default(site: Site) -> tuple[ast.expr, str, ast.Call] | Non
         or not isinstance(statement, ast.stmt)
     ):
         return None
-    name = _replaced(statement)
+    name = _name_replacing_none(statement)
     if name is None or name not in none_by_default(node.args):
         return None
     for above in node.body[: node.body.index(statement)]:
@@ -106,7 +106,7 @@ def _find_use_before_default(site: Site) -> tuple[ast.expr, str, ast.Call] | Non
     return None
 
 
-def _replaced(statement: ast.stmt) -> str | None:
+def _name_replacing_none(statement: ast.stmt) -> str | None:
     """The name whose None a statement replaces."""
     match statement:
         case ast.If(
@@ -155,7 +155,7 @@ def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> boo
         name = keyword or (taken[shifted] if shifted < len(taken) else None)
         if name is None or name in none_by_default(option.node.args):
             return True
-        return any(_tests(one, name) for one in walk(option.node))
+        return any(_tests_for_none(one, name) for one in walk(option.node))
     return False
 
 
@@ -166,7 +166,7 @@ def _is_needed(cls: ast.ClassDef, name: str) -> bool:
     return any(not _NONE.search(ast.unparse(one.annotation)) for one in mine)
 
 
-def _tests(node: ast.AST, name: str) -> bool:
+def _tests_for_none(node: ast.AST, name: str) -> bool:
     """Return whether an expression tests a name for None, or for its truth."""
     match node:
         case ast.Compare(left=ast.Name(id=asked), comparators=[ast.Constant(value=None)]):

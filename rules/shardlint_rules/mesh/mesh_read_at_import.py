@@ -66,7 +66,7 @@ class MeshReadAtImport(Rule):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if "mesh" not in name.lower():
             return None
-        what = _gives(site, call)
+        what = _describe_mesh_read(site, call)
         when = at_import(site, call) if what is not None else None
         if what is None or when is None:
             return None
@@ -130,7 +130,7 @@ def _find_default(arguments: ast.arguments, parameter: ast.arg) -> Iterator[ast.
     return (default for one, default in defaults(arguments) if one is parameter and default is not None)
 
 
-def _gives(site: Site, call: ast.Call) -> str | None:
+def _describe_mesh_read(site: Site, call: ast.Call) -> str | None:
     """Return a description of the value that a call reads, if it is a mesh that is set later."""
     found = options(site.value(call.func))
     if len(found) != 1:

@@ -44,8 +44,8 @@ class MeshShapeAndNames(Rule):
     def report_shape(self, site: Site) -> Finding | None:
         """A shape for make_mesh that is none."""
         shape = site.argument("axis_shapes")
-        value = _single(site, shape)
-        if shape is None or value is None or _patched(site):
+        value = _single_value(site, shape)
+        if shape is None or value is None or _is_mesh_patched(site):
             return None
         if isinstance(value, Constant) and isinstance(value.value, int):
             help = f"write ({site.text(shape)},)"
@@ -58,8 +58,8 @@ class MeshShapeAndNames(Rule):
     def report_names(self, site: Site) -> Finding | None:
         """Names that no mesh can have."""
         node = site.argument("axis_names")
-        value = _single(site, node)
-        if node is None or _patched(site) or _takes_pairs(site):
+        value = _single_value(site, node)
+        if node is None or _is_mesh_patched(site) or _takes_pairs(site):
             return None
         if value == Constant(None):
             return _make_finding(site, node, "`axis_names` is None", "TypeError", "write one axis name per dimension")
@@ -85,9 +85,9 @@ class MeshShapeAndNames(Rule):
     def report_lengths(self, site: Site) -> Finding | None:
         """Names that are more or fewer than what they name."""
         node = site.argument("axis_names")
-        value = _single(site, node)
+        value = _single_value(site, node)
         count = _count_names(value) if value is not None else None
-        if node is None or count is None or _patched(site) or _takes_pairs(site):
+        if node is None or count is None or _is_mesh_patched(site) or _takes_pairs(site):
             return None
         named = "one axis name" if count == 1 else f"{count} axis names"
         shape = _find_dimensions(site)
@@ -98,7 +98,7 @@ class MeshShapeAndNames(Rule):
             help = "write one axis name per dimension"
             return _make_finding(site, node, f"{named} for {what} of {has}", "ValueError", help, why)
         types = site.argument("axis_types")
-        given = _single(site, types)
+        given = _single_value(site, types)
         if types is not None and isinstance(given, Items) and not given.open and len(given.items) != count:
             mistake = f"{named} with {len(given.items)} axis types"
             return _make_finding(site, types, mistake, "ValueError", "write one axis type per axis name")
@@ -115,7 +115,7 @@ def _find_dimensions(site: Site) -> Shape | None:
     if site.api == _MESH:
         devices = site.argument("devices")
         return shape_of(site.program.evaluator, Place(site.file, devices)) if devices is not None else None
-    shape = _single(site, site.argument("axis_shapes" if site.api == _MAKE else "axis_sizes"))
+    shape = _single_value(site, site.argument("axis_shapes" if site.api == _MAKE else "axis_sizes"))
     return (None,) * len(shape.items) if isinstance(shape, Items) and not shape.open else None
 
 
@@ -124,7 +124,7 @@ def _takes_pairs(site: Site) -> bool:
     return site.api == _ABSTRACT and site.allows("jax", "<0.5")
 
 
-def _patched(site: Site) -> bool:
+def _is_mesh_patched(site: Site) -> bool:
     """Return whether the mesh may be a stand-in that a test has patched in."""
     return any(
         isinstance(outer, ast.With) and any("patch" in site.text(item.context_expr) for item in outer.items)
@@ -132,7 +132,7 @@ def _patched(site: Site) -> bool:
     )
 
 
-def _single(site: Site, node: ast.expr | None) -> Value | None:
+def _single_value(site: Site, node: ast.expr | None) -> Value | None:
     """The value of an argument, if it is one for certain."""
     if node is None:
         return None

@@ -49,10 +49,10 @@ class MeshSizeHardCoded(Rule):
     @detector("call")
     def report_size(self, site: Site) -> Finding | None:
         """The size of a mesh that differs from the number of devices."""
-        simulated = _simulated(site)
+        simulated = _simulated_device_count(site)
         if simulated is None:
             return None
-        asked = self._asked(site)
+        asked = self._hard_coded_size(site)
         if asked is None:
             return None
         node, wanted = asked
@@ -67,7 +67,7 @@ class MeshSizeHardCoded(Rule):
             why=f"line {line} sets {count} simulated devices; checked on {site.release('jax')}",
         )
 
-    def _asked(self, site: Site) -> tuple[ast.expr, int] | None:
+    def _hard_coded_size(self, site: Site) -> tuple[ast.expr, int] | None:
         """The expression with the sizes, and how many devices they make."""
         if site.argument("devices") is not None and site.api != _MESH:
             return None
@@ -97,17 +97,17 @@ class MeshSizeHardCoded(Rule):
         return (node, math.prod(sizes)) if known else None
 
 
-def _simulated(site: Site) -> tuple[int, int] | None:
+def _simulated_device_count(site: Site) -> tuple[int, int] | None:
     """How many devices the module asks for, once and for certain, and in which line."""
     file = site.file
     found: list[tuple[int, int]] = []
     for text in (_FLAG, _OPTION):
-        found += _asking(site, file, text)
+        found += _device_count_settings(site, file, text)
     mentioned = len(_COUNTED.findall(file.source.text)) + file.source.text.count(_OPTION)
     return found[0] if len(found) == 1 == mentioned else None
 
 
-def _asking(site: Site, file: FileFacts, text: str) -> Iterator[tuple[int, int]]:
+def _device_count_settings(site: Site, file: FileFacts, text: str) -> Iterator[tuple[int, int]]:
     """Statements of the module itself that set the number of devices."""
     if not file.says(text):
         return
@@ -136,14 +136,14 @@ def _asking(site: Site, file: FileFacts, text: str) -> Iterator[tuple[int, int]]
 
 def _reshape_of_all(site: Site, node: ast.expr) -> ast.expr | None:
     """`np.array(jax.devices()).reshape(...)`, also through names: the call of reshape."""
-    node = _named(site, node)
+    node = _definition_of_name(site, node)
     if (
         not isinstance(node, ast.Call)
         or not isinstance(node.func, ast.Attribute)
         or node.func.attr != "reshape"
     ):
         return None
-    return node if _is_all(site, _named(site, node.func.value)) else None
+    return node if _is_all(site, _definition_of_name(site, node.func.value)) else None
 
 
 def _is_all(site: Site, node: ast.expr) -> bool:
@@ -154,10 +154,14 @@ def _is_all(site: Site, node: ast.expr) -> bool:
         return False
     if callee.name == "jax.devices":
         return not node.args and not node.keywords
-    return callee.name in _WHOLE and len(node.args) == 1 and _is_all(site, _named(site, node.args[0]))
+    return (
+        callee.name in _WHOLE
+        and len(node.args) == 1
+        and _is_all(site, _definition_of_name(site, node.args[0]))
+    )
 
 
-def _named(site: Site, node: ast.expr) -> ast.expr:
+def _definition_of_name(site: Site, node: ast.expr) -> ast.expr:
     """Return the definition of a name bound once by an assignment."""
     for _ in range(4):
         if not isinstance(node, ast.Name):

@@ -98,7 +98,7 @@ class NamedShardingArguments(Rule):
                 site.allows("jax", ">=0.5.3") and not site.assuming
             ):  # else SL319 speaks
                 return self._report_none(site, spec)
-            case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
+            case Items(kind="tuple" | "list", items=items, open=False) if all(map(_is_spec_entry, items)):
                 kind = "list" if isinstance(spec, ast.List) else "tuple"
                 return self._report_tuple(site, spec, f"a {kind}, not a spec", empty=not items)
         return None
@@ -106,9 +106,9 @@ class NamedShardingArguments(Rule):
     def _report_tuple(self, site: Site, spec: ast.expr, label: str, *, empty: bool) -> Finding | None:
         if site.allows("jax", ">=0.5,<0.6") or (empty and site.allows("jax", "<0.6")):
             return None
-        return self._wrong(site, spec, label, self._spread(site, spec))
+        return self._report_wrong_spec(site, spec, label, self._spec_arguments_text(site, spec))
 
-    def _spread(self, site: Site, spec: ast.expr) -> str:
+    def _spec_arguments_text(self, site: Site, spec: ast.expr) -> str:
         """The arguments of the PartitionSpec that a tuple or list was meant as."""
         if isinstance(spec, ast.Tuple | ast.List):
             return ", ".join(site.text(element) for element in spec.elts)
@@ -123,8 +123,8 @@ class NamedShardingArguments(Rule):
         if rest and all(isinstance(value, Constant) and value.value not in _MEMORIES for value in values):
             start, end = site.file.span(spec)[0], site.file.span(rest[-1])[1]
             inner = ", ".join(site.text(node) for node in (spec, *rest))
-            return self._wrong(site, spec, "axis names, not a spec", inner, span=(start, end))
-        return self._wrong(site, spec, "a string, not a spec", site.text(spec))
+            return self._report_wrong_spec(site, spec, "axis names, not a spec", inner, span=(start, end))
+        return self._report_wrong_spec(site, spec, "a string, not a spec", site.text(spec))
 
     def _report_none(self, site: Site, spec: ast.expr) -> Finding:
         fix: Fix | None = None
@@ -139,7 +139,7 @@ class NamedShardingArguments(Rule):
             fix=fix,
         )
 
-    def _wrong(
+    def _report_wrong_spec(
         self, site: Site, spec: ast.expr, label: str, inner: str, span: tuple[int, int] | None = None
     ) -> Finding:
         start, end = span or site.file.span(spec)
@@ -189,10 +189,10 @@ def _report_devices(site: Site, mesh: ast.expr, why: str = "") -> Finding:
     )
 
 
-def _entry(value: Value) -> bool:
+def _is_spec_entry(value: Value) -> bool:
     """Return whether a value can be an entry of a spec."""
     if isinstance(value, Items):
-        return not value.open and all(map(_entry, value.items))
+        return not value.open and all(map(_is_spec_entry, value.items))
     return isinstance(value, Constant) and (value.value is None or isinstance(value.value, str))
 
 

@@ -47,7 +47,7 @@ class NestedMeshContexts(Rule):
         outer = site.argument("mesh")
         if outer is None:
             return
-        for statement, item in _inside(site):
+        for statement, item in _contexts_inside_set_mesh(site):
             for _, entered, context in items(site.program, site.file, statement):
                 if item is not None and entered is not item:
                     continue
@@ -63,7 +63,12 @@ class NestedMeshContexts(Rule):
             return None
         found = [site.mesh_of(option) for option in options(site.value(outer))]
         current = found[0] if len(found) == 1 else None
-        if current is None or inner is None or not _differ(current, inner) or any(map(site.file.says, _READERS)):
+        if (
+            current is None
+            or inner is None
+            or not _are_different_meshes(current, inner)
+            or any(map(site.file.says, _READERS))
+        ):
             return None
         return site.finding(
             node,
@@ -74,7 +79,7 @@ class NestedMeshContexts(Rule):
         )
 
 
-def _differ(one: Mesh, two: Mesh) -> bool:
+def _are_different_meshes(one: Mesh, two: Mesh) -> bool:
     """Return whether two meshes surely are not equal."""
     if one.axis_names is None or two.axis_names is None:
         return False
@@ -83,7 +88,7 @@ def _differ(one: Mesh, two: Mesh) -> bool:
     return any(a is not None and b is not None and a != b for a, b in zip(one.sizes, two.sizes, strict=False))
 
 
-def _inside(site: Site) -> Iterator[tuple[_With, ast.withitem | None]]:
+def _contexts_inside_set_mesh(site: Site) -> Iterator[tuple[_With, ast.withitem | None]]:
     """`with` statements that run while the mesh set by this call is in force; an item where only that one counts."""
     parent = site.file.parent(site.call)
     if isinstance(parent, ast.withitem):
@@ -92,30 +97,30 @@ def _inside(site: Site) -> Iterator[tuple[_With, ast.withitem | None]]:
             after = statement.items[statement.items.index(parent) + 1 :]
             for item in after:
                 yield statement, item
-            if not any(_sets(site, item.context_expr) for item in after):
-                yield from _below(site, statement.body)
+            if not any(_calls_set_mesh(site, item.context_expr) for item in after):
+                yield from _contexts_below(site, statement.body)
     elif isinstance(parent, ast.Expr):
         block = block_of(site.file, parent)
         rest = block[block.index(parent) + 1 :]
-        yield from _below(site, rest)
+        yield from _contexts_below(site, rest)
 
 
-def _below(site: Site, body: list[ast.stmt]) -> Iterator[tuple[_With, None]]:
+def _contexts_below(site: Site, body: list[ast.stmt]) -> Iterator[tuple[_With, None]]:
     """`with` statements in a block and its inner blocks, up to where another mesh is set."""
     for statement in body:
-        if isinstance(statement, ast.Expr) and _sets(site, statement.value):
+        if isinstance(statement, ast.Expr) and _calls_set_mesh(site, statement.value):
             return
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         if isinstance(statement, _With):
-            if any(_sets(site, item.context_expr) for item in statement.items):
+            if any(_calls_set_mesh(site, item.context_expr) for item in statement.items):
                 continue
             yield statement, None
         for name in ("body", "orelse", "finalbody"):
-            yield from _below(site, getattr(statement, name, []))
+            yield from _contexts_below(site, getattr(statement, name, []))
         for handler in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-            yield from _below(site, handler.body)
+            yield from _contexts_below(site, handler.body)
 
 
-def _sets(site: Site, node: ast.expr) -> bool:
+def _calls_set_mesh(site: Site, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and "set_mesh" in site.text(node.func)

@@ -231,7 +231,7 @@ def _find_mapping(site: Site, use: ast.expr) -> ast.Call | None:
             case ast.Lambda(body=body) if body is inner:
                 pass
             case ast.Call(args=[first, *_]) if first is inner:
-                if _maps(site, outer.func):
+                if _maps_tree(site, outer.func):
                     return outer
                 if last_name(outer.func) != "partial":
                     return None
@@ -241,7 +241,7 @@ def _find_mapping(site: Site, use: ast.expr) -> ast.Call | None:
     return None
 
 
-def _maps(site: Site, called: ast.expr) -> bool:
+def _maps_tree(site: Site, called: ast.expr) -> bool:
     if not _MAPPING.search(last_name(called)):
         return False
     return not any(isinstance(one, Api) and one.name in _NO_TREE for one in options(site.value(called)))

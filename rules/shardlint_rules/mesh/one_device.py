@@ -35,18 +35,20 @@ _DEPTH = 3
 def obstacle(site: Site, statement: ast.With | ast.AsyncWith, run: Running, mesh: Mesh | None) -> str:
     """Why a `with` block would be another program under jax.set_mesh, with the line that makes it one; else empty."""
     return (
-        _await(site, statement) or _default_device(site, statement, run) or _committed(site, statement, run, mesh)
+        _coroutines_while_entered(site, statement)
+        or _default_device(site, statement, run)
+        or _committed_array_used(site, statement, run, mesh)
     )
 
 
-def _await(site: Site, statement: ast.With | ast.AsyncWith) -> str:
+def _coroutines_while_entered(site: Site, statement: ast.With | ast.AsyncWith) -> str:
     """Other coroutines that run while the block is entered."""
     blocks = [Place(site.file, statement)]
-    if any(isinstance(part, ast.Yield) for part in _inside(statement)):
+    if any(isinstance(part, ast.Yield) for part in _nodes_outside_functions(statement)):
         blocks += yielded_to(site.program, blocks[0]) or ()
     for block in blocks:
         of_async = isinstance(block.file.home(block.node).node, ast.AsyncFunctionDef)
-        for part in _inside(block.node):
+        for part in _nodes_outside_functions(block.node):
             waits = isinstance(part, _WAITS) or (isinstance(part, ast.comprehension) and part.is_async)
             if waits or (of_async and isinstance(part, ast.Yield)):
                 node = part.iter if isinstance(part, ast.comprehension) else part
@@ -58,7 +60,7 @@ def _await(site: Site, statement: ast.With | ast.AsyncWith) -> str:
     return ""
 
 
-def _inside(node: ast.AST) -> Iterator[ast.AST]:
+def _nodes_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a block, except those in functions inside it."""
     assert isinstance(node, ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef)
     rest: list[ast.AST] = [*node.body]
@@ -71,7 +73,7 @@ def _inside(node: ast.AST) -> Iterator[ast.AST]:
 
 def _default_device(site: Site, statement: ast.With | ast.AsyncWith, run: Running) -> str:
     """A default device that holds in the block: chosen by the configuration, around it, in it, or by a caller."""
-    for file in _files(site, "default_device"):
+    for file in _files_holding(site, "default_device"):
         for call in (one for scope in file.inner_scopes(file.module) for one in scope.calls):
             place = Place(file, call)
             if _sets_default(site, place) or (
@@ -108,10 +110,12 @@ def _holds_in(site: Site, place: Place, statement: ast.With | ast.AsyncWith, run
     return any(one.node in inside for one in around.calls) or any(one.node is place.node for one in run.calls)
 
 
-def _committed(site: Site, statement: ast.With | ast.AsyncWith, run: Running, mesh: Mesh | None) -> str:
+def _committed_array_used(
+    site: Site, statement: ast.With | ast.AsyncWith, run: Running, mesh: Mesh | None
+) -> str:
     """An array of the program that is committed to one device, or to other devices than those of the mesh."""
-    for file in _files(site, "device_put", "device="):
-        for place, target in _placements(site, file):
+    for file in _files_holding(site, "device_put", "device="):
+        for place, target in _list_placements(site, file):
             if _is_unrelated(site, place, statement, run):
                 continue
             text = " ".join(place.text().split())
@@ -138,7 +142,10 @@ def _is_unrelated(site: Site, place: Place, statement: ast.With | ast.AsyncWith,
         return False
     if _is_test(site, place) or around is None:
         return _is_test(site, place)
-    mine, theirs = _callers(site, Place(site.file, around.node)), _callers(site, Place(place.file, placing.node))
+    mine, theirs = (
+        _find_callers(site, Place(site.file, around.node)),
+        _find_callers(site, Place(place.file, placing.node)),
+    )
     return mine.isdisjoint(theirs)
 
 
@@ -148,17 +155,21 @@ def _is_test(site: Site, place: Place) -> bool:
     return name.startswith("test") and site.program.project.is_test(place.file.path)
 
 
-def _callers(site: Site, function: Place, depth: int = _DEPTH) -> set[ast.AST]:
+def _find_callers(site: Site, function: Place, depth: int = _DEPTH) -> set[ast.AST]:
     """A function, its class, and the functions and modules that call it, directly or not."""
     found = {function.node, *(one for one in function.file.ancestors(function.node) if isinstance(one, ast.ClassDef))}
     assert isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     for call in site.program.flow.ends(function.file, function.node).called() if depth else ():
         caller = call.scope.function()
-        found |= {call.file.tree} if caller is None else _callers(site, Place(call.file, caller.node), depth - 1)
+        found |= (
+            {call.file.tree}
+            if caller is None
+            else _find_callers(site, Place(call.file, caller.node), depth - 1)
+        )
     return found
 
 
-def _placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:
+def _list_placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:
     """The calls of a file that place arrays, each with where to."""
     for mention in file.mentions("device_put"):
         call = file.parent(mention)
@@ -219,7 +230,7 @@ def _is_elsewhere(site: Site, target: Place, mesh: Mesh) -> bool:
     return False
 
 
-def _files(site: Site, *texts: str) -> Iterator[FileFacts]:
+def _files_holding(site: Site, *texts: str) -> Iterator[FileFacts]:
     """The files that run with the site and hold a text, tests only where it is one."""
     project = site.program.project
     tests = project.is_test(site.file.path)

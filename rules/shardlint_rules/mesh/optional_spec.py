@@ -210,7 +210,7 @@ def asked_about(file: FileFacts, node: ast.expr, owner: bool = True, besides: as
     function = file.home(node).function()
     while function is not None:
         tested = (
-            _tested(file, function.node)
+            _tested_names(file, function.node)
             if not isinstance(besides, ast.BoolOp)
             else frozenset(_names_in_tests(function.node, besides))
         )
@@ -220,13 +220,13 @@ def asked_about(file: FileFacts, node: ast.expr, owner: bool = True, besides: as
     return False
 
 
-def _tested(file: FileFacts, function: ast.AST) -> frozenset[str]:
+def _tested_names(file: FileFacts, function: ast.AST) -> frozenset[str]:
     """The names and attributes that the tests in a function speak of."""
     return file.remembered("names in tests", function, lambda: frozenset(_names_in_tests(function)))
 
 
 def _names_in_tests(function: ast.AST, besides: ast.expr | None = None) -> Iterator[str]:
-    for tested in _tests(function):
+    for tested in _test_expressions(function):
         if tested is besides:
             continue
         for part in walk(tested):
@@ -234,7 +234,7 @@ def _names_in_tests(function: ast.AST, besides: ast.expr | None = None) -> Itera
                 yield part.id if isinstance(part, ast.Name) else part.attr
 
 
-def _tests(node: ast.AST) -> Iterator[ast.expr]:
+def _test_expressions(node: ast.AST) -> Iterator[ast.expr]:
     for part in walk(node):
         match part:
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):

@@ -13,7 +13,7 @@ from typing import Literal
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import SHARDINGS, leaves, sharding_parts, spec_of
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import Jitted, jitted
+from shardlint.model.signatures import Jitted, jitted_value
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -76,15 +76,15 @@ def refused(program: Program, run: Running) -> str:
     """Why a jit that a block runs may refuse its arguments under jax.set_mesh; empty where none does."""
     for place in run.calls:
         assert isinstance(place.node, ast.Call)
-        for option in _called(program, Place(place.file, place.node.func)):
-            function = jitted(option, program.evaluator, _JITS)
-            argument = _argument(program, place, function) if function is not None else None
+        for option in _called_functions(program, Place(place.file, place.node.func)):
+            function = jitted_value(option, program.evaluator, _JITS)
+            argument = _refused_argument(program, place, function) if function is not None else None
             if argument is not None:
-                return _said(program, place, argument)
+                return _describe_argument(program, place, argument)
     return ""
 
 
-def _called(program: Program, place: Place) -> tuple[Value, ...]:
+def _called_functions(program: Program, place: Place) -> tuple[Value, ...]:
     """Return the called function: for a compiled program (`jit(f).lower(x).compile()`), the jit."""
     found = options(program.value(place.file, place.node))
     node, compiled = place.node, False
@@ -102,7 +102,7 @@ def _called(program: Program, place: Place) -> tuple[Value, ...]:
     return options(program.value(place.file, node)) if compiled else found
 
 
-def _said(program: Program, call: Place, argument: ast.expr) -> str:
+def _describe_argument(program: Program, call: Place, argument: ast.expr) -> str:
     text = " ".join(call.file.text(argument).split())
     where = f"{call.file.path.name}:{call.line}"
     advice = "place it with `jax.device_put` first"
@@ -117,7 +117,7 @@ def _said(program: Program, call: Place, argument: ast.expr) -> str:
     )
 
 
-def _argument(program: Program, place: Place, function: Jitted) -> ast.expr | None:
+def _refused_argument(program: Program, place: Place, function: Jitted) -> ast.expr | None:
     """An argument of a call that in_shardings may refuse."""
     given = function.setting("in_shardings") or function.setting("in_axis_resources")
     call = place.node
@@ -132,13 +132,13 @@ def _argument(program: Program, place: Place, function: Jitted) -> ast.expr | No
     for index, argument in enumerate(call.args):
         if isinstance(argument, ast.Starred):
             return argument if _may_split(program, wanted) else None
-        if _may_split(program, _entry(wanted, index + shift)):
+        if _may_split(program, _sharding_entry(wanted, index + shift)):
             if origins.of(Place(place.file, argument)) & {"fresh", "unknown"}:
                 return argument
     return None
 
 
-def _entry(wanted: Value, index: int) -> Value:
+def _sharding_entry(wanted: Value, index: int) -> Value:
     if isinstance(wanted, Items) and not wanted.open and wanted.kind in ("tuple", "list"):
         return wanted.items[index] if index < len(wanted.items) else Constant(None)
     return wanted
@@ -172,28 +172,28 @@ class _Origins:
             return _UNKNOWN if depth > _DEPTH else _HOSTS  # a round says nothing new
         self._open.add(node)
         try:
-            return self._of(place, depth + 1)
+            return self._origins_of_expression(place, depth + 1)
         finally:
             self._open.discard(node)
 
-    def _of(self, place: Place, depth: int) -> Origins:
+    def _origins_of_expression(self, place: Place, depth: int) -> Origins:
         match place.node:
             case ast.Constant() | ast.JoinedStr() | ast.Compare():
                 return _HOSTS
             case ast.Name() as name:
-                return self._name(place, name, depth)
+                return self._origins_of_name(place, name, depth)
             case ast.Call() as call:
-                return self._call(place, call, depth)
+                return self._origins_of_call(place, call, depth)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return self._any(place, parts, depth)
+                return self._origins_of_any(place, parts, depth)
             case ast.Dict(values=parts):
-                return self._any(place, parts, depth)
+                return self._origins_of_any(place, parts, depth)
             case ast.BinOp(left=one, right=two):
-                return self._together(place, [one, two], depth)
+                return self._origins_of_operation(place, [one, two], depth)
             case ast.UnaryOp(operand=one):
-                return self._together(place, [one], depth)
+                return self._origins_of_operation(place, [one], depth)
             case ast.IfExp(body=one, orelse=two):
-                return self._any(place, [one, two], depth)
+                return self._origins_of_any(place, [one, two], depth)
             case ast.Subscript(value=one) | ast.Starred(value=one):
                 return self.of(Place(place.file, one), depth)
             case ast.Attribute(value=one):
@@ -203,11 +203,13 @@ class _Origins:
                 return self.of(Place(place.file, one), depth)
         return _UNKNOWN
 
-    def _any(self, place: Place, parts: Iterable[ast.expr], depth: int) -> Origins:
+    def _origins_of_any(self, place: Place, parts: Iterable[ast.expr], depth: int) -> Origins:
         found = [self.of(Place(place.file, part), depth) for part in parts]
         return frozenset().union(*found) if found else _HOSTS
 
-    def _together(self, place: Place, parts: list[ast.expr], depth: int, by_jax: bool = False) -> Origins:
+    def _origins_of_operation(
+        self, place: Place, parts: list[ast.expr], depth: int, by_jax: bool = False
+    ) -> Origins:
         """Return the origins of an operation's result, which is placed where one of its operands is."""
         made = _HOSTS
         for part in parts:
@@ -219,16 +221,18 @@ class _Origins:
     def _under_a_mesh(self, place: Place) -> bool:
         return bool(self.program.around(place.file, place.node).contexts)
 
-    def _name(self, place: Place, name: ast.Name, depth: int) -> Origins:
+    def _origins_of_name(self, place: Place, name: ast.Name, depth: int) -> Origins:
         bindings, _ = lookup(place.file, name, name.id)
         if not bindings:
             return _UNKNOWN
-        found = [self._binding(place, binding, depth) for binding in bindings]
-        return frozenset().union(*found, self._any(place, _put_in(place.file, bindings), depth) - _HOSTS)
+        found = [self._origins_of_binding(place, binding, depth) for binding in bindings]
+        return frozenset().union(
+            *found, self._origins_of_any(place, _put_in(place.file, bindings), depth) - _HOSTS
+        )
 
-    def _binding(self, place: Place, binding: Binding, depth: int) -> Origins:
+    def _origins_of_binding(self, place: Place, binding: Binding, depth: int) -> Origins:
         if binding.kind == "param":
-            return self._parameter(place, binding, depth)
+            return self._origins_of_parameter(place, binding, depth)
         if binding.value is None:
             return _UNKNOWN
         value: ast.expr = binding.value
@@ -239,7 +243,7 @@ class _Origins:
             return _HOSTS
         return self.of(Place(place.file, value), depth)
 
-    def _parameter(self, place: Place, binding: Binding, depth: int) -> Origins:
+    def _origins_of_parameter(self, place: Place, binding: Binding, depth: int) -> Origins:
         function = binding.scope.node
         ends = self.program.flow.ends(place.file, function)
         called = ends.called()
@@ -264,54 +268,56 @@ class _Origins:
                 return _UNKNOWN
         return found
 
-    def _call(self, place: Place, call: ast.Call, depth: int) -> Origins:
+    def _origins_of_call(self, place: Place, call: ast.Call, depth: int) -> Origins:
         parts = [*call.args, *(keyword.value for keyword in call.keywords)]
         callees = options(self.program.value(place.file, call.func))
-        return frozenset().union(*(self._called(place, call, one, parts, depth) for one in callees))
+        return frozenset().union(
+            *(self._origins_by_callee(place, call, one, parts, depth) for one in callees)
+        )
 
-    def _called(
+    def _origins_by_callee(
         self, place: Place, call: ast.Call, callee: Value, parts: list[ast.expr], depth: int
     ) -> Origins:
         match callee:
             case Api(name=name):
-                return self._library(place, name, parts, depth)
+                return self._origins_of_library_call(place, name, parts, depth)
             case Transformed(api=Api(name=name), call=settings) if settings is not None:
                 if _PLACED_BY & set(settings.keywords) or (name == _PJIT and len(settings.positional) > 1):
                     return _PLACED
                 if name != "functools.partial":
-                    return self._together(place, parts, depth, by_jax=True)
+                    return self._origins_of_operation(place, parts, depth, by_jax=True)
             case Function() as function if isinstance(function.node, ast.FunctionDef):
                 scope = function.place.file.walked(function.place.file.scope(function.node))
                 results = [one.value for one in scope.returns if one.value is not None]
-                return self._any(Place(function.place.file, function.node), results, depth)
+                return self._origins_of_any(Place(function.place.file, function.node), results, depth)
         if isinstance(call.func, ast.Attribute):  # a method of an array
-            return self._together(place, [call.func.value], depth)
+            return self._origins_of_operation(place, [call.func.value], depth)
         return _UNKNOWN
 
-    def _library(self, place: Place, name: str, parts: list[ast.expr], depth: int) -> Origins:
+    def _origins_of_library_call(self, place: Place, name: str, parts: list[ast.expr], depth: int) -> Origins:
         if name in _PLACING:
-            return _PLACED if len(parts) > 1 else self._together(place, parts, depth)
+            return _PLACED if len(parts) > 1 else self._origins_of_operation(place, parts, depth)
         if name.startswith(_HOST):
             return _HOSTS
         if name in _REARRANGES or name.startswith(_REARRANGING):
-            return self._any(place, parts[_REARRANGES.get(name, 0) :][:1], depth)
+            return self._origins_of_any(place, parts[_REARRANGES.get(name, 0) :][:1], depth)
         if name.startswith("jax.tree") and parts:
-            return self._mapped(place, parts, depth)
+            return self._origins_of_mapped_call(place, parts, depth)
         if not name.startswith(_MAKING):
             return _UNKNOWN
-        return self._together(place, parts, depth, by_jax=True)
+        return self._origins_of_operation(place, parts, depth, by_jax=True)
 
-    def _mapped(self, place: Place, parts: list[ast.expr], depth: int) -> Origins:
+    def _origins_of_mapped_call(self, place: Place, parts: list[ast.expr], depth: int) -> Origins:
         for option in options(self.program.value(place.file, parts[0])):
             if isinstance(option, Api) and option.name in _PLACING:
-                return _PLACED if len(parts) > 2 else self._together(place, parts[1:], depth)
+                return _PLACED if len(parts) > 2 else self._origins_of_operation(place, parts[1:], depth)
             if isinstance(option, Function) and isinstance(option.node, ast.Lambda):
                 body = option.node.body
                 if isinstance(body, ast.Call):
                     inner = options(self.program.value(option.place.file, body.func))
                     if all(isinstance(one, Api) and one.name in _PLACING for one in inner):
                         return _PLACED
-        return self._together(place, parts[1:], depth, by_jax=True)
+        return self._origins_of_operation(place, parts[1:], depth, by_jax=True)
 
 
 def _put_in(file: FileFacts, bindings: Iterable[Binding]) -> list[ast.expr]:

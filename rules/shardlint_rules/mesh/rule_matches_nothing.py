@@ -10,7 +10,7 @@ from shardlint.model.mesh.logical import rules_of
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._first_match import covers, find_hidden_rule, of_linen, ways
+from shardlint_rules.mesh._first_match import find_hidden_rule, lookup_orders, of_linen, pattern_covers
 
 _SPEC = "jax.sharding.PartitionSpec"
 # The functions of Linen that look up logical names, and the position of their rules.
@@ -65,16 +65,18 @@ class RuleMatchesNothing(Rule):
         """A pair that matches all that a later one does."""
         pair = site.file.parent(site.call)
         table = site.file.parent(pair) if isinstance(pair, ast.Tuple) else None
-        pattern = _pattern(pair) if isinstance(pair, ast.Tuple) else None
+        pattern = _pattern_of_pair(pair) if isinstance(pair, ast.Tuple) else None
         if not isinstance(pair, ast.Tuple) or pattern is None or not isinstance(table, ast.Tuple | ast.List):
             return None
         spec = site.text(site.call)
         later = [one for one in table.elts[table.elts.index(pair) + 1 :] if isinstance(one, ast.Tuple)]
-        others = [text for one in later if (text := _pattern(one)) and site.text(one.elts[1]) != spec]
+        others = [text for one in later if (text := _pattern_of_pair(one)) and site.text(one.elts[1]) != spec]
         if not others:
             return None
-        lookups = site.program.once(site.file, "lookups in tables", lambda: ways(site))
-        dead = [text for text in others if lookups and all(covers(pattern, text, way) for way in lookups)]
+        lookups = site.program.once(site.file, "lookups in tables", lambda: lookup_orders(site))
+        dead = [
+            text for text in others if lookups and all(pattern_covers(pattern, text, way) for way in lookups)
+        ]
         if not dead:
             return None
         return site.finding(
@@ -121,7 +123,7 @@ class RuleMatchesNothing(Rule):
         return None
 
 
-def _pattern(node: ast.expr) -> str | None:
+def _pattern_of_pair(node: ast.expr) -> str | None:
     """The expression of a pair that has a call for its spec."""
     if isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.elts[0], ast.Constant):
         value = node.elts[0].value

@@ -33,7 +33,7 @@ def running(program: Program, block: Place) -> Running:
     """The calls that a `with` block makes, itself and through functions of the project that are not jitted."""
     assert isinstance(block.node, ast.With | ast.AsyncWith)
     calls = [Place(block.file, call) for call in _calls_of(block.node)]
-    if yields := [part for part in block.node.body if _yields(part)]:
+    if yields := [part for part in block.node.body if _contains_yield(part)]:
         users = yielded_to(program, block)
         if users is None:
             return Running(tuple(calls), f"line {yields[0].lineno} yields in the block to unknown code")
@@ -62,7 +62,7 @@ def yielded_to(program: Program, block: Place) -> list[Place] | None:
         return None
     said = [block.file.text(decorator) for decorator in node.decorator_list]
     if any("fixture" in one for one in said):
-        return None if any("autouse" in one for one in said) else _asking(block.file, node)
+        return None if any("autouse" in one for one in said) else _functions_using_fixture(block.file, node)
     found = []
     for end in program.flow.ends(block.file, node).found:
         item = end.place.file.parent(end.place.node)
@@ -72,7 +72,9 @@ def yielded_to(program: Program, block: Place) -> list[Place] | None:
     return found or None
 
 
-def _asking(file: FileFacts, fixture: ast.FunctionDef | ast.AsyncFunctionDef) -> list[Place] | None:
+def _functions_using_fixture(
+    file: FileFacts, fixture: ast.FunctionDef | ast.AsyncFunctionDef
+) -> list[Place] | None:
     """The functions of a test file that ask for a fixture by name, through others too; None where other files may."""
     stem = file.path.stem
     if not (stem.startswith("test_") or stem.endswith("_test")) or file.mentions("usefixtures"):
@@ -91,24 +93,24 @@ def _asking(file: FileFacts, fixture: ast.FunctionDef | ast.AsyncFunctionDef) ->
 def _calls_of(block: ast.AST) -> Iterator[ast.Call]:
     assert isinstance(block, ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef)
     for part in block.body:
-        yield from _calls(part)
+        yield from _calls_in_body(part)
 
 
-def _yields(part: ast.AST) -> bool:
+def _contains_yield(part: ast.AST) -> bool:
     if isinstance(part, _BLOCKS):
         return False
-    return isinstance(part, ast.Yield | ast.YieldFrom) or any(map(_yields, children(part)))
+    return isinstance(part, ast.Yield | ast.YieldFrom) or any(map(_contains_yield, children(part)))
 
 
 def _run_by(program: Program, file: FileFacts, call: ast.Call) -> Iterator[Function]:
     """The functions of the project that a call runs: its own, and what it maps over a tree."""
     called = program.value(file, call.func)
-    yield from _plain(called)
+    yield from _called_project_functions(called)
     if call.args and any(isinstance(one, Api) and one.name in _MAPS for one in options(called)):
-        yield from _plain(program.value(file, call.args[0]))
+        yield from _called_project_functions(program.value(file, call.args[0]))
 
 
-def _plain(value: Value) -> Iterator[Function]:
+def _called_project_functions(value: Value) -> Iterator[Function]:
     """The functions of the project that a call runs as they are."""
     for option in options(value):
         inner: Value = option
@@ -118,13 +120,13 @@ def _plain(value: Value) -> Iterator[Function]:
             yield inner
 
 
-def _calls(part: ast.AST) -> Iterator[ast.Call]:
+def _calls_in_body(part: ast.AST) -> Iterator[ast.Call]:
     if isinstance(part, _BLOCKS):
         return
     if isinstance(part, ast.Call):
         yield part
     for child in children(part):
-        yield from _calls(child)
+        yield from _calls_in_body(child)
 
 
 def through(value: Value, name: str) -> bool:

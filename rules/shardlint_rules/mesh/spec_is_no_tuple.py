@@ -80,15 +80,15 @@ class SpecIsNoTuple(Rule):
         """The comparison or question that an attribute stands in."""
         node, parent = site.syntax, site.file.parent(site.syntax)
         if isinstance(node, ast.Attribute) and isinstance(parent, ast.expr):
-            yield from self._make_finding(site, _seen(site, parent, node))
+            yield from self._make_finding(site, _find_spec_questions(site, parent, node))
 
     @detector("line")
     def find_in_statement(self, site: Site) -> Iterator[Finding]:
         """One finding for each call of a statement that compares or questions a spec."""
-        for node in _header(site.syntax):
+        for node in _header_expressions(site.syntax):
             for one in walk(node):
                 if isinstance(one, ast.Call):
-                    yield from self._make_finding(site, _seen(site, one, None))
+                    yield from self._make_finding(site, _find_spec_questions(site, one, None))
 
     def _make_finding(self, site: Site, found: Iterable[_Seen]) -> Iterator[Finding]:
         for seen in found:
@@ -111,20 +111,20 @@ class SpecIsNoTuple(Rule):
                 label="always fails" if called else f"always {seen.answer}",
                 help=_write_help(site, seen),
                 fix=_write_fix(site, seen) if not listed or seen.kind == "isinstance" else None,
-                harm=Harm.CRASH if called or _asserted(site, seen) else Harm.SILENT,
+                harm=Harm.CRASH if called or _is_asserted(site, seen) else Harm.SILENT,
                 form="annotated" if seen.why else "",
                 why="; ".join(filter(None, (why, seen.why))),
             )
 
 
-def _header(statement: ast.AST) -> Iterator[ast.expr]:
+def _header_expressions(statement: ast.AST) -> Iterator[ast.expr]:
     """The expressions of a statement that stand on its own lines, not in its blocks."""
     for child in children(statement):
         if isinstance(child, ast.expr):
             yield child
 
 
-def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_Seen]:
+def _find_spec_questions(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_Seen]:
     """A comparison or a question of a spec: of this attribute, or of one that is no such attribute."""
     match node:
         case ast.Compare(ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
@@ -132,7 +132,7 @@ def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_S
         case ast.Call(func=ast.Attribute(attr=attr), args=[left, right, *_]) if attr in _EQUAL:
             pair, answer = (left, right), False
         case ast.Call(func=ast.Name() as called, args=[left, right], keywords=[]):
-            mine = spec is left or (spec is None and not _read(left))
+            mine = spec is left or (spec is None and not _is_spec_attribute(left))
             why = _find_spec(site, left) if mine and _is_api(site, called, "builtins.isinstance") else None
             if why is not None and _asks_tuple(site, right):
                 yield _Seen("isinstance", node, left, right, False, why)
@@ -140,7 +140,7 @@ def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_S
         case _:
             return
     for one, other in (pair, pair[::-1]):
-        if one is not spec and (spec is not None or _read(one)):
+        if one is not spec and (spec is not None or _is_spec_attribute(one)):
             continue
         if not _is_tuple(site, other) and not _is_list(site, other):
             continue
@@ -150,7 +150,7 @@ def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_S
             return
 
 
-def _read(node: ast.expr) -> bool:
+def _is_spec_attribute(node: ast.expr) -> bool:
     """Return whether the expression is `x.spec`, which the trigger on attributes reports."""
     return isinstance(node, ast.Attribute) and node.attr == "spec"
 
@@ -199,7 +199,7 @@ def _asks_tuple(site: Site, node: ast.expr) -> bool:
     return _is_api(site, node, "builtins.tuple")
 
 
-def _asserted(site: Site, seen: _Seen) -> bool:
+def _is_asserted(site: Site, seen: _Seen) -> bool:
     outer = site.file.parent(seen.whole)
     return isinstance(outer, ast.Assert) and outer.test is seen.whole and not seen.answer
 

@@ -83,10 +83,10 @@ class SpecOfList(Rule):
     def report_list(self, site: Site) -> Finding | None:
         """A list that has an axis for each of several dimensions."""
         node = _find_entry(site)
-        name = _name(node) if node is not None else ""
+        name = _axis_list_name(node) if node is not None else ""
         if node is None or not name or asked_about(site.file, node, owner=False):
             return None
-        for held in _held(site, node, name):
+        for held in _values_of_argument(site, node, name):
             found = self._find_form(site, node, name, held)
             if found is not None:
                 return self._make_finding(site, node, held, *found)
@@ -146,18 +146,18 @@ def _find_entry(site: Site) -> ast.expr | None:
     return site.call.args[0] if len(site.call.args) == 1 and not site.call.keywords else None
 
 
-def _name(node: ast.expr) -> str:
+def _axis_list_name(node: ast.expr) -> str:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name.lower()
         case ast.Subscript(slice=ast.Constant(value=str() as name)):
             return name.lower()
         case ast.Call(func=ast.Name(id="tuple" | "list"), args=[inner]):
-            return _name(inner)
+            return _axis_list_name(inner)
     return ""
 
 
-def _held(site: Site, node: ast.expr, name: str) -> Iterator[_Held]:
+def _values_of_argument(site: Site, node: ast.expr, name: str) -> Iterator[_Held]:
     """Yield the possible values of the argument, from the text or else from the project's lists of its name."""
     inner = node.args[0] if isinstance(node, ast.Call) else node
     why = ""
@@ -176,7 +176,7 @@ def _held(site: Site, node: ast.expr, name: str) -> Iterator[_Held]:
         axes = tuple(text for text in texts if text is None or isinstance(text, str))
         if not one.open and one.kind in ("list", "tuple") and len(axes) == len(one.items):
             yield _Held(axes, why, one.kind)
-    if items or any(isinstance(one, Constant) for one in found) or name != _name(inner):
+    if items or any(isinstance(one, Constant) for one in found) or name != _axis_list_name(inner):
         return
     key = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", name)
     if isinstance(inner, ast.Name) and not ("_" in key and _is_parameter(site, inner)):

@@ -29,28 +29,32 @@ def part_of_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
             return any(isinstance(one, ast.Starred) and _is_spec(site, one.value) for one in elements)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             sides = (left, right)
-            return any(part_of_spec(site, one, depth) for one in sides) and all(_plain(site, one) for one in sides)
+            return any(part_of_spec(site, one, depth) for one in sides) and all(
+                _is_tuple_or_list(site, one) for one in sides
+            )
         case ast.IfExp(body=body, orelse=orelse):
             return part_of_spec(site, body, depth) and part_of_spec(site, orelse, depth)
         case ast.Name() if depth < _DEPTH:
-            given = _assigned(site, node)
+            given = _single_assigned_value(site, node)
             return given is not None and part_of_spec(site, given, depth + 1)
     return False
 
 
-def _plain(site: Site, node: ast.expr) -> bool:
+def _is_tuple_or_list(site: Site, node: ast.expr) -> bool:
     """Return whether an expression is surely a tuple or list, and no spec."""
     match node:
         case ast.Tuple() | ast.List():
             return True
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _plain(site, left) or _plain(site, right)
+            return _is_tuple_or_list(site, left) or _is_tuple_or_list(site, right)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _plain(site, left) and _plain(site, right)
+            return _is_tuple_or_list(site, left) and _is_tuple_or_list(site, right)
     if part_of_spec(site, node):
         return True
     found = options(site.value(node))
-    return bool(found) and all(isinstance(one, Items) or _annotated(site, one, "builtins.tuple") for one in found)
+    return bool(found) and all(
+        isinstance(one, Items) or _is_annotated_with(site, one, "builtins.tuple") for one in found
+    )
 
 
 def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
@@ -59,26 +63,30 @@ def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
         if last_name(node.value).lower().endswith("sharding"):
             return True  # `x.sharding.spec`, `named_sharding.spec`
         holders = options(site.value(node.value))
-        if holders and all(_annotated(site, one, _NAMED) or getattr(one, "api", None) == _NAMED for one in holders):
+        if holders and all(
+            _is_annotated_with(site, one, _NAMED) or getattr(one, "api", None) == _NAMED for one in holders
+        ):
             return True
     if isinstance(node, ast.Name) and depth < _DEPTH:
-        given = _assigned(site, node)
+        given = _single_assigned_value(site, node)
         if given is not None and _is_spec(site, given, depth + 1):
             return True
     found = [one for one in options(site.value(node)) if one != Constant(None)]
     return bool(found) and all(
-        parts.entries(site.program.evaluator, one) is not None or _annotated(site, one, parts.SPEC) for one in found
+        parts.spec_entries(site.program.evaluator, one) is not None
+        or _is_annotated_with(site, one, parts.SPEC)
+        for one in found
     )
 
 
-def _assigned(site: Site, node: ast.Name) -> ast.expr | None:
+def _single_assigned_value(site: Site, node: ast.Name) -> ast.expr | None:
     """Return the value of a name that one assignment alone binds."""
     bindings, _ = lookup(site.file, node, node.id)
     only = bindings[0] if len(bindings) == 1 else None
     return only.value if only is not None and only.kind == "assign" else None
 
 
-def _annotated(site: Site, value: Value, name: str) -> bool:
+def _is_annotated_with(site: Site, value: Value, name: str) -> bool:
     """Return whether a value is a parameter that is annotated with a class, or with it and None."""
     if not isinstance(value, Parameter) or not isinstance(value.place.node, ast.arg):
         return False

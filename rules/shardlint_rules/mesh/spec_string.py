@@ -51,20 +51,20 @@ class SpecString(Rule):
                 continue
             found = options(site.value(node))
             if len(found) == 1:
-                yield from self._entry(site, node, found[0])
+                yield from self._check_entry(site, node, found[0])
 
-    def _entry(self, site: Site, node: ast.expr, value: Value) -> Iterator[Finding]:
+    def _check_entry(self, site: Site, node: ast.expr, value: Value) -> Iterator[Finding]:
         match value:
             case Constant(value=""):
-                yield self._empty(site, node)
+                yield self._report_empty_string(site, node)
             case Constant(value=str() as text) if _SEVERAL.fullmatch(text):
                 yield self._several(site, node, text)
             case Items(kind="set"):
-                yield self._set(site, node)
+                yield self._report_set_entry(site, node)
             case Items(kind="tuple" | "list", items=items, open=False) if Constant(None) in items:
                 yield self._holds_none(site, node)
 
-    def _empty(self, site: Site, node: ast.expr) -> Finding:
+    def _report_empty_string(self, site: Site, node: ast.expr) -> Finding:
         written = isinstance(node, ast.Constant)
         fix = site.fix(Safety.SAFE, "write None", [site.replace(node, "None")]) if written else None
         if site.allows("jax", ">=0.5.3"):
@@ -86,7 +86,7 @@ class SpecString(Rule):
         axes = [f'"{axis}"' for axis in re.findall(r"\w+", text)]
         fix: Fix | None = None
         joined = ", ".join(axes)
-        if not _alone(site) and isinstance(node, ast.Constant):
+        if not _has_single_entry(site) and isinstance(node, ast.Constant):
             why = "the tuple shards this one dimension over all of the axes"
             fix = site.fix(Safety.UNSAFE, f"write ({joined})", [site.replace(node, f"({joined})")], why)
         callee = site.text(site.call.func)
@@ -100,7 +100,7 @@ class SpecString(Rule):
             harm=Harm.CRASH,
         )
 
-    def _set(self, site: Site, node: ast.expr) -> Finding:
+    def _report_set_entry(self, site: Site, node: ast.expr) -> Finding:
         return site.finding(
             node,
             f"On {site.release('jax')} a set as a spec entry raises TypeError.",
@@ -111,7 +111,7 @@ class SpecString(Rule):
 
     def _holds_none(self, site: Site, node: ast.expr) -> Finding:
         fix: Fix | None = None
-        if _alone(site) and isinstance(node, ast.Tuple | ast.List):
+        if _has_single_entry(site) and isinstance(node, ast.Tuple | ast.List):
             spread = ", ".join(site.text(element) for element in node.elts)
             whole = f"{site.text(site.call.func)}({spread})"
             fix = site.fix(Safety.SAFE, f"write {whole}", [site.replace(node, spread)])
@@ -126,6 +126,6 @@ class SpecString(Rule):
         )
 
 
-def _alone(site: Site) -> bool:
+def _has_single_entry(site: Site) -> bool:
     """Return whether the spec has a single entry, so that it may have been intended as the whole spec."""
     return len(site.call.args) == 1 and not site.call.keywords

@@ -94,9 +94,10 @@ class TupleForSharding(Rule):
         raises = "raises TypeError" if site.api in _RAISING_TYPE else "raises"
         return site.finding(
             node,
-            f"On {site.release('jax')} this {raises}: `{_short(site, node)}` is a tuple of axis names, not a sharding.",
+            f"On {site.release('jax')} this {raises}: `{_short_text(site, node)}` is a tuple of axis names, "
+            "not a sharding.",
             label="a tuple, not a sharding",
-            help=f"write `PartitionSpec({_arguments(site, node)})`",
+            help=f"write `PartitionSpec({_spec_arguments_text(site, node)})`",
             why=why,
         )
 
@@ -122,7 +123,7 @@ def _is_tuple_of_names(value: Value) -> bool:
         return False
     return all(
         (isinstance(one, Constant) and (one.value is None or isinstance(one.value, str)))
-        or (_is_tuple_of_names(one) and _full(one))
+        or (_is_tuple_of_names(one) and _is_filled_sequence(one))
         for one in value.items
     ) and (
         not value.items or any(not (isinstance(one, Constant) and one.value is None) for one in value.items)
@@ -147,16 +148,16 @@ def _says_axis(value: Value) -> bool:
     )
 
 
-def _full(value: Value) -> bool:
+def _is_filled_sequence(value: Value) -> bool:
     return isinstance(value, Items) and bool(value.items)
 
 
-def _arguments(site: Site, node: ast.expr) -> str:
+def _spec_arguments_text(site: Site, node: ast.expr) -> str:
     if isinstance(node, ast.Tuple):
         return ", ".join(site.shown(one) for one in node.elts)
     return f"*({site.shown(node)})" if isinstance(node, ast.BinOp | ast.IfExp) else f"*{site.shown(node)}"
 
 
-def _short(site: Site, node: ast.expr) -> str:
+def _short_text(site: Site, node: ast.expr) -> str:
     text = site.shown(node)
     return text if len(text.split()) < 5 else "it"

@@ -63,9 +63,9 @@ class TwoDeviceOrders(Rule):
         mesh = site.mesh_of(site.value(site.call))
         if devices is None or mesh is None or not mesh.axis_names:
             return None
-        if 1 in mesh.sizes or not _turned(site, Place(site.file, devices)):
+        if 1 in mesh.sizes or not _are_devices_reordered(site, Place(site.file, devices)):
             return None
-        other = next(_others(site, mesh), None)
+        other = next(_meshes_in_default_order(site, mesh), None)
         if other is None:
             return None
         where = site.where(other)
@@ -80,14 +80,14 @@ class TwoDeviceOrders(Rule):
         )
 
 
-def _others(site: Site, mesh: Mesh) -> Iterator[Place]:
+def _meshes_in_default_order(site: Site, mesh: Mesh) -> Iterator[Place]:
     """Meshes with the same axes whose devices are taken as they come."""
     for file in site.program.project.holding(site.file.path, (_WORDS,)):
         if file is None:
             return
         if site.program.project.is_test(file.path):
             continue
-        for call in _made(site, file):
+        for call in _mesh_calls(site, file):
             if call is site.call:
                 continue
             value = site.program.value(file, call)
@@ -98,12 +98,12 @@ def _others(site: Site, mesh: Mesh) -> Iterator[Place]:
                 or set(known.axis_names) != set(mesh.axis_names or ())
             ):
                 continue
-            given = _given(value)
-            if given is None or (_turned(site, given) is False):
+            given = _devices_argument(value)
+            if given is None or (_are_devices_reordered(site, given) is False):
                 yield Place(file, call)
 
 
-def _given(value: object) -> Place | None:
+def _devices_argument(value: object) -> Place | None:
     """The devices that a maker is given; None where it takes all."""
     call = value.call if isinstance(value, CallResult) else None
     if call is None:
@@ -116,7 +116,7 @@ def _given(value: object) -> Place | None:
     return call.keywords.get("devices") or first
 
 
-def _made(site: Site, file: FileFacts) -> Iterator[ast.Call]:
+def _mesh_calls(site: Site, file: FileFacts) -> Iterator[ast.Call]:
     for word in ("Mesh", "make_mesh"):
         for node in file.mentions(word):
             call = file.parent(node)
@@ -132,7 +132,7 @@ def _made(site: Site, file: FileFacts) -> Iterator[ast.Call]:
                     yield call
 
 
-def _turned(site: Site, place: Place) -> bool | None:
+def _are_devices_reordered(site: Site, place: Place) -> bool | None:
     """Return whether all devices, or those of this process, are reordered; None if that is not known."""
     file, node, turned = place.file, place.node, False
     for _ in range(_STEPS):
@@ -146,10 +146,10 @@ def _turned(site: Site, place: Place) -> bool | None:
             case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in (
                 *_KEEPING_METHODS,
                 *_TURNING_METHODS,
-            ) and not _called(site, file, node):
+            ) and not _called_api_names(site, file, node):
                 node, turned = inner, turned or attr in _TURNING_METHODS
             case ast.Call(args=args):
-                names = _called(site, file, node)
+                names = _called_api_names(site, file, node)
                 if names <= {*_DEVICES} and names:
                     return turned
                 if not args or not names or not names <= {*_KEEPING, *_TURNING}:
@@ -167,7 +167,7 @@ def _turned(site: Site, place: Place) -> bool | None:
     return None
 
 
-def _called(site: Site, file: FileFacts, call: ast.Call) -> set[str]:
+def _called_api_names(site: Site, file: FileFacts, call: ast.Call) -> set[str]:
     """Return the library functions that a call may call; empty if there are none."""
     found = options(site.program.value(file, call.func))
     names = {one.name for one in found if isinstance(one, Api)}

@@ -20,10 +20,10 @@ from shardlint_rules.mesh.given import (
     WAKES,
     Given,
     bound_by,
-    given,
-    literal,
-    named,
-    where,
+    given_specs,
+    is_written_axis,
+    named_axes,
+    node_of_axis,
 )
 
 _SPEC = "jax.sharding.PartitionSpec"
@@ -76,43 +76,43 @@ class UndeclaredAxis(Rule):
     @detector("call", of=_SPEC)
     def compare_spec(self, site: Site) -> Iterator[Finding]:
         """The axes of a spec."""
-        return self._compare(site, _list_in_spec(site))
+        return self._compare_axes(site, _list_in_spec(site))
 
     @detector("call", "partial", of=_MESHES)
     def compare_mesh(self, site: Site) -> Iterator[Finding]:
         """The axes of a mesh."""
         node = site.argument("axis_names")
         names = _list_written(site, node, "A spec with this axis raises ValueError") if node is not None else ()
-        return self._compare(site, names)
+        return self._compare_axes(site, names)
 
     @detector("call", "partial", of=tuple(COLLECTIVES))
     def compare_collective(self, site: Site) -> Iterator[Finding]:
         """The axes of a collective, wherever it is."""
-        return self._compare(site, _list_in_collective(site))
+        return self._compare_axes(site, _list_in_collective(site))
 
     @detector("call", "partial", of=tuple(TAKERS))
     def compare_argument(self, site: Site) -> Iterator[Finding]:
         """The axes of specs that are given to what reads them against a mesh."""
-        return self._compare(site, chain(_list_in_taker(site), _list_in_mapped(site)))
+        return self._compare_axes(site, chain(_list_in_taker(site), _list_in_mapped(site)))
 
     @detector("violation")
     def compare_mapped_collective(self, site: Site) -> Iterator[Finding]:
         """A collective in a mapped function over an axis that is not among the project's."""
         axis = site.violation.said["axis"]
-        return self._compare(site, [_Named(_axis_node(site.syntax, axis), axis, (), _COLLECTIVE)])
+        return self._compare_axes(site, [_Named(_axis_node(site.syntax, axis), axis, (), _COLLECTIVE)])
 
-    def _compare(self, site: Site, names: Iterable[_Named]) -> Iterator[Finding]:
+    def _compare_axes(self, site: Site, names: Iterable[_Named]) -> Iterator[Finding]:
         is_test = site.program.project.is_test(site.file.path)
         for one in names:
             if one.axis not in site.program.own.axes and one.axis.isidentifier():
-                if not is_test or _meant(site, one):
+                if not is_test or _similar_axes(site, one):
                     yield self._finding(site, one)
 
     def _finding(self, site: Site, one: _Named) -> Finding:
         axes = site.program.own.axes
-        meant = _meant(site, one)
+        meant = _similar_axes(site, one)
         fix = None
-        if len(meant) == 1 and literal(one.node, one.axis):
+        if len(meant) == 1 and is_written_axis(one.node, one.axis):
             quote = site.text(one.node)[0]
             if quote in "\"'":
                 text = f"{quote}{meant[0]}{quote}"
@@ -134,13 +134,13 @@ class UndeclaredAxis(Rule):
         )
 
 
-def _meant(site: Site, one: _Named) -> list[str]:
+def _similar_axes(site: Site, one: _Named) -> list[str]:
     """The project's axes that are nearly the same, and not named beside it."""
     near = difflib.get_close_matches(one.axis, site.program.own.axes, n=2, cutoff=_NEAR)
     return [axis for axis in near if axis not in one.beside]
 
 
-def _sharding(site: Site) -> str:
+def _describe_error(site: Site) -> str:
     return (
         "`shard_map` raises" if site.api == "jax.shard_map" else "A sharding with this spec raises ValueError"
     )
@@ -149,12 +149,14 @@ def _sharding(site: Site) -> str:
 def _list_in_taker(site: Site) -> Iterator[_Named]:
     """Axes of specs that are given to what reads them against a mesh."""
     elsewhere = any(site.argument(name) is not None for name in TAKERS[site.api]) and _has_logical(site)
-    for one in given(site):
-        names = tuple(axis for _, axis in named(one.spec))
-        for entry, axis in named(one.spec):
+    for one in given_specs(site):
+        names = tuple(axis for _, axis in named_axes(one.spec))
+        for entry, axis in named_axes(one.spec):
             # Unless names may be logical, a spec in another file is reported there.
             if entry.place is None or entry.place.file is site.file or elsewhere:
-                yield _Named(where(site, one, entry, axis), axis, names, _sharding(site), one.certain)
+                yield _Named(
+                    node_of_axis(site, one, entry, axis), axis, names, _describe_error(site), one.certain
+                )
 
 
 def _list_in_spec(site: Site) -> Iterator[_Named]:
@@ -162,12 +164,12 @@ def _list_in_spec(site: Site) -> Iterator[_Named]:
     spec = spec_of(site.value(site.call), site.program.evaluator)
     if spec is None or _has_logical(site):
         return
-    names = tuple(axis for _, axis in named(spec))
+    names = tuple(axis for _, axis in named_axes(spec))
     of_mesh = any(axis in site.program.own.axes for axis in names)
-    for entry, axis in named(spec):
+    for entry, axis in named_axes(spec):
         one = Given(spec, site.call, True)
-        found = _Named(where(site, one, entry, axis), axis, names, _sharding(site))
-        certain = of_mesh or bool(_meant(site, found))
+        found = _Named(node_of_axis(site, one, entry, axis), axis, names, _describe_error(site))
+        certain = of_mesh or bool(_similar_axes(site, found))
         yield found if certain else _Named(found.node, axis, names, found.happens, certain=False)
 
 
@@ -190,13 +192,13 @@ def _list_in_collective(site: Site) -> Iterator[_Named]:
         else next((one.node for one in given if one.file is site.file), None)
     )
     for one in _list_written(site, node, _COLLECTIVE) if isinstance(node, ast.expr) else ():
-        if len(_meant(site, one)) == 1 and not bound_by(site, one.axis):
+        if len(_similar_axes(site, one)) == 1 and not bound_by(site, one.axis):
             yield one
 
 
 def _axis_node(call: ast.AST, axis: str) -> ast.AST:
     """Where a call names an axis, if it is written out there; else the call."""
-    return next((part for part in walk(call) if literal(part, axis)), call)
+    return next((part for part in walk(call) if is_written_axis(part, axis)), call)
 
 
 def _list_written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:

@@ -13,8 +13,16 @@ from shardlint.model.signatures import JITS
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._configured import configured
-from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, named, where
+from shardlint_rules.mesh._configured import configured_axes
+from shardlint_rules.mesh.given import (
+    WAKES,
+    Given,
+    given_specs,
+    is_written_axis,
+    jitted_node,
+    named_axes,
+    node_of_axis,
+)
 
 
 class UnknownAxis(Rule):
@@ -53,16 +61,16 @@ class UnknownAxis(Rule):
     @detector("call", "partial")
     def compare_with_meshes(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis that is in none of the meshes."""
-        specs = [one for one in given(site) if any(True for _ in named(one.spec))]
+        specs = [one for one in given_specs(site) if any(True for _ in named_axes(one.spec))]
         if not specs:
             return
         known = self._find_meshes(site) or []
         axes = _list_axes(known)
         for one in specs if known else ():
-            for entry, axis in named(one.spec):
+            for entry, axis in named_axes(one.spec):
                 # SL306 reports strings that are not a name.
                 if axis not in axes and axis.isidentifier():
-                    yield self._make_finding(site, where(site, one, entry, axis), axis, known, one)
+                    yield self._make_finding(site, node_of_axis(site, one, entry, axis), axis, known, one)
 
     @detector("violation")
     def report_variable(self, site: Site) -> Finding:
@@ -77,15 +85,19 @@ class UnknownAxis(Rule):
     @detector("call", "partial", of="jax.sharding.NamedSharding", finds="configured")
     def compare_with_configurations(self, site: Site) -> Iterator[Finding]:
         """Axes that no configuration of the project gives the mesh."""
-        specs, mesh = list(given(site)), site.argument("mesh")
-        if mesh is None or not any(True for one in specs for _ in named(one.spec)) or self._find_meshes(site):
+        specs, mesh = list(given_specs(site)), site.argument("mesh")
+        if (
+            mesh is None
+            or not any(True for one in specs for _ in named_axes(one.spec))
+            or self._find_meshes(site)
+        ):
             return
-        asked = configured(site, mesh)
+        asked = configured_axes(site, mesh)
         for one in specs if asked is not None else ():
-            for entry, axis in named(one.spec):
+            for entry, axis in named_axes(one.spec):
                 if asked is not None and axis not in asked.axes and axis.isidentifier():
                     yield site.finding(
-                        where(site, one, entry, axis),
+                        node_of_axis(site, one, entry, axis),
                         self._write_message(site, axis, "no configuration of the mesh has an"),
                         label="not in a configuration",
                         help=f"write one of {', '.join(sorted(asked.axes))}",
@@ -108,14 +120,14 @@ class UnknownAxis(Rule):
             return _in_context(site.program.around(site.file, site.call) if entered else site.context)
         if site.form == "partial" and site.decorated is None:
             return None
-        return _in_context(site.program.call_context(site.file, jitted(site)))
+        return _in_context(site.program.call_context(site.file, jitted_node(site)))
 
     def _make_finding(self, site: Site, node: ast.AST, axis: str, known: list[Mesh], one: Given) -> Finding:
         axes = _list_axes(known)
         listed = ", ".join(f'"{name}"' for name in axes)
         near = difflib.get_close_matches(axis, axes, n=2, cutoff=0.7)
         fix: Fix | None = None
-        if len(near) == 1 and literal(node, axis):
+        if len(near) == 1 and is_written_axis(node, axis):
             quote = site.text(node)[0]
             if quote in "\"'":
                 text = f"{quote}{near[0]}{quote}"

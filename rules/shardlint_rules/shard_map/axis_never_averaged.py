@@ -59,14 +59,14 @@ class AxisNeverAveraged(Rule):
         axis = _find_axis(site)
         if axis is None or not site.file.says("grad"):
             return None
-        if _mentioned(site.file, axis):
+        if _is_axis_mentioned(site.file, axis):
             return None
-        started = _mapped(site)
-        reached = _reached(site, started) if started is not None else None
+        started = _mapped_function(site)
+        reached = _functions_reached(site, started) if started is not None else None
         if reached is None:
             return None
         calls = [(file, call) for file, node in reached for call in walk(node) if isinstance(call, ast.Call)]
-        if any(_mentioned(file, axis) for file, _ in reached):
+        if any(_is_axis_mentioned(file, axis) for file, _ in reached):
             return None
         names = {last_name(call.func) for _, call in calls} | {
             last_name(call.args[0])
@@ -102,7 +102,7 @@ def _find_axis(site: Site) -> str | None:
     return given.value.value
 
 
-def _mentioned(file: FileFacts, axis: str) -> bool:
+def _is_axis_mentioned(file: FileFacts, axis: str) -> bool:
     """Return whether a file names an axis other than to map over it."""
     if not (file.says(f'"{axis}"') or file.says(f"'{axis}'")):
         return False
@@ -111,16 +111,16 @@ def _mentioned(file: FileFacts, axis: str) -> bool:
             outer = file.parent(node)
             call = file.parent(outer) if isinstance(outer, ast.keyword) else None
             binds = isinstance(outer, ast.keyword) and outer.arg == "axis_name"
-            if not (binds and isinstance(call, ast.Call) and _maps(file.text(call))):
+            if not (binds and isinstance(call, ast.Call) and _is_mapping_text(file.text(call))):
                 return True
     return False
 
 
-def _maps(text: str) -> bool:
+def _is_mapping_text(text: str) -> bool:
     return re.match(r"(functools\.)?(partial\()?\s*(jax\.)?(vmap|pmap)\b", text) is not None
 
 
-def _mapped(site: Site) -> Place | None:
+def _mapped_function(site: Site) -> Place | None:
     """Return the mapped function: the argument, the decorated definition, or the function bound to a name."""
     if site.decorated is not None:
         return Place(site.file, site.decorated)
@@ -128,7 +128,7 @@ def _mapped(site: Site) -> Place | None:
     return given[0] if given and site.form == "call" else None
 
 
-def _reached(site: Site, start: Place) -> list[tuple[FileFacts, ast.AST]] | None:
+def _functions_reached(site: Site, start: Place) -> list[tuple[FileFacts, ast.AST]] | None:
     """The functions whose code runs in what is mapped, as far as names tell; None where they are too many."""
     found: list[tuple[FileFacts, ast.AST]] = []
     waiting, seen = [(start.file, start.node)], set[ast.AST]()

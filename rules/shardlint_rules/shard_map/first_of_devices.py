@@ -48,7 +48,7 @@ class FirstOfDevices(Rule):
             return None
         read, tree = taken
         made = next((one for one in site.violations if one.kind == "rows.first" and one.place.node is read), None)
-        said = _said(site, tree) if made is None else ""
+        said = _word_around_call(site, tree) if made is None else ""
         if made is None and not said:
             return None
         source = f"line {made.said['line']} made `{site.shown(tree)}`" if made else f"`{said}` names such an array"
@@ -77,7 +77,7 @@ def _find_first(call: ast.Call) -> tuple[ast.Subscript, ast.expr] | None:
     return None
 
 
-def _said(site: Site, tree: ast.expr) -> str:
+def _word_around_call(site: Site, tree: ast.expr) -> str:
     """The word around the call that says what it takes the first entries of."""
     texts = [site.text(tree), *_names_around(site)]
     if any(_OTHERWISE.search(text) for text in texts):

@@ -54,7 +54,7 @@ class UntiledGather(Rule):
     def report_scatter(self, site: Site) -> Finding | None:
         """A scatter without `tiled` of what has no dimension for the devices."""
         node = _find_untiled(site)
-        if node is None or _arranged(site, node) or _is_arranged_later(site):
+        if node is None or _is_arranged_by_device(site, node) or _is_arranged_later(site):
             return None
         return site.finding(
             site.call,
@@ -106,7 +106,7 @@ def _find_untiled(site: Site) -> ast.expr | None:
     return site.call.args[0]
 
 
-def _arranged(site: Site, node: ast.expr) -> bool:
+def _is_arranged_by_device(site: Site, node: ast.expr) -> bool:
     """Return whether the scattered array got a dimension for the devices: it was reshaped to many, or counts them."""
     shown: list[ast.expr] = [node]
     if isinstance(node, ast.Name):

@@ -9,22 +9,22 @@ from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade._positional import NEW
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
-from shardlint_rules.upgrade.places import references
+from shardlint_rules.upgrade.places import references_to
 
 NAMES = ("jax.device_put_sharded", "jax.device_put_replicated")
 
 
-def fix(site: Site, name: str) -> Fix | str:
+def fix_device_put(site: Site, name: str) -> Fix | str:
     """The fix of all the calls in the file; or why there is none."""
     edits: list[Edit] = []
     drops: set[str] = set()
-    for node in references(site.program, site.file, name):
+    for node in references_to(site.program, site.file, name):
         call = site.file.parent(node)
         if not isinstance(call, ast.Call) or call.func is not node:
             return f"line {node.lineno} passes it on without calling it"
         if site.program.region(site.file, call).traced in ("always", "sometimes"):
             return f"line {call.lineno} is traced, where device_put places nothing"
-        new = _call(site, call, name)
+        new = _rewrite_device_put_call(site, call, name)
         if isinstance(new, str):
             return new
         edits += new
@@ -44,23 +44,23 @@ def fix(site: Site, name: str) -> Fix | str:
     )
 
 
-def _call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:
+def _rewrite_device_put_call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:
     first = "shards" if name == NAMES[0] else "x"
     given = dict(zip((first, "devices"), call.args, strict=False))
     given |= {one.arg or "": one.value for one in call.keywords}
     if set(given) != {first, "devices"} or any(isinstance(one, ast.Starred) for one in call.args):
         return f"line {call.lineno} hides its arguments"
     value, devices = site.text(given[first]), site.text(given["devices"])
-    if not _repeatable(given["devices"]):
+    if not _is_repeatable(given["devices"]):
         return f"line {call.lineno} computes the devices in the call"
     edits: list[Edit] = []
 
-    def spell(what: str) -> str:
+    def spell_name(what: str) -> str:
         text, imports = site.spell(what)
         edits.extend(imports)
         return text
 
-    numpy = spell("numpy.array").rpartition(".")[0]
+    numpy = spell_name("numpy.array").rpartition(".")[0]
     if not numpy:
         return "numpy has no module name in this file"
     names, imports = spell_short(site.program, site.file, call, NEW)
@@ -68,17 +68,17 @@ def _call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:
     new_mesh, named, spec = names.values()
     sharding = f'{named}({new_mesh}({numpy}.array({devices}), ("devices",)), {spec}("devices"))'
     if name == NAMES[0]:
-        tree = f"{spell('jax.tree.map')}(lambda *leaves: {numpy}.stack(leaves), *{value})"
+        tree = f"{spell_name('jax.tree.map')}(lambda *leaves: {numpy}.stack(leaves), *{value})"
     else:
         copies = f"{numpy}.broadcast_to(leaf, (len({devices}), *{numpy}.shape(leaf)))"
-        tree = f"{spell('jax.tree.map')}(lambda leaf: {copies}, {value})"
-    return [site.replace(call, f"{spell('jax.device_put')}({tree}, {sharding})"), *edits]
+        tree = f"{spell_name('jax.tree.map')}(lambda leaf: {copies}, {value})"
+    return [site.replace(call, f"{spell_name('jax.device_put')}({tree}, {sharding})"), *edits]
 
 
-def _repeatable(node: ast.expr) -> bool:
+def _is_repeatable(node: ast.expr) -> bool:
     """A name, or a call without arguments to spare (`jax.local_devices()`)."""
     if isinstance(node, ast.Call):
-        return not node.args and _repeatable(node.func)
+        return not node.args and _is_repeatable(node.func)
     if isinstance(node, ast.Subscript):
-        return _repeatable(node.value)
-    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _repeatable(node.value))
+        return _is_repeatable(node.value)
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_repeatable(node.value))

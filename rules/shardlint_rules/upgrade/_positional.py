@@ -58,16 +58,16 @@ class Rewriter:
     def run(self) -> str:
         """Collect the edits; why there are none."""
         try:
-            for node in self._mentions():
+            for node in self._class_mentions():
                 if not self.names:
                     self.names, imports = spell_short(self.site.program, self.site.file, node, NEW)
                     self.edits += imports
-                self._class(node)
+                self._rewrite_class_call(node)
         except _Refused as refused:
             return str(refused)
         return "" if self.edits else "the file does not call it"
 
-    def _mentions(self) -> Iterator[ast.expr]:
+    def _class_mentions(self) -> Iterator[ast.expr]:
         file = self.site.file
         words = ["PositionalSharding"]
         for node in file.mentions(words[0]):
@@ -84,7 +84,7 @@ class Rewriter:
         if self.drops and any(taken_elsewhere(self.site, name) for name in self.drops):
             raise _Refused("another file imports the name from here")
 
-    def _class(self, node: ast.expr) -> None:
+    def _rewrite_class_call(self, node: ast.expr) -> None:
         call = self.site.file.parent(node)
         if not isinstance(call, ast.Call) or call.func is not node:
             raise _Refused(f"`{self.site.text(node)}` is not called at line {node.lineno}")
@@ -92,12 +92,12 @@ class Rewriter:
         if len(call.args) + len(given) != 1 or (given and "devices" not in given):
             raise _Refused(f"line {node.lineno} passes more than devices")
         devices = call.args[0] if call.args else given["devices"]
-        rank = self._rank(devices)
+        rank = self._device_rank(devices)
         text = self.site.text(devices)
-        array = text if self._is_array(devices) else f"{self._spell('numpy.array')}({text})"
-        self._follow(call, _Grid(array, rank, tuple(range(rank))))
+        array = text if self._is_array(devices) else f"{self._spell_api('numpy.array')}({text})"
+        self._follow_expression(call, _Grid(array, rank, tuple(range(rank))))
 
-    def _rank(self, devices: ast.expr) -> int:
+    def _device_rank(self, devices: ast.expr) -> int:
         shape = shape_of(self.site.program.evaluator, Place(self.site.file, devices))
         if shape is None:
             raise _Refused(f"the rank of `{self.site.text(devices)}` at line {devices.lineno} is not known")
@@ -110,7 +110,7 @@ class Rewriter:
 
     # what is done with one
 
-    def _follow(self, node: ast.expr, grid: _Grid, base: str = "") -> None:
+    def _follow_expression(self, node: ast.expr, grid: _Grid, base: str = "") -> None:
         """Go on from an expression that is one: through its methods to where it is used. `base` is the name of the
         rewritten one that it was taken from."""
         parent = self.site.file.parent(node)
@@ -121,25 +121,27 @@ class Rewriter:
                 if call and isinstance(outer, ast.Call) and (outer.args or outer.keywords):
                     raise _Refused(f"line {node.lineno} transposes it by axes")
                 turned = replace(grid, entries=grid.entries[::-1], fresh=False)
-                self._follow(outer if isinstance(outer, ast.Call) and call else parent, turned, base)
+                self._follow_expression(
+                    outer if isinstance(outer, ast.Call) and call else parent, turned, base
+                )
                 return
             if isinstance(outer, ast.Call) and outer.func is parent and parent.attr == "reshape":
-                self._follow(outer, self._reshaped(outer, grid, base))
+                self._follow_expression(outer, self._reshape_grid(outer, grid, base))
                 return
             if isinstance(outer, ast.Call) and outer.func is parent and parent.attr == "replicate":
-                self._follow(outer, self._replicated(outer, grid), base)
+                self._follow_expression(outer, self._replicate_grid(outer, grid), base)
                 return
             raise _Refused(f"line {node.lineno} reads its `{parent.attr}`")
-        self._checked(node, parent)
+        self._refuse_other_uses(node, parent)
         new_mesh, named, spec = self.names.values()
         mesh = f"{base}.mesh" if base else f"{new_mesh}({grid.devices}, {self._axes_shown(grid)})"
         self.edits.append(
-            self.site.replace(node, f"{named}({mesh}, {spec}({', '.join(self._entries(grid))}))")
+            self.site.replace(node, f"{named}({mesh}, {spec}({', '.join(self._spec_entries(grid))}))")
         )
         if isinstance(parent, ast.Assign):
-            self._named(parent, grid)
+            self._follow_assigned_name(parent, grid)
 
-    def _reshaped(self, call: ast.Call, grid: _Grid, base: str) -> _Grid:
+    def _reshape_grid(self, call: ast.Call, grid: _Grid, base: str) -> _Grid:
         if not grid.fresh or call.keywords or any(isinstance(one, ast.Starred) for one in call.args):
             raise _Refused(f"the shape that line {call.lineno} gives it is not known")
         args = call.args
@@ -155,11 +157,11 @@ class Rewriter:
         devices = f"{base}.mesh.devices" if base else grid.devices
         return _Grid(f"{devices}.reshape({shape})", len(args), tuple(range(len(args))))
 
-    def _replicated(self, call: ast.Call, grid: _Grid) -> _Grid:
+    def _replicate_grid(self, call: ast.Call, grid: _Grid) -> _Grid:
         given = dict(zip(("axis", "keepdims"), call.args, strict=False))
         given |= {one.arg or "": one.value for one in call.keywords}
-        keep = self._literal(given.pop("keepdims", None), True)
-        axis = self._literal(given.pop("axis", None), None)
+        keep = self._literal_value(given.pop("keepdims", None), True)
+        axis = self._literal_value(given.pop("axis", None), None)
         if given or not isinstance(keep, bool) or not (axis is None or isinstance(axis, int)):
             raise _Refused(f"the axis that line {call.lineno} replicates is not known")
         if axis is None:
@@ -173,13 +175,13 @@ class Rewriter:
             del entries[axis]
         return replace(grid, entries=tuple(entries), fresh=False)
 
-    def _literal(self, node: ast.expr | None, default: object) -> object:
+    def _literal_value(self, node: ast.expr | None, default: object) -> object:
         if node is None:
             return default
         value = self.site.value(node)
         return value.value if isinstance(value, Constant) else node
 
-    def _checked(self, node: ast.expr, parent: ast.AST | None) -> None:
+    def _refuse_other_uses(self, node: ast.expr, parent: ast.AST | None) -> None:
         """Refuse where what is done with it may need what only a PositionalSharding has."""
         call = self.site.file.parent(parent) if isinstance(parent, ast.keyword) else parent
         if not isinstance(call, ast.Call) or call.func is node:
@@ -218,7 +220,7 @@ class Rewriter:
                 return True
         return False
 
-    def _named(self, statement: ast.Assign, grid: _Grid) -> None:
+    def _follow_assigned_name(self, statement: ast.Assign, grid: _Grid) -> None:
         """Follow the name it is given."""
         target = statement.targets[0]
         file = self.site.file
@@ -236,20 +238,20 @@ class Rewriter:
                 raise _Refused(f"`{target.id}` may have another value at line {node.lineno}")
             parent = file.parent(node)
             if isinstance(parent, ast.Attribute) and parent.attr in _ITS_OWN:
-                self._follow(node, grid, target.id)
+                self._follow_expression(node, grid, target.id)
             else:
-                self._checked(node, parent)
+                self._refuse_other_uses(node, parent)
                 if isinstance(parent, ast.Assign):
                     raise _Refused(f"line {node.lineno} gives `{target.id}` another name")
 
     # text
 
-    def _spell(self, name: str) -> str:
+    def _spell_api(self, name: str) -> str:
         text, imports = self.site.spell(name)
         self.edits += imports
         return text
 
-    def _axes(self, grid: _Grid) -> tuple[str, ...]:
+    def _grid_axis_names(self, grid: _Grid) -> tuple[str, ...]:
         """The names of a grid's axes: other ones for every other grid, as axes of one name are taken for one size."""
         if grid.devices not in self.axes:
             names = _AXES.get(grid.rank) or tuple(f"axis{index}" for index in range(grid.rank))
@@ -258,15 +260,15 @@ class Rewriter:
         return self.axes[grid.devices]
 
     def _axes_shown(self, grid: _Grid) -> str:
-        axes = self._axes(grid)
+        axes = self._grid_axis_names(grid)
         return "(" + ", ".join(f'"{axis}"' for axis in axes) + (",)" if len(axes) == 1 else ")")
 
-    def _entries(self, grid: _Grid) -> list[str]:
-        axes = self._axes(grid)
+    def _spec_entries(self, grid: _Grid) -> list[str]:
+        axes = self._grid_axis_names(grid)
         return ["None" if entry is None else f'"{axes[entry]}"' for entry in grid.entries]
 
 
-def fix(site: Site) -> Fix | str:
+def fix_positional_sharding(site: Site) -> Fix | str:
     """The fix of all that the file does with PositionalSharding; or why there is none."""
     rewriter = Rewriter(site)
     why = rewriter.run()

@@ -14,7 +14,7 @@ from shardlint.syntax import FileFacts
 from shardlint.syntax.enclosing import block_of
 from shardlint_rules.mesh.host import runs_on_the_host
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
-from shardlint_rules.upgrade.places import references
+from shardlint_rules.upgrade.places import references_to
 
 OLD = (
     "jax.interpreters.pxla.thread_resources",
@@ -34,22 +34,22 @@ _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _NAMED = "jax.sharding.NamedSharding"
 
 
-def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
+def uses_of_thread_resources(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to thread_resources, imports aside."""
-    return references(program, file, *OLD)
+    return references_to(program, file, *OLD)
 
 
 def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
     """Edits that ask for the mesh of jax.set_mesh; or why they are not made."""
     env = site.file.parent(node)
     if isinstance(env, ast.Assign) and env.value is node:
-        return _named(site, env)
+        return _rewrite_named_resources(site, env)
     if not isinstance(env, ast.Attribute) or env.attr != "env":
         return _OTHERWISE
     kept = site.file.parent(env)
     if not isinstance(kept, ast.Assign):
         return _mesh_as_new(site, kept)
-    uses = _reads(site, env)
+    uses = _reads_of_mesh(site, env)
     if not uses:
         return _OTHERWISE
     edits: list[Edit] = []
@@ -62,7 +62,7 @@ def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
     return [*edits, gone] if gone is not None else _OTHERWISE
 
 
-def _named(site: Site, statement: ast.Assign) -> list[Edit] | str:
+def _rewrite_named_resources(site: Site, statement: ast.Assign) -> list[Edit] | str:
     """The same for `resources = pxla.thread_resources`, and `resources.env.physical_mesh` below."""
     target = statement.targets[0]
     if len(statement.targets) != 1 or not isinstance(target, ast.Name) or taken_elsewhere(site, target.id):
@@ -89,32 +89,36 @@ def _mesh_as_new(site: Site, mesh: ast.AST | None) -> list[Edit] | str:
     """The same for one `thread_resources.env.physical_mesh`."""
     if not isinstance(mesh, ast.Attribute) or not isinstance(mesh.ctx, ast.Load) or mesh.attr != "physical_mesh":
         return _OTHERWISE
-    reads = _reads(site, mesh)
+    reads = _reads_of_mesh(site, mesh)
     if reads is None:
         return "the mesh is stored, and its later uses are not known"
     new = _ABSTRACT
     for read in reads:
-        if _answered(site, read) or _sizes(site, read) is not None or _answered_by_callers(site, read):
+        if (
+            _works_without_devices(site, read)
+            or _devices_shape_read(site, read) is not None
+            or _answered_by_callers(site, read)
+        ):
             continue
         if not site.allows("jax", ">=0.8.1") or not runs_on_the_host(site, read):
             what = site.text(site.file.parent(read) or read)
-            return f"`{_short(what)}` may need the devices, which an abstract mesh does not have"
+            return f"`{_shorten_text(what)}` may need the devices, which an abstract mesh does not have"
         new = _CONCRETE
     if new == _CONCRETE and not all(runs_on_the_host(site, read) for read in [mesh, *reads]):
         return "it is read in traced code, where jax.sharding.get_mesh() raises"
     name, imports = site.spell(new)
     edits = [*imports]
     for read in reads if new == _ABSTRACT else ():
-        sizes = _sizes(site, read)
+        sizes = _devices_shape_read(site, read)
         if sizes is not None:
             text = f"{name}()" if read is mesh else site.text(read)
             edits.append(site.replace(sizes, f"{text}.axis_sizes"))
-    if reads != [mesh] or new == _CONCRETE or _sizes(site, mesh) is None:
+    if reads != [mesh] or new == _CONCRETE or _devices_shape_read(site, mesh) is None:
         edits.append(site.replace(mesh, f"{name}()"))
     return edits
 
 
-def _sizes(site: Site, read: ast.expr) -> ast.Attribute | None:
+def _devices_shape_read(site: Site, read: ast.expr) -> ast.Attribute | None:
     """`mesh.devices.shape` around a read of the mesh: a mesh without devices has the same as `axis_sizes`."""
     devices = site.file.parent(read)
     shape = site.file.parent(devices) if isinstance(devices, ast.Attribute) and devices.attr == "devices" else None
@@ -135,10 +139,12 @@ def _answered_by_callers(site: Site, read: ast.expr, depth: int = _CALLS) -> boo
         if end.kind != "called" or end.wrappers or not isinstance(call, ast.Call):
             return False
         there = Site(site.program, end.place.file, call, Api("", ""), "name", site.targets, site.rule)
-        reads = _reads(there, call)
+        reads = _reads_of_mesh(there, call)
         if reads is None:
             return False
-        if not all(_answered(there, one) or _answered_by_callers(there, one, depth - 1) for one in reads):
+        if not all(
+            _works_without_devices(there, one) or _answered_by_callers(there, one, depth - 1) for one in reads
+        ):
             return False
     return bool(ends)
 
@@ -156,7 +162,7 @@ def _line_of(site: Site, statement: ast.stmt) -> Edit | None:
     return Edit(start, stop, "")
 
 
-def _reads(site: Site, mesh: ast.expr) -> list[ast.expr] | None:
+def _reads_of_mesh(site: Site, mesh: ast.expr) -> list[ast.expr] | None:
     """The mesh expression, or the reads of the name it is given."""
     parent = site.file.parent(mesh)
     if not isinstance(parent, ast.Assign):
@@ -179,12 +185,12 @@ def _reads(site: Site, mesh: ast.expr) -> list[ast.expr] | None:
     return reads
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
 
 
-def _answered(site: Site, read: ast.expr) -> bool:
+def _works_without_devices(site: Site, read: ast.expr) -> bool:
     """Return whether a mesh without devices is enough for a read."""
     parent = site.file.parent(read)
     if isinstance(parent, ast.Attribute):

@@ -7,7 +7,7 @@ from shardlint.rules_api.rule import Finding, Harm, Rule, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import ambient, joint, pjit
 from shardlint_rules.upgrade.places import use_of
-from shardlint_rules.upgrade.renaming import renamed, why_kept
+from shardlint_rules.upgrade.renaming import fix_renaming, why_kept
 from shardlint_rules.upgrade.table import Name, trigger_names
 
 
@@ -50,7 +50,7 @@ class ApiDeprecated(Rule):
             return None
         assert use.entry.deprecated is not None
         name = use.dotted if use.entry.kind == "namespace" else use.entry.name
-        fix, kept = renamed(site, use), ""
+        fix, kept = fix_renaming(site, use), ""
         if fix is None and use.entry.name in (pjit.NAME, *ambient.OLD):
             moved = joint.carried(site)
             fix, kept = (None, moved) if isinstance(moved, str) else (moved, "")
@@ -58,14 +58,14 @@ class ApiDeprecated(Rule):
             kept = why_kept(site, use)
         return site.finding(
             use.node,
-            f"`{name}` {_future(use.entry, show(use.entry.deprecated))}.",
+            f"`{name}` {_describe_removal(use.entry, show(use.entry.deprecated))}.",
             help=use.entry.advice,
             fix=fix,
             kept=kept,
         )
 
 
-def _future(entry: Name, since: str) -> str:
+def _describe_removal(entry: Name, since: str) -> str:
     if entry.removed is not None:
         return f"raises from jax {show(entry.removed)} on, and is deprecated since jax {since}"
     warns = not entry.silent and entry.kind != "namespace"

@@ -10,8 +10,8 @@ from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import _device_put, _positional, ambient, joint
-from shardlint_rules.upgrade.places import Use, certainty, in_a_bridge, use_of
-from shardlint_rules.upgrade.renaming import renamed, why_kept
+from shardlint_rules.upgrade.places import Use, certainty_of_use, in_a_bridge, use_of
+from shardlint_rules.upgrade.renaming import fix_renaming, why_kept
 from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, trigger_names
 
 
@@ -66,9 +66,9 @@ class ApiRemoved(Rule):
         assert use.entry.removed is not None
         gone = f"jax {show(use.entry.removed)}"
         error = use.error(site.target("jax"))
-        fix, kept = renamed(site, use), ""
+        fix, kept = fix_renaming(site, use), ""
         if fix is None:
-            fix, kept = carried(site, use)
+            fix, kept = fix_removed_name(site, use)
             kept = kept or why_kept(site, use) if fix is None else ""
         return site.finding(
             use.node,
@@ -76,7 +76,7 @@ class ApiRemoved(Rule):
             help=use.entry.advice,
             fix=fix,
             kept=kept,
-            certainty=certainty(site, use),
+            certainty=certainty_of_use(site, use),
         )
 
     @detector("call")
@@ -122,17 +122,17 @@ class ApiRemoved(Rule):
             use.node,
             f"On {site.release('jax')} ({source}) this raises {error}: `{use.entry.name}` came with jax {since}.",
             help=f'write `jax>={since}` in the dependencies, or check first: `if hasattr({module}, "{last}"):`',
-            certainty=certainty(site, use) if site.is_pinned_exactly("jax") else Certainty.POSSIBLE,
+            certainty=certainty_of_use(site, use) if site.is_pinned_exactly("jax") else Certainty.POSSIBLE,
         )
 
 
-def carried(site: Site, use: Use) -> tuple[Fix | None, str]:
+def fix_removed_name(site: Site, use: Use) -> tuple[Fix | None, str]:
     """The fix where something else replaces the name; or why there is none."""
     name = use.dotted
     if name == _positional.NAME:
-        made = _positional.fix(site)
+        made = _positional.fix_positional_sharding(site)
     elif name in _device_put.NAMES:
-        made = _device_put.fix(site, name)
+        made = _device_put.fix_device_put(site, name)
     elif name in ambient.OLD:
         made = joint.carried(site)
     else:

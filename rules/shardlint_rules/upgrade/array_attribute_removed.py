@@ -90,7 +90,8 @@ class ArrayAttributeRemoved(Rule):
             return None
         return site.finding(
             site.syntax,
-            f"On {site.release('jax')} `{node.attr}` of an array {_happens(site, node.attr)}: jax 0.4.27 removed it.",
+            f"On {site.release('jax')} `{node.attr}` of an array {_describe_effect(site, node.attr)}: "
+            "jax 0.4.27 removed it.",
             help=f"write {_INSTEAD[node.attr]}",
             fix=self._write_fix(site, node),
             form=shown.form,
@@ -155,7 +156,7 @@ def _is_own(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def _happens(site: Site, name: str) -> str:
+def _describe_effect(site: Site, name: str) -> str:
     if site.allows("jax", "<0.4.27"):
         return "is deprecated"
     again = name == "device" and site.allows("jax", ">=0.4.38")

@@ -44,22 +44,23 @@ class Shown:
 
 def shown_as_array(site: Site, node: ast.expr) -> Shown | None:
     """Return the evidence that an expression is a jax array; None if there is none."""
-    if _made(site, node) or _part_of_array(site.file, node) or _asserted(site, node):
+    if _makes_jax_array(site, node) or _part_of_array(site.file, node) or _is_asserted_array(site, node):
         return Shown()
-    annotation = _annotated(site, node)
+    annotation = _array_annotation(site, node)
     if annotation is not None:
         return Shown("annotated", f"the parameter is annotated as {annotation}")
     return None
 
 
-def _made(site: Site, node: ast.expr) -> bool:
+def _makes_jax_array(site: Site, node: ast.expr) -> bool:
     found = options(site.value(node))
     return all(
-        isinstance(one, CallResult) and isinstance(one.by, Api) and _makes(one.by.name) for one in found
+        isinstance(one, CallResult) and isinstance(one.by, Api) and _is_array_maker(one.by.name)
+        for one in found
     )
 
 
-def _makes(name: str) -> bool:
+def _is_array_maker(name: str) -> bool:
     last = name.rpartition(".")[2]
     plain = last.islower() and last not in _OTHERWISE
     return name in _MAKING or (name.startswith(_MAKERS) and plain)
@@ -88,7 +89,7 @@ def _all_arrays(file: FileFacts, node: ast.expr, depth: int) -> bool:
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         return _part_of_array(file, node.elt, depth - 1)
     if isinstance(node, ast.Name):
-        value = _assigned(file, node)
+        value = _single_assigned_value(file, node)
         return value is not None and _all_arrays(file, value, depth - 1)
     return False
 
@@ -120,7 +121,7 @@ def _gone_through(file: FileFacts, name: ast.Name) -> ast.expr | None:
     return None
 
 
-def _assigned(file: FileFacts, name: ast.Name) -> ast.expr | None:
+def _single_assigned_value(file: FileFacts, name: ast.Name) -> ast.expr | None:
     """The one expression a local name is bound to."""
     for scope in file.home(name).outward():
         bindings = file.bindings(scope, name.id)
@@ -129,7 +130,7 @@ def _assigned(file: FileFacts, name: ast.Name) -> ast.expr | None:
     return None
 
 
-def _asserted(site: Site, node: ast.expr) -> bool:
+def _is_asserted_array(site: Site, node: ast.expr) -> bool:
     """`assert isinstance(x, jax.Array)` before it, or `if isinstance(x, jax.Array):` around it."""
     function = site.file.home(node).function()
     if not isinstance(node, ast.Name) or function is None:
@@ -166,7 +167,7 @@ def _is_array_type(site: Site, node: ast.expr) -> bool:
     return all(isinstance(one, Api) and one.name in ARRAY_TYPES for one in options(site.value(node)))
 
 
-def _annotated(site: Site, node: ast.expr) -> str | None:
+def _array_annotation(site: Site, node: ast.expr) -> str | None:
     value = site.value(node)
     annotation = getattr(value.place.node, "annotation", None) if isinstance(value, Parameter) else None
     if (

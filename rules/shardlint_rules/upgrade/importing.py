@@ -21,24 +21,24 @@ def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list
     module, _, last = new.rpartition(".")
     text = last if last == local else f"{last} as {local}"
     alone = len(statement.names) == 1
-    other = _existing(file, statement, module)
+    other = _existing_import(file, statement, module)
     there = other is not None and any(
         (found.asname or found.name) == local and found.name == last for found in other.names
     )
     if (
         other is not None
-        and not (alone and _followed(file, statement))
+        and not (alone and _shares_line(file, statement))
         and (there or not one_a_line(file, module))
     ):
         joined = [] if there else with_name(file, other, text)
-        return [*joined, without_lines(file, statement) if alone else _without(file, statement, alias)]
+        return [*joined, without_lines(file, statement) if alone else _remove_alias(file, statement, alias)]
     written = f"from {module} import {text}"
-    place = None if alone and _followed(file, statement) else place_beside(file, statement, written)
+    place = None if alone and _shares_line(file, statement) else place_beside(file, statement, written)
     line_start = file.source.offset(statement.lineno, 0)
     own = range(line_start, file.span(statement)[1] + 3)  # its lines, and where the next one begins
     if place is not None and not (alone and place in own):
         added = Edit(place, place, written + file.source.newline)
-        return [added, without_lines(file, statement) if alone else _without(file, statement, alias)]
+        return [added, without_lines(file, statement) if alone else _remove_alias(file, statement, alias)]
     if alone:
         start, _ = file.span(statement)
         match = _FROM.match(file.text(statement))
@@ -55,10 +55,10 @@ def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list
     starts, line = file.source.line_starts, statement.end_lineno or statement.lineno
     follows = module > (statement.module or "") and line < len(starts)  # as people who sort would have it
     at = starts[line] if follows else line_start
-    return [Edit(at, at, f"{indent}{written}{file.source.newline}"), _without(file, statement, alias)]
+    return [Edit(at, at, f"{indent}{written}{file.source.newline}"), _remove_alias(file, statement, alias)]
 
 
-def _existing(file: FileFacts, statement: ast.ImportFrom, module: str) -> ast.ImportFrom | None:
+def _existing_import(file: FileFacts, statement: ast.ImportFrom, module: str) -> ast.ImportFrom | None:
     """An import of the new module beside the old one, nothing but imports between them."""
     parent = file.parent(statement)
     block = getattr(parent, "body", [])
@@ -75,7 +75,7 @@ def _existing(file: FileFacts, statement: ast.ImportFrom, module: str) -> ast.Im
     return None
 
 
-def _without(file: FileFacts, statement: ast.ImportFrom, alias: ast.alias) -> Edit:
+def _remove_alias(file: FileFacts, statement: ast.ImportFrom, alias: ast.alias) -> Edit:
     index = statement.names.index(alias)
     start, end = file.span(alias)
     if index + 1 < len(statement.names):
@@ -83,7 +83,7 @@ def _without(file: FileFacts, statement: ast.ImportFrom, alias: ast.alias) -> Ed
     return Edit(file.span(statement.names[index - 1])[1], end, "")
 
 
-def _followed(file: FileFacts, statement: ast.stmt) -> bool:
+def _shares_line(file: FileFacts, statement: ast.stmt) -> bool:
     """Return whether a comment or another statement shares the line, which must stay when the import is removed."""
     before = file.source.text[file.source.offset(statement.lineno, 0) : file.span(statement)[0]]
     line = statement.end_lineno or statement.lineno

@@ -26,7 +26,7 @@ from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, 
 from shardlint_rules.upgrade import ambient, pjit
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.readers import by_hand as entered_by_hand
-from shardlint_rules.upgrade.readers import renamed, sets_a_mesh
+from shardlint_rules.upgrade.readers import renamed_pjit_imports, sets_a_mesh
 
 # Where any of it may stand. A docstring costs a parse and no more.
 _WHERE = (
@@ -111,22 +111,22 @@ class _Part:
 _Block = tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]
 
 
-def plan(site: Site) -> Plan:
+def joint_plan(site: Site) -> Plan:
     """The plan for all that the site's file is joined to by imports."""
-    return site.program.once(site.file, "joint plan", lambda: _plan(site), joined=True)
+    return site.program.once(site.file, "joint plan", lambda: _plan_joint_move(site), joined=True)
 
 
-def _plan(site: Site) -> Plan:
+def _plan_joint_move(site: Site) -> Plan:
     found = Plan()
     parts: dict[Path, _Part] = {}
     for file in site.program.project.holding(site.file.path, _WHERE, joined=True):
         if file is None:
             found.unsure = True
             continue
-        part = parts[file.path] = _part(site, file)
+        part = parts[file.path] = _plan_for_file(site, file)
         found.add(part.plan)
     if found.unsure:
-        found.obstacles += _unseen(site)
+        found.obstacles += _unsearched_files(site)
     entering = [path for path in found.files if parts[path].plan.contexts]
     made = {spot for part in parts.values() for spot in part.made}
     beside = {
@@ -157,24 +157,24 @@ def _enters_mesh(site: Site) -> bool:
 
 def _find_entry(site: Site) -> bool:
     files = site.program.project.holding(site.file.path, _WHERE, joined=True)
-    return any(file is not None and any(True for _ in _blocks(site, file)) for file in files)
+    return any(file is not None and any(True for _ in _moving_blocks(site, file)) for file in files)
 
 
-def _unseen(site: Site) -> Iterator[Obstacle]:
+def _unsearched_files(site: Site) -> Iterator[Obstacle]:
     """Yield the files that could not be searched."""
     for path in site.program.project.unread(site.file.path, _WHERE, joined=True):
         yield Obstacle(path, 1, "this file cannot be parsed, and may enter or read a mesh")
 
 
-def _part(site: Site, file: FileFacts) -> _Part:
+def _plan_for_file(site: Site, file: FileFacts) -> _Part:
     """Return the part of the plan in one file, which is the same for every asking file."""
-    return site.program.of_file(file, "joint plan", lambda: _made(site, file))
+    return site.program.of_file(file, "joint plan", lambda: _make_file_plan(site, file))
 
 
-def _made(site: Site, file: FileFacts) -> _Part:
+def _make_file_plan(site: Site, file: FileFacts) -> _Part:
     part = _Part(Plan())
     _add_file(site, file, part.plan)
-    for _, item, _ in _blocks(site, file):
+    for _, item, _ in _moving_blocks(site, file):
         part.made |= _made_at(site, file, item.context_expr)
     for call in _shard_maps(site.program, file):
         spots = _mapped_over(site, file, call)
@@ -186,44 +186,44 @@ def _made(site: Site, file: FileFacts) -> _Part:
 def _add_file(site: Site, file: FileFacts, found: Plan) -> None:
     """Count in what a file enters and reads."""
     found.moved = found.moved or sets_a_mesh(site.program, file)
-    for what in _blocks(site, file):
+    for what in _moving_blocks(site, file):
         found.contexts += 1
-        found.obstacles += _kept_block(_at(site, file, what[1].context_expr), what)
-    for node in pjit.uses(site.program, file):
+        found.obstacles += _kept_block(_site_at_node(site, file, what[1].context_expr), what)
+    for node in pjit.uses_of_pjit(site.program, file):
         found.readers += 1
-        found.obstacles += _kept_pjit(_at(site, file, node), node)
-    for alias in renamed(file):
-        if alias.asname and taken_elsewhere(_at(site, file, alias), alias.asname):
+        found.obstacles += _kept_pjit(_site_at_node(site, file, node), node)
+    for alias in renamed_pjit_imports(file):
+        if alias.asname and taken_elsewhere(_site_at_node(site, file, alias), alias.asname):
             found.readers += 1
             found.obstacles.append(Obstacle(file.path, alias.lineno, _TAKEN))
-    for node in ambient.uses(site.program, file):
+    for node in ambient.uses_of_thread_resources(site.program, file):
         found.readers += 1
-        found.obstacles += _kept_read(_at(site, file, node), node)
+        found.obstacles += _kept_read(_site_at_node(site, file, node), node)
     for by_hand in entered_by_hand(site.program, file):
-        if any(_left(file, part) for part in (by_hand, *children(by_hand))):
+        if any(_is_left_unchanged(file, part) for part in (by_hand, *children(by_hand))):
             continue  # `jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh`
         found.unsure = True
         found.obstacles.append(Obstacle(file.path, by_hand.lineno, _BY_HAND))
-    parts = (_blocks(site, file), _pjits(site.program, file), _reads(site.program, file))
+    parts = (_moving_blocks(site, file), _pjit_uses(site.program, file), _mesh_reads(site.program, file))
     if any(True for part in parts for _ in part):
         found.files.append(file.path)
 
 
-def _at(site: Site, file: FileFacts, node: ast.AST) -> Site:
+def _site_at_node(site: Site, file: FileFacts, node: ast.AST) -> Site:
     """A place elsewhere in the project, to be asked what the site is."""
     return Site(site.program, file, node, Api("", ""), "name", site.targets, site.rule)
 
 
-def _left(file: FileFacts, node: ast.AST) -> bool:
+def _is_left_unchanged(file: FileFacts, node: ast.AST) -> bool:
     return guarded(file, node) or expected_to_fail(file, node)
 
 
 # with blocks
 
 
-def _blocks(site: Site, file: FileFacts) -> Iterator[_Block]:
+def _moving_blocks(site: Site, file: FileFacts) -> Iterator[_Block]:
     for what in entered(site.program, file):
-        if not _left(file, what[1].context_expr):
+        if not _is_left_unchanged(file, what[1].context_expr):
             yield what
 
 
@@ -270,31 +270,31 @@ def _mapped_over(site: Site, file: FileFacts, call: ast.Call) -> frozenset[_Spot
 # what reads the mesh
 
 
-def _moving(file: FileFacts, nodes: Iterable[ast.expr]) -> Iterator[ast.expr]:
-    return (node for node in nodes if not _left(file, node))
+def _moving_nodes(file: FileFacts, nodes: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    return (node for node in nodes if not _is_left_unchanged(file, node))
 
 
-def _guarded(at: Site, node: ast.expr, what: str) -> Iterator[Obstacle]:
+def _guard_obstacle(at: Site, node: ast.expr, what: str) -> Iterator[Obstacle]:
     if guarded(at.file, node) and not expected_to_fail(at.file, node):
         yield Obstacle(at.file.path, node.lineno, f"{what} is chosen by a test of the jax release")
 
 
 def _kept_pjit(at: Site, node: ast.expr) -> Iterator[Obstacle]:
-    if _left(at.file, node):
-        yield from _guarded(at, node, "pjit")
+    if _is_left_unchanged(at.file, node):
+        yield from _guard_obstacle(at, node, "pjit")
         return
     why = pjit.as_jit(at, node, True)
     if isinstance(why, str):
         yield Obstacle(at.file.path, node.lineno, f"pjit: {why}")
         return
-    root = _root(node)
+    root = _root_name(node)
     if root is not None and isinstance(node, ast.Name) and taken_elsewhere(at, root.id):
         yield Obstacle(at.file.path, node.lineno, _TAKEN)
 
 
 def _kept_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
-    if _left(at.file, node):
-        yield from _guarded(at, node, "thread_resources")
+    if _is_left_unchanged(at.file, node):
+        yield from _guard_obstacle(at, node, "thread_resources")
         return
     written = {one.written for one in options(at.value(node)) if isinstance(one, Api)}
     why: list[Edit] | str = ambient.as_new(at, node)
@@ -317,20 +317,20 @@ def carried(site: Site) -> Fix | str:
         return f"{TOGETHER}: {'; '.join(of_project)}"
     kept = _kept_here(site)
     if kept is not None:
-        return _shown(site, kept)
-    found = plan(site)
+        return _describe_obstacles(site, kept)
+    found = joint_plan(site)
     if found.moves:
-        return _together(site, found)
+        return _fix_all_together(site, found)
     if found.entered or found.unsure:
-        return _shown(site, found)
-    return _alone(site)
+        return _describe_obstacles(site, found)
+    return _fix_pjit_alone(site)
 
 
 def obstacles(site: Site) -> tuple[str, ...]:
     """Return the obstacles to moving the site's project, each with its file and line: in its own file, or else
     anywhere.
     """
-    found = (_kept_here(site) or plan(site)).obstacles
+    found = (_kept_here(site) or joint_plan(site)).obstacles
     return tuple(dict.fromkeys(placed(site, one.path, one.line, one.why) for one in found))
 
 
@@ -340,8 +340,8 @@ def _kept_here(site: Site) -> Plan | None:
 
     None too for a file with pjit that enters no mesh: what pjit becomes depends on whether another file does.
     """
-    here = _part(site, site.file).plan
-    decided = here.entered or not any(True for _ in _pjits(site.program, site.file))
+    here = _plan_for_file(site, site.file).plan
+    decided = here.entered or not any(True for _ in _pjit_uses(site.program, site.file))
     return here if here.obstacles and decided else None
 
 
@@ -353,20 +353,26 @@ def placed(site: Site, path: Path | None, line: int, why: str) -> str:
     return f"{path.as_posix().removeprefix(f'{root}/')}:{line}: {why}"
 
 
-def _together(site: Site, found: Plan) -> Fix | str:
+def _fix_all_together(site: Site, found: Plan) -> Fix | str:
     edits: list[Edit] = []
     file = site.file
-    for _, item, _ in _blocks(site, file):
-        edits += set_instead(_at(site, file, item.context_expr), item)
+    for _, item, _ in _moving_blocks(site, file):
+        edits += set_instead(_site_at_node(site, file, item.context_expr), item)
     drops: set[str] = set()
     for node, new in (
-        *((node, pjit.as_jit(_at(site, file, node), node, True)) for node in _pjits(site.program, file)),
-        *((node, ambient.as_new(_at(site, file, node), node)) for node in _reads(site.program, file)),
+        *(
+            (node, pjit.as_jit(_site_at_node(site, file, node), node, True))
+            for node in _pjit_uses(site.program, file)
+        ),
+        *(
+            (node, ambient.as_new(_site_at_node(site, file, node), node))
+            for node in _mesh_reads(site.program, file)
+        ),
     ):
         if isinstance(new, str):
             return new
         edits += new
-        drops |= _dropped(node)
+        drops |= _names_no_longer_used(node)
     if not edits:
         return "a test of the jax release chooses it, or a test expects it to fail"
     others = [path.name for path in found.files if path != file.path]
@@ -376,26 +382,31 @@ def _together(site: Site, found: Plan) -> Fix | str:
         why += f"; it works only together with the edits in {shown}"
     message = "write jax.set_mesh, jax.jit and get_abstract_mesh() together"
     return site.fix(
-        Safety.UNSAFE, message, _once(edits), why, sorted(drops), together=[str(path) for path in found.files]
+        Safety.UNSAFE,
+        message,
+        _without_duplicates(edits),
+        why,
+        sorted(drops),
+        together=[str(path) for path in found.files],
     )
 
 
-def _pjits(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return _moving(file, pjit.uses(program, file))
+def _pjit_uses(program: Program, file: FileFacts) -> Iterator[ast.expr]:
+    return _moving_nodes(file, pjit.uses_of_pjit(program, file))
 
 
-def _reads(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return _moving(file, ambient.uses(program, file))
+def _mesh_reads(program: Program, file: FileFacts) -> Iterator[ast.expr]:
+    return _moving_nodes(file, ambient.uses_of_thread_resources(program, file))
 
 
-def _alone(site: Site) -> Fix | str:
+def _fix_pjit_alone(site: Site) -> Fix | str:
     """pjit as jax.jit in a project that enters no mesh by `with`: there the two are the same."""
     edits: list[Edit] = []
     drops: set[str] = set()
-    for node in _pjits(site.program, site.file):
-        at = _at(site, site.file, node)
+    for node in _pjit_uses(site.program, site.file):
+        at = _site_at_node(site, site.file, node)
         new = pjit.as_jit(at, node, False)
-        root = _root(node)
+        root = _root_name(node)
         if isinstance(new, str):
             return Obstacle(site.file.path, node.lineno, new).shown(site.file.path)
         if not pjit.needs_no_context(at, node):
@@ -403,14 +414,14 @@ def _alone(site: Site) -> Fix | str:
         if root is not None and isinstance(node, ast.Name) and taken_elsewhere(at, root.id):
             return Obstacle(site.file.path, node.lineno, _TAKEN).shown(site.file.path)
         edits += new
-        drops |= _dropped(node)
+        drops |= _names_no_longer_used(node)
     if not edits:
         return "nothing in the program enters a mesh, so its users decide"
     why = "the two differ under a `with mesh:` that other code enters"
-    return site.fix(Safety.UNSAFE, "write jax.jit", _once(edits), why, sorted(drops))
+    return site.fix(Safety.UNSAFE, "write jax.jit", _without_duplicates(edits), why, sorted(drops))
 
 
-def _shown(site: Site, found: Plan) -> str:
+def _describe_obstacles(site: Site, found: Plan) -> str:
     if not found.obstacles:
         return "a test of the jax release chooses what reads the mesh, or a test expects it to fail"
     first = sorted(found.obstacles, key=lambda one: one.path != site.file.path)
@@ -419,16 +430,16 @@ def _shown(site: Site, found: Plan) -> str:
     return f"{TOGETHER}: {shown}{more}"
 
 
-def _root(node: ast.expr) -> ast.Name | None:
+def _root_name(node: ast.expr) -> ast.Name | None:
     while isinstance(node, ast.Attribute):
         node = node.value
     return node if isinstance(node, ast.Name) else None
 
 
-def _dropped(node: ast.expr) -> set[str]:
-    root = _root(node)
+def _names_no_longer_used(node: ast.expr) -> set[str]:
+    root = _root_name(node)
     return {root.id} if root is not None and root.id != "jax" else set()
 
 
-def _once(edits: Iterable[Edit]) -> list[Edit]:
+def _without_duplicates(edits: Iterable[Edit]) -> list[Edit]:
     return list(dict.fromkeys(edits))

@@ -11,7 +11,7 @@ from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Needed, Ru
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.places import is_the_library
 from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for, mapped_axes
-from shardlint_rules.upgrade.table import Keyword, advice, table
+from shardlint_rules.upgrade.table import Keyword, replacement_clause, table
 
 # Functions that are the same object under several names.
 _SAME = {
@@ -73,8 +73,8 @@ class KeywordRenamed(Rule):
             if entry is not None and not entry.accepted(release):
                 yield site.finding(
                     keyword,
-                    f"On {site.release('jax')} this raises TypeError: {_history(entry, site)}.",
-                    help=advice(entry.instead) or _shortest_advice(entry),
+                    f"On {site.release('jax')} this raises TypeError: {_describe_history(entry, site)}.",
+                    help=replacement_clause(entry.instead) or _shortest_advice(entry),
                     fix=self._write_fix(site, keyword, entry),
                     span=(site.file.span(keyword)[0], site.file.span(keyword)[0] + len(entry.keyword)),
                 )
@@ -100,12 +100,12 @@ class KeywordRenamed(Rule):
     def _write_fix(self, site: Site, keyword: ast.keyword, entry: Keyword) -> Fix | None:
         start = site.file.span(keyword)[0]
         if entry.keyword == "auto":
-            return self._mapped(site, keyword)
+            return self._fix_auto_keyword(site, keyword)
         if entry.rename is not None:
             if any(other.arg in (entry.rename, None) for other in site.call.keywords):
                 return None
             edit = Edit(start, start + len(entry.keyword), entry.rename)
-            return site.fix(Safety.SAFE, f"write {entry.rename}=", [edit], needs=_needed(entry))
+            return site.fix(Safety.SAFE, f"write {entry.rename}=", [edit], needs=_required_releases(entry))
         if not entry.positional or site.form != "call" or site.call.args:
             return None
         first = min(site.call.keywords, key=lambda other: site.file.span(other)[0])
@@ -116,7 +116,7 @@ class KeywordRenamed(Rule):
             )
         return None
 
-    def _mapped(self, site: Site, keyword: ast.keyword) -> Fix | None:
+    def _fix_auto_keyword(self, site: Site, keyword: ast.keyword) -> Fix | None:
         """`auto` of jax.shard_map; the experimental function goes with it (SL902)."""
         if _find_function(site) != "jax.shard_map":
             return None
@@ -124,7 +124,7 @@ class KeywordRenamed(Rule):
         return site.fix(Safety.SAFE, f"write {mapped.text}", [mapped]) if mapped is not None else None
 
 
-def _needed(entry: Keyword) -> list[Needed]:
+def _required_releases(entry: Keyword) -> list[Needed]:
     """Return the requirement of the new name on older releases."""
     if entry.rename_from is None:
         return []
@@ -145,12 +145,12 @@ def _find_function(site: Site) -> str | None:
     return name if there else None
 
 
-def _history(entry: Keyword, site: Site) -> str:
+def _describe_history(entry: Keyword, site: Site) -> str:
     if entry.rename is not None and (entry.never or entry.accepted_until is None):
         return f"`{entry.function}` takes `{entry.rename}`, not `{entry.keyword}`"
     if entry.never:
         return f"`{entry.function}` has no `{entry.keyword}`"
-    if entry.accepted_until is not None and not _before(entry, site):
+    if entry.accepted_until is not None and not _accepted_before(entry, site):
         renamed = f", now `{entry.rename}`" if entry.rename else ""
         return f"jax {show(entry.accepted_until)} removed `{entry.keyword}`{renamed}"
     assert entry.accepted_from is not None
@@ -163,7 +163,7 @@ def _shortest_advice(entry: Keyword) -> str:
     return f"pass the value of {entry.keyword}= by position" if entry.positional else f"remove {entry.keyword}="
 
 
-def _before(entry: Keyword, site: Site) -> bool:
+def _accepted_before(entry: Keyword, site: Site) -> bool:
     return entry.accepted_from is not None and site.allows("jax", f"<{show(entry.accepted_from)}")
 
 

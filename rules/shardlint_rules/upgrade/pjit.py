@@ -12,7 +12,7 @@ from shardlint.model.values import Api, Assumed, CallResult, Constant, Parameter
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.upgrade.places import references
+from shardlint_rules.upgrade.places import references_to
 
 NAME = "jax.experimental.pjit.pjit"
 # Taken by position by pjit; jax.jit takes only the function so.
@@ -28,12 +28,12 @@ _NONE = Constant(None)
 _OLD_NAMES = {"in_axis_resources": "in_shardings", "out_axis_resources": "out_shardings"}
 
 
-def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
+def uses_of_pjit(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to pjit, imports aside."""
-    return references(program, file, NAME)
+    return references_to(program, file, NAME)
 
 
-def _call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:
+def _pjit_call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:
     """The call that gives pjit its arguments, and how many of them stand before its keywords' parameters."""
     parent = site.file.parent(node)
     if not isinstance(parent, ast.Call):
@@ -47,7 +47,7 @@ def _call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:
     return None
 
 
-def decorates(site: Site, node: ast.expr) -> bool:
+def is_pjit_decorator(site: Site, node: ast.expr) -> bool:
     """`@pjit`, with no arguments."""
     parent = site.file.parent(node)
     return isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.decorator_list
@@ -63,9 +63,9 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
         return "the name may be of another function on some paths"
     name, imports = site.spell("jax.jit")
     edits = [site.replace(node, name), *imports]
-    if decorates(site, node):
+    if is_pjit_decorator(site, node):
         return edits
-    found = _call(site, node)
+    found = _pjit_call(site, node)
     if found is None:
         return "it is passed on as a value, and some of its calls are not known"
     call, before = found
@@ -76,7 +76,7 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
     if len(given) > len(_POSITIONS):
         return "it has more positional arguments than pjit takes"
     for parameter, argument in zip(_POSITIONS, given, strict=False):
-        start = _opening(site.file, argument)
+        start = _opening_parenthesis(site.file, argument)
         if start is None:
             return "an argument has parentheses of its own"
         edits.append(Edit(start, start, f"{parameter}="))
@@ -89,14 +89,14 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
         if keyword.arg in ("out_shardings", "out_axis_resources") and under_a_mesh:
             outputs.append(keyword.value)
     for node in outputs:
-        replicated = _replicated(site, node)
+        replicated = _write_replicated_none(site, node)
         if isinstance(replicated, str):
             return replicated
         edits += replicated
     return edits
 
 
-def _replicated(site: Site, node: ast.expr) -> list[Edit] | str:
+def _write_replicated_none(site: Site, node: ast.expr) -> list[Edit] | str:
     """`None` as the `P()` that it means; or why that can't be written."""
     edits: list[Edit] = []
     todo: list[ast.expr] = [node]
@@ -115,14 +115,14 @@ def _replicated(site: Site, node: ast.expr) -> list[Edit] | str:
                 text = site.text(part)
                 edits += [site.replace(part, f"{name}() if {text} is None else {text}"), *imports]
             case ast.Name() | ast.Attribute() | ast.Call() if _holds_none(site, part):
-                edits += _mapped(site, part)
+                edits += _replace_none_in_tree(site, part)
             case _ if _may_be_none(site, part) or _holds_none(site, part):
                 text = site.shown(part)
                 return f"`{text}` may hold None, which pjit replicates and jax.jit leaves open"
     return edits
 
 
-def _mapped(site: Site, node: ast.expr) -> list[Edit]:
+def _replace_none_in_tree(site: Site, node: ast.expr) -> list[Edit]:
     """A tree with `P()` for each None in it."""
     spec, imports = site.spell("jax.sharding.PartitionSpec")
     tree_map, more = site.spell("jax.tree.map" if site.allows("jax", ">=0.4.25") else "jax.tree_util.tree_map")
@@ -156,14 +156,14 @@ def _holds_none(site: Site, node: ast.expr) -> bool:
     return any(leaf == _NONE for leaf in leaves(value))
 
 
-def _opening(file: FileFacts, argument: ast.expr) -> int | None:
+def _opening_parenthesis(file: FileFacts, argument: ast.expr) -> int | None:
     start = file.span(argument)[0]
     return start if file.source.text[:start].rstrip().endswith((",", "(")) else None
 
 
-def shardings(site: Site, node: ast.expr) -> list[ast.expr]:
+def pjit_shardings(site: Site, node: ast.expr) -> list[ast.expr]:
     """The shardings given to a use of pjit."""
-    found = _call(site, node)
+    found = _pjit_call(site, node)
     if found is None:
         return []
     call, before = found
@@ -173,15 +173,18 @@ def shardings(site: Site, node: ast.expr) -> list[ast.expr]:
 
 def needs_no_context(site: Site, node: ast.expr) -> bool:
     """Return whether all shardings that are given name their mesh."""
-    found = _call(site, node)
+    found = _pjit_call(site, node)
     if found is None:
-        return decorates(site, node)
+        return is_pjit_decorator(site, node)
     call, _ = found
     if any(one.arg is None for one in call.keywords) or any(
         isinstance(one, ast.Starred) for one in call.args
     ):
         return False
     every = [
-        leaf for given in shardings(site, node) for way in options(site.value(given)) for leaf in leaves(way)
+        leaf
+        for given in pjit_shardings(site, node)
+        for way in options(site.value(given))
+        for leaf in leaves(way)
     ]
     return all(leaf == Constant(None) or (isinstance(leaf, CallResult) and leaf.api in SHARDINGS) for leaf in every)

@@ -52,9 +52,9 @@ def use_of(site: Site, *wanted: State) -> Use | None:
     """The use of a name at a site, where its state on the target is among those wanted and nothing keeps it
     quiet."""
     if isinstance(site.syntax, ast.alias):
-        use = _imported(site, site.syntax)
+        use = _use_of_import(site, site.syntax)
     elif isinstance(site.syntax, ast.Name | ast.Attribute):
-        use = _referred(site, site.syntax)
+        use = _use_of_attribute_chain(site, site.syntax)
     else:
         return None
     if use is None:
@@ -66,7 +66,7 @@ def use_of(site: Site, *wanted: State) -> Use | None:
         return None
     if use.root is not None and _answered_for(site, use, state):
         return None
-    return None if _patched(site, use.dotted) else use
+    return None if _is_patched(site, use.dotted) else use
 
 
 def in_a_bridge(site: Site) -> bool:
@@ -74,7 +74,7 @@ def in_a_bridge(site: Site) -> bool:
     return _COMPATIBILITY.search(site.file.path.stem) is not None or is_the_library(site.program.project.root)
 
 
-def references(program: Program, file: FileFacts, *names: str) -> Iterator[ast.Name | ast.Attribute]:
+def references_to(program: Program, file: FileFacts, *names: str) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to one of these names, which all end in the same word, imports aside."""
     last = names[0].rpartition(".")[2]
     aliases = [node.asname for node in file.mentions(last) if isinstance(node, ast.alias) and node.asname]
@@ -86,7 +86,7 @@ def references(program: Program, file: FileFacts, *names: str) -> Iterator[ast.N
                     yield node
 
 
-def _imported(site: Site, alias: ast.alias) -> Use | None:
+def _use_of_import(site: Site, alias: ast.alias) -> Use | None:
     statement = site.file.parent(alias)
     entry = table().find(site.written)
     if entry is None or not entry.trigger or (entry.kind == "namespace" and site.written == entry.name):
@@ -102,7 +102,7 @@ def _imported(site: Site, alias: ast.alias) -> Use | None:
     return Use("from", alias, site.written, entry)
 
 
-def _referred(site: Site, node: ast.Name | ast.Attribute) -> Use | None:
+def _use_of_attribute_chain(site: Site, node: ast.Name | ast.Attribute) -> Use | None:
     """The longest part of an attribute chain that is in the table; in a module that went, the module."""
     chain: list[tuple[ast.expr, str]] = [(node, site.written)]
     outer = site.file.parent(node)
@@ -166,7 +166,7 @@ def _answered_for(site: Site, use: Use, state: State) -> bool:
     return False
 
 
-def _patched(site: Site, dotted: str) -> bool:
+def _is_patched(site: Site, dotted: str) -> bool:
     """Return whether the file puts the name there itself: `jax.tree_map = jax.tree.map`."""
     module, _, last = dotted.rpartition(".")
     return any(
@@ -177,16 +177,16 @@ def _patched(site: Site, dotted: str) -> bool:
     )
 
 
-def certainty(site: Site, use: Use) -> Certainty:
+def certainty_of_use(site: Site, use: Use) -> Certainty:
     """Annotations that are never evaluated raise nothing by themselves."""
-    return Certainty.PROVEN if use.form != "attribute" else evaluated(site.file, use.node)
+    return Certainty.PROVEN if use.form != "attribute" else certainty_of_evaluation(site.file, use.node)
 
 
-def evaluated(file: FileFacts, node: ast.AST) -> Certainty:
+def certainty_of_evaluation(file: FileFacts, node: ast.AST) -> Certainty:
     """Return how surely an expression runs with the code around it: annotations may never be evaluated."""
     if _of_a_local(file, node):
         return Certainty.POSSIBLE
-    if not _postponed(file):
+    if not _has_postponed_annotations(file):
         return Certainty.PROVEN
     inner: ast.AST = node
     for outer in file.ancestors(node):
@@ -223,7 +223,7 @@ def _of_a_local(file: FileFacts, node: ast.AST) -> bool:
     return False
 
 
-def _postponed(file: FileFacts) -> bool:
+def _has_postponed_annotations(file: FileFacts) -> bool:
     return any(
         isinstance(statement, ast.ImportFrom)
         and statement.module == "__future__"

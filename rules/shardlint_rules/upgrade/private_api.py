@@ -58,7 +58,7 @@ class PrivateApi(Rule):
             return None
         if table().find(dotted) is not None:
             return None
-        public = _public(_name_in_module(dotted))
+        public = _public_name_for(_name_in_module(dotted))
         return site.finding(
             node,
             f"Any release of jax may move or remove `{dotted}`, which is private.",
@@ -75,7 +75,7 @@ def _name_in_module(dotted: str) -> str:
     return parts[min(1, len(parts) - 1)]
 
 
-def _public(name: str) -> str:
+def _public_name_for(name: str) -> str:
     """The shortest public name of jax that ends in the same word, where it is one that says what it is."""
     library = libraries()["jax"]
     newest = len(library.releases) - 1

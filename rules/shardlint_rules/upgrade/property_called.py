@@ -67,7 +67,7 @@ class PropertyCalled(Rule):
             or _asks_first(site, call.func)
         ):
             return None
-        shown = _shown(site, call.func)
+        shown = _property_evidence(site, call.func)
         if shown is None:
             return None
         text = site.text(call.func)
@@ -81,14 +81,14 @@ class PropertyCalled(Rule):
         )
 
 
-def _shown(site: Site, node: ast.Attribute) -> Shown | None:
+def _property_evidence(site: Site, node: ast.Attribute) -> Shown | None:
     """Return the evidence that the attribute is a property of jax's; None if there is none."""
     owner = node.value
     value = site.value(owner)
     if node.attr in _OF_MESHES:
         if all(_is_mesh(one) for one in options(value)):
             return Shown()
-        if _annotated(site, owner):
+        if _is_annotated_array(site, owner):
             return Shown("annotated", f"`{last_name(owner)}` is annotated as a mesh")
     if node.attr in _OF_SHARDINGS:
         if is_sharding(value):
@@ -112,7 +112,7 @@ def _asks_first(site: Site, node: ast.Attribute) -> bool:
     return any(text in site.text(one.test) for one in around)
 
 
-def _annotated(site: Site, node: ast.expr) -> bool:
+def _is_annotated_array(site: Site, node: ast.expr) -> bool:
     value = site.value(node)
     annotation = getattr(value.place.node, "annotation", None) if isinstance(value, Parameter) else None
     if annotation is None or not isinstance(value, Parameter) or value.place.file is not site.file:

@@ -55,22 +55,22 @@ class Library:
 def libraries() -> Mapping[str, Library]:
     """The table, read once."""
     data = json.loads(PATH.read_text("utf-8"))
-    return {name: _library(entry) for name, entry in data.items()}
+    return {name: _read_library(entry) for name, entry in data.items()}
 
 
-def _library(entry: Mapping[str, Any]) -> Library:
+def _read_library(entry: Mapping[str, Any]) -> Library:
     modules = {}
     for module, held in entry["modules"].items():
-        there = _places(held["on"])
+        there = _read_release_ranges(held["on"])
         names: dict[str, frozenset[int]] = {}
         for on, words in held["names"].items():
-            places = there if on == "*" else _places(on)
+            places = there if on == "*" else _read_release_ranges(on)
             names.update(dict.fromkeys(words.split(), places))
         modules[module] = there, names
     return Library(tuple(map(parse, entry["releases"])), modules)
 
 
-def _places(text: str) -> frozenset[int]:
+def _read_release_ranges(text: str) -> frozenset[int]:
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -92,7 +92,7 @@ def unpacked() -> Iterator[Shown]:
     """The table as what each release showed."""
     data = json.loads(PATH.read_text("utf-8"))
     for name, entry in data.items():
-        library = _library(entry)
+        library = _read_library(entry)
         for place, version in enumerate(entry["releases"]):
             yield Shown(
                 name,

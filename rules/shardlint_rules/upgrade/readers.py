@@ -33,25 +33,25 @@ class Readers:
 
 def readers(site: Site) -> Readers:
     """Return the code running with the site that reads the old mesh. Comments and strings read nothing."""
-    return site.program.once(site.file, "readers of the old mesh", lambda: _readers(site))
+    return site.program.once(site.file, "readers of the old mesh", lambda: _find_mesh_readers(site))
 
 
-def _readers(site: Site) -> Readers:
+def _find_mesh_readers(site: Site) -> Readers:
     found: dict[str, None] = {}
     program = site.program
     for file in program.project.holding(site.file.path, _WHERE):
         if file is None:
             return Readers((PJIT, AMBIENT), unseen=True)
-        if any(True for _ in pjit.uses(program, file)) or renamed(file):
+        if any(True for _ in pjit.uses_of_pjit(program, file)) or renamed_pjit_imports(file):
             found[PJIT] = None
-        if any(True for _ in ambient.uses(program, file)):
+        if any(True for _ in ambient.uses_of_thread_resources(program, file)):
             found[AMBIENT] = None
         if len(found) == len(_WHERE):
             break
     return Readers(tuple(one for one in (PJIT, AMBIENT) if one in found))
 
 
-def renamed(file: FileFacts) -> list[ast.alias]:
+def renamed_pjit_imports(file: FileFacts) -> list[ast.alias]:
     """Imports of pjit under another name, which other files may take it by."""
     found = []
     for node in file.mentions("pjit"):
@@ -102,10 +102,12 @@ def _may_be_a_mesh(program: Program, file: FileFacts, node: ast.expr, depth: int
         return True
     if any(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in options(program.value(file, node))):
         return True
-    return depth < _DEPTH and any(_may_be_a_mesh(program, file, part, depth + 1) for part in _ways(file, node))
+    return depth < _DEPTH and any(
+        _may_be_a_mesh(program, file, part, depth + 1) for part in _possible_expressions(file, node)
+    )
 
 
-def _ways(file: FileFacts, node: ast.expr) -> list[ast.expr]:
+def _possible_expressions(file: FileFacts, node: ast.expr) -> list[ast.expr]:
     """The expressions that may give one its value."""
     match node:
         case ast.IfExp(body=one, orelse=other):
@@ -126,10 +128,12 @@ def imports(site: Site, module: str, joined: bool = False) -> bool:
     """
     if not site.program.project.imported(site.file.path, module, joined):
         return False
-    return site.program.once(site.file, ("imports", module), lambda: _imports(site, module, joined), joined)
+    return site.program.once(
+        site.file, ("imports", module), lambda: _imports_module(site, module, joined), joined
+    )
 
 
-def _imports(site: Site, module: str, joined: bool) -> bool:
+def _imports_module(site: Site, module: str, joined: bool) -> bool:
     found = site.program.project.holding(site.file.path, (module,), joined)
     return any(file is None or file_imports(file, module) for file in found)
 
@@ -149,10 +153,10 @@ def file_imports(file: FileFacts, module: str) -> bool:
 
 def uses_any(site: Site, words: tuple[str, ...], joined: bool = False) -> bool:
     """Return whether code that runs with the site (or is `joined` to it) uses one of these names of a library."""
-    return site.program.once(site.file, ("uses", words), lambda: _uses(site, words, joined), joined)
+    return site.program.once(site.file, ("uses", words), lambda: _uses_words(site, words, joined), joined)
 
 
-def _uses(site: Site, words: tuple[str, ...], joined: bool) -> bool:
+def _uses_words(site: Site, words: tuple[str, ...], joined: bool) -> bool:
     for file in site.program.project.holding(site.file.path, words, joined):
         if file is None:
             return True

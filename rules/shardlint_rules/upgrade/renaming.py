@@ -13,7 +13,7 @@ from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.importing import move_import
 from shardlint_rules.upgrade.places import Use, imports_of
 from shardlint_rules.upgrade.shard_map import new_call
-from shardlint_rules.upgrade.table import needed, table
+from shardlint_rules.upgrade.table import names_needed_by_fixes, table
 
 # What enters a mesh that is there again is deprecated.
 _UNCOVERED = ("SL315",)
@@ -23,29 +23,36 @@ _USE_MESH = "jax.sharding.use_mesh"
 _COME_WITH_JAX = frozenset({"jax", "jax.sharding", "jax.lax", "jax.tree", "jax.tree_util", "jax.errors"})
 
 
-def renamed(site: Site, use: Use) -> Fix | None:
+def fix_renaming(site: Site, use: Use) -> Fix | None:
     """The fix that writes the replacement instead, where that is all there is to do."""
     if use.entry.kind == "module" and use.dotted == use.entry.name and isinstance(use.node, ast.alias):
-        return _module(site, use, use.node)
+        return _fix_module_import(site, use, use.node)
     new = use.entry.replacement
-    if new is None or use.entry.name != use.dotted or not _there(site, new):
+    if new is None or use.entry.name != use.dotted or not _is_current_name(site, new):
         return None
     if not (use.entry.rename_is_enough or use.dotted in (_SHARD_MAP, _USE_MESH)):
         return None
     if isinstance(use.node, ast.alias):
-        return _import(site, use, use.node, new)
+        return _fix_import(site, use, use.node, new)
     edits = _at_use(site, use.dotted, use.node)
-    text = _spelled(site, use.node, new)
+    text = _spell_new_name(site, use.node, new)
     if edits is None or text is None:
         return None
     drops = [use.root.id] if use.root is not None else []
     edits = [*edits, site.replace(use.node, text[0]), *text[1]]
     uncovers = _UNCOVERED if new == "jax.sharding.Mesh" else ()
-    return site.fix(Safety.SAFE, f"write {text[0]}", edits, drops=drops, uncovers=uncovers, needs=needed(new))
+    return site.fix(
+        Safety.SAFE,
+        f"write {text[0]}",
+        edits,
+        drops=drops,
+        uncovers=uncovers,
+        needs=names_needed_by_fixes(new),
+    )
 
 
 def why_kept(site: Site, use: Use) -> str:
-    """Why `renamed` gives no fix; empty if the advice says so."""
+    """Why `fix_renaming` gives no fix; empty if the advice says so."""
     entry, new = use.entry, use.entry.replacement
     if "no mechanical rewrite" in entry.advice:
         return ""
@@ -53,7 +60,7 @@ def why_kept(site: Site, use: Use) -> str:
         return "some names used of the module have no replacement"
     if new is None:
         return "no other function does the same"
-    if not _there(site, new):
+    if not _is_current_name(site, new):
         return f"{site.release('jax')} has no {new}"
     if use.dotted == _SHARD_MAP:
         return "a call of it hides its arguments, or another file imports it from here"
@@ -66,12 +73,12 @@ def why_kept(site: Site, use: Use) -> str:
     return "the file uses the new name already, or has no place for its import"
 
 
-def _there(site: Site, name: str) -> bool:
+def _is_current_name(site: Site, name: str) -> bool:
     entry = table().names.get(name)
     return entry is not None and entry.state(site.target("jax")) == "current"
 
 
-def _spelled(site: Site, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]] | None:
+def _spell_new_name(site: Site, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]] | None:
     """How to write the new name at a node; None where the file's own binding for it is itself an old name."""
     if name.rpartition(".")[0] not in _COME_WITH_JAX:
         return spell_from(site.program, site.file, node, name)
@@ -90,12 +97,12 @@ def _at_use(site: Site, old: str, node: ast.expr) -> list[Edit] | None:
     """Return the other edits where a name is used; None if the new name cannot be used the same way."""
     if old == _SHARD_MAP:
         return new_call(site, node)
-    if old == _USE_MESH and not _entered(site, node):
+    if old == _USE_MESH and not _is_entered_context(site, node):
         return None  # called outside a `with`, jax.set_mesh sets the mesh at once and for good
     return []
 
 
-def _entered(site: Site, node: ast.expr) -> bool:
+def _is_entered_context(site: Site, node: ast.expr) -> bool:
     call = site.file.parent(node)
     if not isinstance(call, ast.Call) or call.func is not node:
         return False
@@ -109,7 +116,7 @@ def _entered(site: Site, node: ast.expr) -> bool:
     )
 
 
-def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
+def _fix_import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
     """Take the name from where it lives now. What it is called in the file stays, but for `use_mesh`."""
     file = site.file
     if _still_raises(site, use, alias):
@@ -138,7 +145,9 @@ def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
     uncovers = _UNCOVERED if new == "jax.sharding.Mesh" else ()
     if not moved:
         return None
-    return site.fix(Safety.SAFE, f"import {new}", [*moved, *edits], uncovers=uncovers, needs=needed(new))
+    return site.fix(
+        Safety.SAFE, f"import {new}", [*moved, *edits], uncovers=uncovers, needs=names_needed_by_fixes(new)
+    )
 
 
 def _still_raises(site: Site, use: Use, alias: ast.alias) -> bool:
@@ -154,7 +163,7 @@ def _still_raises(site: Site, use: Use, alias: ast.alias) -> bool:
     return False
 
 
-def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
+def _fix_module_import(site: Site, use: Use, alias: ast.alias) -> Fix | None:
     """A module that went, where each of its names used in the file has a new one."""
     file = site.file
     statement = file.parent(alias)
@@ -169,7 +178,7 @@ def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
     for node in file.mentions(bound):
         if node is alias or not isinstance(node, ast.Name | ast.Attribute):
             continue
-        if not any(value_name == use.entry.name for value_name in _written(site, node)):
+        if not any(value_name == use.entry.name for value_name in _written_api_names(site, node)):
             continue
         member = file.parent(node)
         entry = (
@@ -181,10 +190,10 @@ def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
             entry is None
             or entry.replacement is None
             or not entry.rename_is_enough
-            or not _there(site, entry.replacement)
+            or not _is_current_name(site, entry.replacement)
         ):
             return None
-        text = _spelled(site, node, entry.replacement)
+        text = _spell_new_name(site, node, entry.replacement)
         if text is None:
             return None
         assert isinstance(member, ast.Attribute)
@@ -200,8 +209,10 @@ def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
         bound = alias.name.partition(".")[0]
     uncovers = _UNCOVERED if any(text.endswith("Mesh") for text in messages) else ()
     message = f"write {', '.join(dict.fromkeys(messages))}"
-    return site.fix(Safety.SAFE, message, edits, drops=[bound], uncovers=uncovers, needs=needed(*written))
+    return site.fix(
+        Safety.SAFE, message, edits, drops=[bound], uncovers=uncovers, needs=names_needed_by_fixes(*written)
+    )
 
 
-def _written(site: Site, node: ast.AST) -> list[str]:
+def _written_api_names(site: Site, node: ast.AST) -> list[str]:
     return [option.written for option in options(site.value(node)) if isinstance(option, Api)]

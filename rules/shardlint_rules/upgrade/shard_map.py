@@ -25,7 +25,7 @@ def new_call(site: Site, function: ast.expr) -> list[Edit] | None:
         return None
     if call.func is function:
         given = call.args
-    elif call.args and call.args[0] is function and _completed(file, call):
+    elif call.args and call.args[0] is function and _has_all_arguments(file, call):
         given = call.args[1:]
     else:
         return None
@@ -91,21 +91,21 @@ def mapped_axes(site: Site, call: ast.Call, auto: ast.keyword, mesh: ast.expr | 
     if mesh is None or any(one.arg == "axis_names" for one in call.keywords):
         return None
     known = site.mesh_of(site.value(mesh))
-    left = _names(site, auto.value)
+    left = _names_in_set(site, auto.value)
     if known is not None and known.axis_names is not None and left is not None:
         mapped = [name for name in known.axis_names if name not in left]
         if not mapped:
             return None
         text = "{" + ", ".join(f'"{name}"' for name in mapped) + "}"
     elif isinstance(mesh, ast.Name | ast.Attribute):
-        text = f"set({site.text(mesh)}.axis_names) - {_grouped(site, auto.value)}"
+        text = f"set({site.text(mesh)}.axis_names) - {_parenthesize(site, auto.value)}"
     else:
         return None
     start = site.file.span(auto)[0]
     return Edit(start, site.file.span(auto.value)[1], f"axis_names={text}")
 
 
-def _names(site: Site, node: ast.expr) -> list[str] | None:
+def _names_in_set(site: Site, node: ast.expr) -> list[str] | None:
     """The names in `{...}` or `frozenset({...})`."""
     if (
         isinstance(node, ast.Call)
@@ -122,7 +122,7 @@ def _names(site: Site, node: ast.expr) -> list[str] | None:
     return names if len(names) == len(value.items) else None
 
 
-def _grouped(site: Site, node: ast.expr) -> str:
+def _parenthesize(site: Site, node: ast.expr) -> str:
     text = site.text(node)
     simple = isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Set)
     return text if simple else f"({text})"
@@ -135,14 +135,14 @@ def keywords_for(file: FileFacts, given: list[ast.expr], rename: bool) -> list[E
         return None
     edits = []
     for name, argument in zip(POSITIONS, given[1:], strict=False):
-        start = _opening(file, argument)
+        start = _opening_parenthesis(file, argument)
         if start is None:
             return None
         edits.append(Edit(start, start, f"{'check_vma' if rename and name == 'check_rep' else name}="))
     return edits
 
 
-def _opening(file: FileFacts, argument: ast.expr) -> int | None:
+def _opening_parenthesis(file: FileFacts, argument: ast.expr) -> int | None:
     """Where an argument starts, parentheses that belong to it included."""
     text = file.source.text
     start = file.span(argument)[0]
@@ -155,7 +155,7 @@ def _opening(file: FileFacts, argument: ast.expr) -> int | None:
     return start if text[:start].rstrip().endswith(",") else None
 
 
-def _completed(file: FileFacts, partial: ast.Call) -> bool:
+def _has_all_arguments(file: FileFacts, partial: ast.Call) -> bool:
     """Return whether all arguments but the function are in the partial, which decorates, or is called at once with one
     argument.
     """

@@ -2,7 +2,7 @@
 
 `api_versions.json` holds one entry a name and one a keyword argument. Its claims are written by people, from
 changelogs and experiments; its `observed` columns are written by scripts/observe_api.py from installed
-releases, and `disagreements` says where the two differ.
+releases, and `find_disagreements` says where the two differ.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Name:
     @property
     def advice(self) -> str:
         """Return the replacement as a clause."""
-        return advice(self.instead or (f"`{self.replacement}`" if self.replacement else ""))
+        return replacement_clause(self.instead or (f"`{self.replacement}`" if self.replacement else ""))
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Keyword:
         )
 
 
-def advice(instead: str) -> str:
+def replacement_clause(instead: str) -> str:
     """Return the replacement as a clause: "write `x`", or the sentence it already is."""
     return f"write {instead}" if instead.startswith("`") else instead
 
@@ -136,21 +136,23 @@ class Table:
 def table() -> Table:
     """The table, read once."""
     data = json.loads(PATH.read_text("utf-8"))
-    names = {entry["name"]: _name(entry) for entry in data["names"]}
-    keywords = {(entry["function"], entry["keyword"]): _keyword(entry) for entry in data["keywords"]}
+    names = {entry["name"]: _read_name_entry(entry) for entry in data["names"]}
+    keywords = {
+        (entry["function"], entry["keyword"]): _read_keyword_entry(entry) for entry in data["keywords"]
+    }
     return Table(names, keywords)
 
 
-def _release(text: str | None) -> Release | None:
+def _parse_release(text: str | None) -> Release | None:
     return parse(text) if text is not None else None
 
 
-def _name(entry: Mapping[str, Any]) -> Name:
+def _read_name_entry(entry: Mapping[str, Any]) -> Name:
     return Name(
         entry["name"],
-        _release(entry["introduced"]),
-        _release(entry["deprecated"]),
-        _release(entry["removed"]),
+        _parse_release(entry["introduced"]),
+        _parse_release(entry["deprecated"]),
+        _parse_release(entry["removed"]),
         entry["replacement"],
         entry["rename_is_enough"],
         entry.get("instead", ""),
@@ -163,16 +165,16 @@ def _name(entry: Mapping[str, Any]) -> Name:
     )
 
 
-def _keyword(entry: Mapping[str, Any]) -> Keyword:
+def _read_keyword_entry(entry: Mapping[str, Any]) -> Keyword:
     never = entry["accepted_from"] == "never"
     return Keyword(
         entry["function"],
         entry["keyword"],
         never,
-        None if never else _release(entry["accepted_from"]),
-        None if never else _release(entry["accepted_until"]),
+        None if never else _parse_release(entry["accepted_from"]),
+        None if never else _parse_release(entry["accepted_until"]),
         entry["rename"],
-        _release(entry.get("rename_from")),
+        _parse_release(entry.get("rename_from")),
         entry["positional"],
         entry["instead"],
         entry["observed"],
@@ -192,7 +194,7 @@ def options_gone() -> tuple[str, ...]:
     )
 
 
-def needed(*names: str) -> tuple[Needed, ...]:
+def names_needed_by_fixes(*names: str) -> tuple[Needed, ...]:
     """Return the names written by a fix that older releases lack, each with its first release."""
     entries = [table().names.get(name) for name in dict.fromkeys(names)]
     return tuple(
@@ -224,16 +226,16 @@ def trigger_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
 # claims and observations
 
 
-def disagreements(entry: Name | Keyword) -> Iterator[str]:
+def find_disagreements(entry: Name | Keyword) -> Iterator[str]:
     """Where a release was seen to do something else than the table claims, in words."""
     for version, seen in entry.observed.items():
-        expected = _expected(entry, parse(version))
+        expected = _expected_observations(entry, parse(version))
         if seen not in expected:
             what = entry.name if isinstance(entry, Name) else f"{entry.function}({entry.keyword}=)"
             yield f"{what} on jax {version}: the table says {' or '.join(expected)}, the release says {seen}"
 
 
-def _expected(entry: Name | Keyword, release: Release) -> tuple[Seen, ...]:
+def _expected_observations(entry: Name | Keyword, release: Release) -> tuple[Seen, ...]:
     if isinstance(entry, Keyword):
         return ("there",) if entry.accepted(release) else ("absent",)
     match entry.state(release):
@@ -246,7 +248,7 @@ def _expected(entry: Name | Keyword, release: Release) -> tuple[Seen, ...]:
     return ("absent",)
 
 
-def dump(data: Mapping[str, list[dict[str, Any]]]) -> str:
+def dump_table(data: Mapping[str, list[dict[str, Any]]]) -> str:
     """The table as text: an entry's claims on one line and what was observed on the next."""
     lines = []
     for section, entries in data.items():

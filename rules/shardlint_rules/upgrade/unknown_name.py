@@ -15,7 +15,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Imports, Rule, de
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.flax.nnx_spmd_names import NAMES
-from shardlint_rules.upgrade.places import evaluated, in_a_bridge
+from shardlint_rules.upgrade.places import certainty_of_evaluation, in_a_bridge
 from shardlint_rules.upgrade.public_names import LIBRARIES, Library, libraries, screened
 from shardlint_rules.upgrade.table import table
 
@@ -114,7 +114,7 @@ class UnknownName(Rule):
         else:
             history = f"`{dotted}` is gone"
             why.append(f"{library} {show(missing.last)} had it")
-        sure = evaluated(site.file, node) if error == "AttributeError" else Certainty.PROVEN
+        sure = certainty_of_evaluation(site.file, node) if error == "AttributeError" else Certainty.PROVEN
         if sure is not Certainty.PROVEN:
             why.append("it raises only if the annotation is evaluated")
         similar = _similar_names(missing, site)

@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shardlint.engine.fingerprint import contents
+from shardlint.engine.fingerprint import finding_contents
 from shardlint.source.lazy import dataclass
 from shardlint.source.regular import RECORD_BYTES, read_text
 
@@ -59,7 +59,7 @@ class Matched:
     """What is new, as entries."""
 
 
-def load(file: Path) -> list[Entry] | None:
+def load_entries(file: Path) -> list[Entry] | None:
     """The entries of a baseline; None where there is no such file. Raises `BadBaseline`."""
     try:
         text = read_text(file, RECORD_BYTES)
@@ -74,7 +74,7 @@ def load(file: Path) -> list[Entry] | None:
                 f"{file}: version {data['version']!r} is from another shardlint; run `shardlint "
                 "baseline` again"
             )
-        return [_entry(one) for one in data["findings"]]
+        return [_read_entry(one) for one in data["findings"]]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadBaseline(
             f"{file}: is not a baseline of shardlint ({type(error).__name__}: {error}); "
@@ -82,14 +82,14 @@ def load(file: Path) -> list[Entry] | None:
         ) from None
 
 
-def _entry(data: Any) -> Entry:
+def _read_entry(data: Any) -> Entry:
     entry = Entry(*(data[key] for key in ("path", "code", "name", "certainty", "in", "text", "id")))
     if not all(isinstance(value, str) for value in entry):
         raise TypeError("an entry contains something other than strings")
     return entry
 
 
-def save(file: Path, entries: Iterable[Entry]) -> None:
+def save_entries(file: Path, entries: Iterable[Entry]) -> None:
     """Write a baseline, or take the file away where nothing is known any more. Raises `BadBaseline`."""
     from shardlint.source.files import replace_file
 
@@ -122,7 +122,7 @@ def save(file: Path, entries: Iterable[Entry]) -> None:
         raise BadBaseline(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-def match(
+def match_entries(
     entries: Sequence[Entry],
     reports: Sequence[FileReport],
     base: Path,
@@ -135,10 +135,10 @@ def match(
     result = Matched()
     left: dict[int, Entry] = dict(enumerate(entries))
     rows = [
-        (file, finding, _of(finding, path, content))
+        (file, finding, _entry_of_finding(finding, path, content))
         for file in reports
-        for path in [inside(file.path, base)]
-        for finding, content in zip(file.findings, contents(file), strict=True)
+        for path in [path_inside(file.path, base)]
+        for finding, content in zip(file.findings, finding_contents(file), strict=True)
     ]
     there = {entry.path: os.path.lexists(base / entry.path) for entry in entries}
     open_rows = list(range(len(rows)))
@@ -177,14 +177,14 @@ _STAGES: tuple[tuple[Callable[[Entry], tuple[str, ...]], Callable[[Entry, bool],
 """How entries are found again: by what, and which of them."""
 
 
-def _of(finding: Finding, path: str, content: Any) -> Entry:
+def _entry_of_finding(finding: Finding, path: str, content: Any) -> Entry:
     rule = finding.rule
     return Entry(
         path, rule.code, rule.name, finding.certainty.value, content.scope, content.text, content.digest
     )
 
 
-def inside(path: Path, base: Path) -> str:
+def path_inside(path: Path, base: Path) -> str:
     """A file's path from the folder of a baseline."""
     real = os.path.realpath(path)
     try:

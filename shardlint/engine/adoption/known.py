@@ -75,23 +75,23 @@ def _baseline_of(settings: Settings, root: str) -> Path:
 
 def baselines_of(found: Found, options: Options, places: Places) -> dict[str, Known]:
     """The projects of a run that have a baseline, each with what is in it, by their roots. Raises `BadBaseline`."""
-    from shardlint.engine.adoption.baseline import load
+    from shardlint.engine.adoption.baseline import load_entries
     from shardlint.engine.results import Report
 
     there = {root: one for root, one in projects(Report(), found, options, places).items() if one.file.is_file()}
     for one in there.values():
-        one.entries = load(one.file)
+        one.entries = load_entries(one.file)
     return there
 
 
-def compare(project: Known, report: Report, whole: bool) -> Matched:
+def compare_with_baseline(project: Known, report: Report, whole: bool) -> Matched:
     """Compare a project's findings with its baseline.
 
     `whole` says that all rules were run, so that what was not found is not there.
     """
-    from shardlint.engine.adoption.baseline import load, match
+    from shardlint.engine.adoption.baseline import load_entries, match_entries
 
-    project.entries = load(project.file)
+    project.entries = load_entries(project.file)
     undone = {os.path.realpath(path) for path, _ in (*report.skipped, *report.faults)}
     checked = project.files - undone
 
@@ -99,7 +99,7 @@ def compare(project: Known, report: Report, whole: bool) -> Matched:
         sure = entry.certainty in list(Certainty) and Certainty(entry.certainty).meets(project.least)
         return whole and sure and os.path.realpath(project.base / entry.path) in checked
 
-    project.matched = match(project.entries or [], project.reports, project.base, looked)
+    project.matched = match_entries(project.entries or [], project.reports, project.base, looked)
     return project.matched
 
 
@@ -119,7 +119,7 @@ def leave_out(
         if not project.file.is_file():
             continue
         project.files -= partly
-        matched = compare(project, report, all_rules(options))
+        matched = compare_with_baseline(project, report, all_rules(options))
         report.known += matched.known
         report.baselines.append(project.file)
         report.gone += len(matched.gone)
@@ -130,11 +130,11 @@ def leave_out(
             for file in report.reports
             if id(file) not in mine or id(file) in replaced
         ]
-        if not os.environ.get("CI") and differ(matched.kept, project.entries or []):
-            from shardlint.engine.adoption.baseline import BadBaseline, save
+        if not os.environ.get("CI") and are_baselines_different(matched.kept, project.entries or []):
+            from shardlint.engine.adoption.baseline import BadBaseline, save_entries
 
             try:
-                save(project.file, matched.kept)
+                save_entries(project.file, matched.kept)
                 report.shrunk = True
             except BadBaseline:  # a tree that is only read: the next run that may write does it
                 continue
@@ -142,11 +142,11 @@ def leave_out(
 
 def entries_of(reports: Iterable[FileReport], base: Path) -> list[Entry]:
     """Findings as entries of a baseline in a folder."""
-    from shardlint.engine.adoption.baseline import match
+    from shardlint.engine.adoption.baseline import match_entries
 
-    return match([], list(reports), base, lambda _: False).added
+    return match_entries([], list(reports), base, lambda _: False).added
 
 
-def differ(kept: Iterable[Entry], entries: Iterable[Entry]) -> bool:
+def are_baselines_different(kept: Iterable[Entry], entries: Iterable[Entry]) -> bool:
     """Return whether two baselines hold different findings."""
     return sorted(kept) != sorted(entries)

@@ -25,10 +25,10 @@ def remembered(files: Sequence[Met], options: Options, places: Places, memory: M
         known = list(map(memory.recall, files))
     left = [index for index, outcome in enumerate(known) if outcome is None]
     if left:
-        from shardlint.engine.catalogue import keep, recall
+        from shardlint.engine.catalogue import keep_cards, recall_cards
         from shardlint.engine.one_file import Checker
 
-        recall(memory.store)
+        recall_cards(memory.store)
         checker = Checker(
             options, places=places, answers=memory.answers(), before=memory.before, graphs=memory.graphs()
         )
@@ -37,5 +37,5 @@ def remembered(files: Sequence[Met], options: Options, places: Places, memory: M
             known[index] = outcome
             memory.keep(files[index].real, outcome)
         memory.learn(checker.answers(), checker.parts())
-        keep(memory.store)
+        keep_cards(memory.store)
     return [outcome for outcome in known if outcome is not None]

@@ -8,7 +8,7 @@ from shardlint.config.certainty import Certainty
 from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Named, Needed, Safety
 
 
-def coded(finding: Finding) -> list[Any]:
+def encode_finding(finding: Finding) -> list[Any]:
     """A finding as plain data."""
     fix = finding.fix
     return [
@@ -39,47 +39,53 @@ def coded(finding: Finding) -> list[Any]:
     ]
 
 
-def decoded(data: Any, rests: tuple[str, ...] = ()) -> Finding:
+def decode_finding(data: Any, rests: tuple[str, ...] = ()) -> Finding:
     """The finding, which rests on files. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
     code, name, start, end, label, message, help, harm, certainty, fix, form, why, obstacles = data
     return Finding(
-        Named(_text(code), _text(name)),
-        _number(start),
-        _number(end),
-        _text(label),
-        _text(message),
-        _text(help),
+        Named(_check_text(code), _check_text(name)),
+        _check_position(start),
+        _check_position(end),
+        _check_text(label),
+        _check_text(message),
+        _check_text(help),
         Harm(harm),
         Certainty(certainty),
-        None if fix is None else _fix(fix),
-        _text(form),
-        _text(why),
-        None if obstacles is None else tuple(_text(one) for one in obstacles),
+        None if fix is None else _decode_fix(fix),
+        _check_text(form),
+        _check_text(why),
+        None if obstacles is None else tuple(_check_text(one) for one in obstacles),
         rests,
     )
 
 
-def _fix(data: Any) -> Fix:
+def _decode_fix(data: Any) -> Fix:
     safety, message, edits, why, drops, together, uncovers, needs = data
     return Fix(
         Safety(safety),
-        _text(message),
-        tuple(Edit(_number(start), _number(end), _text(text)) for start, end, text in edits),
-        _text(why),
-        tuple(_text(drop) for drop in drops),
-        tuple(_text(path) for path in together),
-        tuple(_text(code) for code in uncovers),
-        tuple(Needed(_text(package), _text(since), _text(what)) for package, since, what in needs),
+        _check_text(message),
+        tuple(
+            Edit(_check_position(start), _check_position(end), _check_text(text))
+            for start, end, text in edits
+        ),
+        _check_text(why),
+        tuple(_check_text(drop) for drop in drops),
+        tuple(_check_text(path) for path in together),
+        tuple(_check_text(code) for code in uncovers),
+        tuple(
+            Needed(_check_text(package), _check_text(since), _check_text(what))
+            for package, since, what in needs
+        ),
     )
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("no text")
     return value
 
 
-def _number(value: Any) -> int:
+def _check_position(value: Any) -> int:
     if not isinstance(value, int) or value < 0:
         raise TypeError("no position")
     return value

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardlint.source.notebook import program
-from shardlint.source.store import digest
+from shardlint.source.notebook import program_text
+from shardlint.source.store import digest_bytes
 
 if TYPE_CHECKING:
     from shardlint.engine.cache.files import Files
@@ -58,44 +58,44 @@ class Earlier:
         before = self.is_known, self.digests, self.commit
         changed = set(changed)
         if base is None and not self.is_known:
-            self._become({}, True)
+            self._set_digests({}, True)
             self.commit = ""
             return True
         if base is not None and (changed or not self.is_known or base.commit != self.commit):
             self.commit = base.commit
-            there = self._there(base)
+            there = self._digests_of_base(base)
             names = {*self.digests, *changed, *there}
-            wanted = {name: there[name] if name in there else self._now(name) for name in names}
-            if not self.is_known or any(self._was(name) != code for name, code in wanted.items()):
+            wanted = {name: there[name] if name in there else self._digest_now(name) for name in names}
+            if not self.is_known or any(self._digest_before(name) != code for name, code in wanted.items()):
                 last = self._files.digests
                 is_last = self.is_known and all(last.get(name) == code for name, code in wanted.items())
-                self._become({} if is_last else wanted, is_last)
+                self._set_digests({} if is_last else wanted, is_last)
         if self.complete:
             self.findings = {**self._replaced, **self.findings}
-        digests = {name: self._was(name) for name in {*self.digests, *changed}}
-        self.digests = {name: code for name, code in digests.items() if code != self._now(name)}
+        digests = {name: self._digest_before(name) for name in {*self.digests, *changed}}
+        self.digests = {name: code for name, code in digests.items() if code != self._digest_now(name)}
         if not self.digests:
-            self._become({}, True)
+            self._set_digests({}, True)
         return before != (True, self.digests, self.commit)
 
-    def _become(self, digests: dict[str, str | None], complete: bool) -> None:
+    def _set_digests(self, digests: dict[str, str | None], complete: bool) -> None:
         self.digests, self.complete, self.findings, self.is_known = digests, complete, {}, True
 
-    def _was(self, name: str) -> str | None:
+    def _digest_before(self, name: str) -> str | None:
         return self.digests[name] if name in self.digests else self._files.digests.get(name)
 
-    def _now(self, name: str) -> str | None:
+    def _digest_now(self, name: str) -> str | None:
         files = self._files
         return files.digests[name] if files.same(name) else files.digest(name)
 
-    def _there(self, base: Base) -> dict[str, str | None]:
+    def _digests_of_base(self, base: Base) -> dict[str, str | None]:
         found: dict[str, str | None] = {}
         for real, data in base.texts.items():
             name = self._files.name(real)
             # Of a file that is there and is none of the project's nobody asks.
             if name is not None and (name in self._files.walked or self._files.current(name) is None):
-                text = program(Path(real), data) if data is not None else None
-                found[name] = digest(text) if text is not None else None
+                text = program_text(Path(real), data) if data is not None else None
+                found[name] = digest_bytes(text) if text is not None else None
         return found
 
     def data(self) -> list[Any]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.source.code import code_of
-from shardlint.source.find import survey
+from shardlint.source.find import survey_folder
 from shardlint.source.notebook import read_program
-from shardlint.source.store import digest as digest_of
+from shardlint.source.store import digest_bytes as digest_of
 from shardlint.source.tree import Stamp, Tree, stamp_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Files:
 
     def walk(self) -> list[str]:
         """Look at the whole project. Returns its folders."""
-        files, folders = survey(Path(self.root), self.tree)
+        files, folders = survey_folder(Path(self.root), self.tree)
         cut = len(self._prefix)
         self.looked = True
         self.walked = {path[cut:]: stamp for path, stamp in files.items() if path.startswith(self._prefix)}
@@ -116,9 +116,9 @@ class Files:
         """The digests of the code of a file's parts. `parts` are those of the file, where somebody parsed it."""
         if name in self.codes and self.same(name):
             return self.codes[name]
-        return self._code(name, self._now(name, parts))
+        return self._code_digests(name, self._text_now(name, parts))
 
-    def _code(self, name: str, now: Text | None) -> str:
+    def _code_digests(self, name: str, now: Text | None) -> str:
         """The digests of a text's parts; of a file that cannot be parsed, that of the whole."""
         if now is not None:
             from shardlint.syntax.edited import code_digests
@@ -127,11 +127,11 @@ class Files:
         data = self.text(name)
         return digest_of(code_of(data)) if data is not None else ""
 
-    def _now(self, name: str, parts: Iterable[Part] | None = None) -> Text | None:
+    def _text_now(self, name: str, parts: Iterable[Part] | None = None) -> Text | None:
         """Return the text of a file's parts; None if it cannot be parsed."""
         from shardlint.source.text import Source
         from shardlint.syntax.edited import Text
-        from shardlint.syntax.parts import texts
+        from shardlint.syntax.parts import texts_of_parts
 
         data = self.text(name)
         if data is None:
@@ -140,7 +140,11 @@ class Files:
             source = Source(Path(name), data.decode("utf-8-sig"))
         except UnicodeDecodeError:
             return None
-        return Text.of(source, Path(name)) if parts is None else Text(source.text, texts(source.text, parts))
+        return (
+            Text.of(source, Path(name))
+            if parts is None
+            else Text(source.text, texts_of_parts(source.text, parts))
+        )
 
     def edited(self, name: str) -> Edited:
         """Return the changes of the code of a file since the last run."""
@@ -151,8 +155,8 @@ class Files:
             return Edited(None, None)
         if known and self.same(name):
             return Edited(None, frozenset())
-        now = self._now(name)
-        code = self._code(name, now)
+        now = self._text_now(name)
+        code = self._code_digests(name, now)
         if known and known == code:
             return Edited(None, frozenset())
         if "=" not in known or "=" not in code:

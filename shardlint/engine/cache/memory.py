@@ -15,7 +15,7 @@ from shardlint.engine.cache.shard import Shard
 from shardlint.engine.results import Options, Outcome
 from shardlint.source.find import Met
 from shardlint.source.screen import Screen, Screens
-from shardlint.source.store import Store, digest
+from shardlint.source.store import Store, digest_bytes
 
 if TYPE_CHECKING:
     from shardlint.config.settings import Settings
@@ -42,11 +42,11 @@ class Memory:
 
     def recall(self, met: Met) -> Outcome | None:
         """Return the cached outcome of a file; None if it must be checked."""
-        return self._shard(met.real).recall(met)
+        return self._shard_of_file(met.real).recall(met)
 
     def keep(self, real: str, outcome: Outcome) -> None:
         """Keep what was found in a file."""
-        self._shard(real).keep(real, outcome)
+        self._shard_of_file(real).keep(real, outcome)
 
     def answers(self) -> dict[ScopeKey, Answers]:
         """Return the current results of searches through the projects."""
@@ -58,11 +58,11 @@ class Memory:
 
     def find_graph(self, real: str) -> ImportGraph:
         """Which files of the project of a file import which."""
-        return self._shard(real).find_graph()
+        return self._shard_of_file(real).find_graph()
 
     def before(self, real: str) -> Before | None:
         """Return the record of a file from before a change."""
-        return self._shard(real).known_before(real)
+        return self._shard_of_file(real).known_before(real)
 
     def learn(self, answers: Mapping[ScopeKey, Answers], parts: Mapping[str, tuple[Part, ...]]) -> None:
         """Keep what searches found, and the parts of files."""
@@ -83,11 +83,11 @@ class Memory:
 
     def before_revision(self, real: str) -> list[Finding] | None:
         """Return the findings of a file that was the same at the revision; None if they are not known."""
-        return self._shard(real).findings_earlier(real)
+        return self._shard_of_file(real).findings_earlier(real)
 
     def keep_before_revision(self, real: str, findings: list[Finding]) -> None:
         """Keep what was found in a file at the revision."""
-        self._shard(real).keep_earlier(real, findings)
+        self._shard_of_file(real).keep_earlier(real, findings)
 
     def save(self) -> None:
         """Save what is new."""
@@ -97,7 +97,7 @@ class Memory:
                 shard.records.save(data["outcomes"])
                 self.store.save(name, data)
 
-    def _shard(self, real: str) -> Shard:
+    def _shard_of_file(self, real: str) -> Shard:
         known = self._folders.get(real.rpartition(os.sep)[0])
         if known is None:
             folder = os.path.dirname(real)
@@ -108,20 +108,20 @@ class Memory:
                 asks = [options.select, options.ignore, options.harm, options.extend_select]
                 targets = sorted(options.targets.items())
                 about = json.dumps([key, repr(settings), *asks, options.certainty, targets])
-                name = f"{digest(about.encode())}.json"
+                name = f"{digest_bytes(about.encode())}.json"
                 loaded = self.store.load(name)
                 # Whoever asks for rules that there are not is told so, also where nothing would be checked.
                 own = (settings.select, settings.extend_select, settings.ignore, settings.per_file_ignores)
                 asked = any((*asks, *own))
                 new = loaded is None
                 sure = settings.least_certainty(options.certainty)
-                screens = partial(self._screens, sure, settings, new and asked, new)
+                screens = partial(self._make_screens, sure, settings, new and asked, new)
                 shard = Shard(loaded, key[1], self.places.tree, screens, Records(self.store, name))
                 self._shards[key] = name, shard
             known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]
         return known
 
-    def _screens(self, sure: Certainty, settings: Settings, asked: bool, new: bool) -> Screens | None:
+    def _make_screens(self, sure: Certainty, settings: Settings, asked: bool, new: bool) -> Screens | None:
         """The screen of all rules for whatever releases, and those for projects that do not hold some word.
 
         None where a file had better be checked: rules were asked for by name, or much of a `new` project is checked.
@@ -131,7 +131,7 @@ class Memory:
         own = settings.own_names
         name = f"words-{sure}.json"
         if own.waking:
-            name = f"{digest(json.dumps(['words', sure, own.waking]).encode())}.json"
+            name = f"{digest_bytes(json.dumps(['words', sure, own.waking]).encode())}.json"
         if name not in self._known_screens:
             try:
                 kept = self.store.load(name) or {}
@@ -141,11 +141,11 @@ class Memory:
                     {str(module): whole.without(left) for module, left in kept["without"].items()},
                 )
             except (TypeError, ValueError, AttributeError, KeyError):
-                from shardlint.engine.catalogue import recall
-                from shardlint.engine.index import screens
+                from shardlint.engine.catalogue import recall_cards
+                from shardlint.engine.index import make_screens
 
-                recall(self.store)
-                found = screens(sure, own)
+                recall_cards(self.store)
+                found = make_screens(sure, own)
                 without = {module: one.left_of(found[0]) for module, one in found[1].items()}
                 self.store.save(name, {"all": found[0].dump(), "without": without})
             self._known_screens[name] = found

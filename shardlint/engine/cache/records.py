@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from shardlint.source.store import Store, digest
+from shardlint.source.store import Store, digest_bytes
 
 if TYPE_CHECKING:
     from shardlint.engine.groups import Record, Told
@@ -26,56 +26,56 @@ class Records:
 
     def get(self, name: str, mark: str, path: Callable[[str], str]) -> Record | None:
         """The record of a file that was kept under a mark; None where it is not there."""
-        text = self._of(_place(name)).get(name, "")
-        if not text or marked(text) != mark:
+        text = self._load_records(_bucket_of_name(name)).get(name, "")
+        if not text or record_mark(text) != mark:
             return None
         try:
-            return _decoded(json.loads(text), path)
+            return _decode_record(json.loads(text), path)
         except (LookupError, TypeError, ValueError, AttributeError):
             return None
 
     def put(self, name: str, record: Record, called: Callable[[str], str]) -> str:
         """Keep a record. Returns its mark."""
-        text = json.dumps(_coded(record, called), separators=(",", ":"))
-        place = _place(name)
-        self._of(place)[name] = text
+        text = json.dumps(_encode_record(record, called), separators=(",", ":"))
+        place = _bucket_of_name(name)
+        self._load_records(place)[name] = text
         self._dirty.add(place)
-        return marked(text)
+        return record_mark(text)
 
     def save(self, there: Mapping[str, Any]) -> None:
         """Save what is new, of files that are there."""
         for place in self._dirty:
             kept = {name: text for name, text in self._loaded[place].items() if name in there}
-            self._store.save(self._name(place), {"records": kept})
+            self._store.save(self._record_file_name(place), {"records": kept})
 
-    def _of(self, place: int) -> dict[str, str]:
+    def _load_records(self, place: int) -> dict[str, str]:
         if place not in self._loaded:
-            found = (self._store.load(self._name(place)) or {}).get("records", {})
+            found = (self._store.load(self._record_file_name(place)) or {}).get("records", {})
             texts = isinstance(found, dict) and set(map(type, found.values())) <= {str}
             self._loaded[place] = found if texts else {}
         return self._loaded[place]
 
-    def _name(self, place: int) -> str:
-        return f"{digest(f'{self._about} {place}'.encode())}.json"
+    def _record_file_name(self, place: int) -> str:
+        return f"{digest_bytes(f'{self._about} {place}'.encode())}.json"
 
 
-def marked(text: str) -> str:
+def record_mark(text: str) -> str:
     """By what a record is known to be the one that was kept."""
-    return digest(text.encode())[:8]
+    return digest_bytes(text.encode())[:8]
 
 
-def _place(name: str) -> int:
-    return int(digest(name.encode("utf-8", "surrogatepass"))[:4], 16) % _FILES
+def _bucket_of_name(name: str) -> int:
+    return int(digest_bytes(name.encode("utf-8", "surrogatepass"))[:4], 16) % _FILES
 
 
-def _coded(record: Record, called: Callable[[str], str]) -> list[Any]:
+def _encode_record(record: Record, called: Callable[[str], str]) -> list[Any]:
     parts = {
         name: [
             part.asked,
             part.sites,
             f"{part.needed:x}",
             {
-                code: [f"{group.needed:x}", [_told(one, called) for one in group.told]]
+                code: [f"{group.needed:x}", [_encode_finding(one, called) for one in group.told]]
                 for code, group in part.groups.items()
             },
         ]
@@ -84,13 +84,13 @@ def _coded(record: Record, called: Callable[[str], str]) -> list[Any]:
     return [record.least, dict(record.texts), f"{record.base:x}", parts]
 
 
-def _told(told: Told, called: Callable[[str], str]) -> list[Any]:
-    from shardlint.engine.cache.coding import coded
+def _encode_finding(told: Told, called: Callable[[str], str]) -> list[Any]:
+    from shardlint.engine.cache.coding import encode_finding
 
-    return [told.spots, coded(told.finding), list(map(called, told.finding.rests))]
+    return [told.spots, encode_finding(told.finding), list(map(called, told.finding.rests))]
 
 
-def _decoded(data: Any, path: Callable[[str], str]) -> Record:
+def _decode_record(data: Any, path: Callable[[str], str]) -> Record:
     from shardlint.engine.groups import Group, PartRecord, Record
 
     least, texts, base, parts = data
@@ -114,10 +114,11 @@ def _decoded(data: Any, path: Callable[[str], str]) -> Record:
 
 
 def _told_again(data: Any, path: Callable[[str], str]) -> Told:
-    from shardlint.engine.cache.coding import decoded
+    from shardlint.engine.cache.coding import decode_finding
     from shardlint.engine.groups import Told
 
     spots, finding, rests = data
     return Told(
-        decoded(finding, tuple(map(path, rests))), tuple((str(part), int(along)) for part, along in spots)
+        decode_finding(finding, tuple(map(path, rests))),
+        tuple((str(part), int(along)) for part, along in spots),
     )

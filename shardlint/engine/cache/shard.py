@@ -18,8 +18,8 @@ from shardlint.source.find import Met
 from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.notebook import read_program
 from shardlint.source.screen import Texts
-from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, holds
-from shardlint.source.store import changed
+from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, search_holds
+from shardlint.source.store import change_time
 from shardlint.source.tree import Tree
 
 if TYPE_CHECKING:
@@ -73,15 +73,19 @@ class Shard:
         self._named: tuple[str, ...] = ()
         """Their names, without folders."""
         try:
-            self._load(data or {})
+            self._load_data(data or {})
         except (AttributeError, LookupError, TypeError, ValueError):
-            self._load({})
+            self._load_data({})
 
-    def _load(self, data: dict[str, Any]) -> None:
+    def _load_data(self, data: dict[str, Any]) -> None:
         names, digests, sizes, written, changed, numbers = data.get("files") or ([], [], [], [], [], [])
-        times = _all(int, written) and _all(int, changed)
+        times = _all_of_type(int, written) and _all_of_type(int, changed)
         if not (
-            _all(str, names) and _all(str, digests) and _all(int, sizes) and times and _all(int, numbers)
+            _all_of_type(str, names)
+            and _all_of_type(str, digests)
+            and _all_of_type(int, sizes)
+            and times
+            and _all_of_type(int, numbers)
         ):
             raise TypeError("no names, digests and stamps")
         columns = zip(sizes, written, changed, numbers, strict=True)
@@ -116,7 +120,7 @@ class Shard:
             int(index): [names[place] for place in places] for index, places in data.get("found", {}).items()
         }
         for needs, found, _, _ in self.outcomes.values():
-            if not isinstance(found, list) or not _all(int, needs):
+            if not isinstance(found, list) or not _all_of_type(int, needs):
                 raise TypeError("no needs and findings")
             if needs and not 0 <= min(needs) <= max(needs) < len(self._saved_needs[1]):
                 raise ValueError("rests on what is not there")
@@ -130,7 +134,7 @@ class Shard:
     def needs(self) -> list[tuple[str, ...]]:
         """Return the dependencies of outcomes, by number."""
         names, saved = self._saved_needs
-        return [_loaded(need, names) for need in saved]
+        return [_load_need(need, names) for need in saved]
 
     @cached_property
     def _index(self) -> dict[tuple[str, ...], int]:
@@ -150,7 +154,7 @@ class Shard:
             if name in self.quiet:
                 return QUIET
             if name in self.outcomes:
-                return self._known(met, name)
+                return self._known_outcome(met, name)
         screens = self.screens()
         text = self.files.text(name) if screens is not None else None
         if screens is None or text is None or b"shardlint:" in text:
@@ -160,10 +164,11 @@ class Shard:
         hits = screen.hits(texts)
         if hits:
             gone = any(
-                not left.of(hits, texts) and not self._imported(module) for module, left in without.items()
+                not left.of(hits, texts) and not self._imports_module(module)
+                for module, left in without.items()
             )
-            return NOTHING if gone and _parses(text) else None
-        if not _parses(text):
+            return NOTHING if gone and _is_parsable(text) else None
+        if not _is_parsable(text):
             return None
         # To save a project its files are all looked at: not worth it for the one file of a commit.
         self.quiet.add(name)
@@ -171,28 +176,28 @@ class Shard:
         self._dirty = self._dirty or self._new > _FEW
         return QUIET
 
-    def _imported(self, module: str) -> bool:
+    def _imports_module(self, module: str) -> bool:
         """Return whether any file of the project imports a module, as the program model would answer."""
         if module not in self._there:
             self._there[module] = self._look_for(module)
         return self._there[module]
 
     def _look_for(self, module: str) -> bool:
-        self._validate()
+        self._drop_stale_answers()
         files = self.files.walked
         if sum(stamp[0] for stamp in files.values()) > _FEW_BYTES:
             return True  # so much had better be read once, by whoever checks
         texts = (read_program(Path(self.files.path(name))) or b"" for name in files)
-        return any(holds(("imported", module), text) for text in texts)
+        return any(search_holds(("imported", module), text) for text in texts)
 
-    def _known(self, met: Met, name: str) -> Outcome | None:
-        self._validate()
+    def _known_outcome(self, met: Met, name: str) -> Outcome | None:
+        self._drop_stale_answers()
         if name not in self.outcomes:
             return None
         _, coded, reason, _ = self.outcomes[name]
         if not coded and reason is None:
             return NOTHING
-        findings = self._decoded(coded)
+        findings = self._decode_findings(coded)
         if findings is None:
             return None
         report = FileReport(met.path, None, findings) if findings else None
@@ -200,7 +205,7 @@ class Shard:
 
     def answers(self) -> Answers:
         """Return the current results of searches through the project."""
-        self._validate()
+        self._drop_stale_answers()
         return {
             self.needs[index]: [Path(self.files.path(name)) for name in names]
             for index, names in self.found.items()
@@ -212,7 +217,7 @@ class Shard:
 
     def find_graph(self) -> ImportGraph:
         """Which files of the project import which now."""
-        self._validate()
+        self._drop_stale_answers()
         self._dirty = self._dirty or not self.imports
         return self._graphs[1]
 
@@ -229,9 +234,11 @@ class Shard:
         if record is None:
             return None
         dead = sum(1 << place for place, index in enumerate(needs) if index in self._dead)
-        return Before(record, Bits(self._asked(self.needs[index]) for index in needs), dead, self._named)
+        return Before(
+            record, Bits(self._normalize_need(self.needs[index]) for index in needs), dead, self._named
+        )
 
-    def _asked(self, need: tuple[str, ...]) -> Need:
+    def _normalize_need(self, need: tuple[str, ...]) -> Need:
         """A need as it is noted."""
         if need[0] == "file":
             return Path(self.files.path(need[1]))
@@ -252,8 +259,8 @@ class Shard:
         if outcome.quiet:
             self.quiet.add(name)
         elif outcome.needed is not None:
-            found = self._coded(outcome.report.findings if outcome.report is not None else [])
-            needs = [self._need(need) for need in outcome.needed]
+            found = self._encode_findings(outcome.report.findings if outcome.report is not None else [])
+            needs = [self._number_of_need(need) for need in outcome.needed]
             mark = (
                 self.records.put(name, outcome.record, self.files.called)
                 if outcome.record is not None
@@ -263,7 +270,7 @@ class Shard:
 
     def compare_with(self, base: Base) -> None:
         """Tell from here on what was found at a revision."""
-        self._validate()
+        self._drop_stale_answers()
         self._dirty = self.earlier.settle(self._changed, base) or self._dirty
 
     def findings_earlier(self, real: str) -> list[Finding] | None:
@@ -274,25 +281,25 @@ class Shard:
         found = self.earlier.findings.get(name) if name is not None else None
         if name is not None and name not in self.earlier.findings and self.earlier.complete:
             found = self.outcomes[name][1] if name in self.outcomes else None
-        return None if found is None else self._decoded(found)
+        return None if found is None else self._decode_findings(found)
 
     def keep_earlier(self, real: str, findings: list[Finding]) -> None:
         """Keep what was found in a file at that revision."""
         name = self.files.name(real)
         if name is not None:
             self._dirty = True
-            self.earlier.findings[name] = self._coded(findings)
+            self.earlier.findings[name] = self._encode_findings(findings)
 
-    def _coded(self, findings: Iterable[Finding]) -> list[Any]:
-        from shardlint.engine.cache.coding import coded
+    def _encode_findings(self, findings: Iterable[Finding]) -> list[Any]:
+        from shardlint.engine.cache.coding import encode_finding
 
-        return [[*coded(one), list(map(self.files.called, one.rests))] for one in findings]
+        return [[*encode_finding(one), list(map(self.files.called, one.rests))] for one in findings]
 
-    def _decoded(self, found: Iterable[Any]) -> list[Finding] | None:
-        from shardlint.engine.cache.coding import decoded
+    def _decode_findings(self, found: Iterable[Any]) -> list[Finding] | None:
+        from shardlint.engine.cache.coding import decode_finding
 
         try:
-            return [decoded(finding, tuple(map(self.files.path, rests))) for *finding, rests in found]
+            return [decode_finding(finding, tuple(map(self.files.path, rests))) for *finding, rests in found]
         except (LookupError, TypeError, ValueError):
             return None
 
@@ -304,7 +311,7 @@ class Shard:
             if index is not None:
                 self.found[index] = [self.files.called(str(path)) for path in paths]
 
-    def _need(self, need: Need) -> int:
+    def _number_of_need(self, need: Need) -> int:
         if isinstance(need, Path):
             need = ("file", str(need))
         if need[0] in _OF_FILES:
@@ -317,7 +324,7 @@ class Shard:
 
     def data(self) -> dict[str, Any]:
         """All that holds, to be saved."""
-        self._validate()
+        self._drop_stale_answers()
         self.earlier.settle(self._changed)
         files: dict[str, tuple[str, int, int, int, int]] = {}
         recent = time.time_ns() - _TICK
@@ -328,7 +335,7 @@ class Shard:
         read = {need[1] for need in self.needs if need[0] in _OF_FILES}
         for name, stamp in {**self.files.named, **walked}.items():
             if grouped and name in walked:
-                imports[name] = self._imports(name)
+                imports[name] = self._imports_of_file(name)
             if name in read:
                 codes[name] = self.files.code(name, self._parts.get(name))
             text = self.files.digests[name] if self.files.same(name) else self.files.digest(name) or ""
@@ -358,7 +365,7 @@ class Shard:
                 ]
                 for name, (needs, found, reason, mark) in outcomes.items()
             },
-            "needs": [self._saved(self.needs[index], listed) for index in used],
+            "needs": [self._saved_need(self.needs[index], listed) for index in used],
             "found": {
                 place[index]: [listed[name] for name in self.found[index]]
                 for index in used
@@ -366,7 +373,7 @@ class Shard:
             },
         }
 
-    def _saved(self, need: tuple[str, ...], listed: Mapping[str, int]) -> int | tuple[str | int, ...]:
+    def _saved_need(self, need: tuple[str, ...], listed: Mapping[str, int]) -> int | tuple[str | int, ...]:
         """A need on a file, of which there are many, with the file's place among them."""
         if need[0] not in _OF_FILES or need[1] not in listed:
             return need
@@ -374,12 +381,12 @@ class Shard:
 
     # what changed
 
-    def _validate(self) -> None:
+    def _drop_stale_answers(self) -> None:
         """Look at the whole project, and let go of what no longer holds."""
         if self.files.looked:
             return
         folders = self.files.walk()
-        telling = self._telling(folders)
+        telling = self._folder_stamps(folders)
         if telling != self.telling:
             self.telling = telling
             self.earlier.forget()
@@ -422,11 +429,11 @@ class Shard:
             return True
         if need[0] not in SEARCHES:
             if moved:
-                self.found[index] = self._module(need)
+                self.found[index] = self._module_file(need)
             return self.found[index] != known
         have = set(known)
-        gone = [name for name in changed if name in have and not self._holds(need, name)]
-        new = [name for name in changed if name not in have and self._holds(need, name)]
+        gone = [name for name in changed if name in have and not self._file_holds(need, name)]
+        new = [name for name in changed if name not in have and self._file_holds(need, name)]
         if gone or new:
             have = (have | set(new)).difference(gone)
             self.found[index] = [name for name in self.files.walked if name in have]
@@ -445,11 +452,11 @@ class Shard:
     @cached_property
     def _graphs(self) -> tuple[ImportGraph, ImportGraph]:
         """The imports of the project as they were and as they are."""
-        now = {name: self._imports(name) for name in self.files.walked}
-        before = self._graph(self.imports, self._edges)
-        return before, before if now == self.imports else self._graph(now)
+        now = {name: self._imports_of_file(name) for name in self.files.walked}
+        before = self._make_graph(self.imports, self._edges)
+        return before, before if now == self.imports else self._make_graph(now)
 
-    def _graph(
+    def _make_graph(
         self, imports: Mapping[str, tuple[str, ...]], edges: list[list[int]] | None = None
     ) -> ImportGraph:
         return ImportGraph(self.root, {self.files.path(name): found for name, found in imports.items()}, edges)
@@ -457,30 +464,30 @@ class Shard:
     def _edges_of(self, imports: Mapping[str, tuple[str, ...]]) -> list[list[int]]:
         """The edges of the graph of some imports, to be saved."""
         places = {self.files.path(name): place for place, name in enumerate(imports)}
-        graph = self._graphs[1] if "_graphs" in vars(self) else self._graph(imports)
+        graph = self._graphs[1] if "_graphs" in vars(self) else self._make_graph(imports)
         if graph.imports.keys() != places.keys():
-            graph = self._graph(imports)
+            graph = self._make_graph(imports)
         to = [places[path] for path in graph.paths]
         found = dict(zip(graph.paths, graph.edges, strict=True))
         return [sorted(to[one] for one in found[path]) for path in places]
 
-    def _imports(self, name: str) -> tuple[str, ...]:
+    def _imports_of_file(self, name: str) -> tuple[str, ...]:
         if name in self.imports and self.files.same(name):
             return self.imports[name]
         return imports_of(self.files.text(name) or b"")
 
-    def _module(self, question: tuple[str, ...]) -> list[str]:
+    def _module_file(self, question: tuple[str, ...]) -> list[str]:
         from shardlint.model.project import Project
 
         found = Project(Path(self.root)).module_file(question)
         return [self.files.called(str(found))] if found is not None else []
 
-    def _holds(self, question: tuple[str, ...], name: str) -> bool:
+    def _file_holds(self, question: tuple[str, ...], name: str) -> bool:
         text = self.files.text(name) if name in self.files.walked else None
-        return text is not None and holds(question, text)
+        return text is not None and search_holds(question, text)
 
-    def _telling(self, folders: list[str]) -> list[Any]:
-        found: list[Any] = [[place, changed(place)] for place, _ in site_packages(self.root)]
+    def _folder_stamps(self, folders: list[str]) -> list[Any]:
+        found: list[Any] = [[place, change_time(place)] for place, _ in site_packages(self.root)]
         for path in folders:
             folder = self.files.tree.folder(path)
             for name, stamp in (folder.telling if folder is not None else {}).items():
@@ -488,7 +495,7 @@ class Shard:
         return found
 
 
-def _loaded(need: Any, names: Sequence[str]) -> tuple[str, ...]:
+def _load_need(need: Any, names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(need, int):
         return "file", names[need]
     kind, *said = need
@@ -503,7 +510,7 @@ def _tells_of(findings: list[Any], names: Iterable[str]) -> bool:
     return any(name in said for name in names)
 
 
-def _parses(data: bytes) -> bool:
+def _is_parsable(data: bytes) -> bool:
     """Return whether Python can parse a file. For a False result only a check of the file can give the reason."""
     from shardlint.syntax.parse import NotParsed, check_parses
 
@@ -514,5 +521,5 @@ def _parses(data: bytes) -> bool:
     return b"coding" not in data[:200]
 
 
-def _all(kind: type, values: Any) -> bool:
+def _all_of_type(kind: type, values: Any) -> bool:
     return isinstance(values, list) and set(map(type, values)) <= {kind}

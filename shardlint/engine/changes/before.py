@@ -18,7 +18,7 @@ from shardlint.engine.changes.git import (
     top_of,
     tracked_files,
 )
-from shardlint.source.find import survey
+from shardlint.source.find import survey_folder
 from shardlint.source.text import NOTEBOOK_BYTES, NOTEBOOKS
 from shardlint.source.tree import SUFFIXES, Tree
 
@@ -35,22 +35,22 @@ def changed(revision: str, folder: Path) -> list[Path]:
 
     Raises `BadSettings` where that cannot be told.
     """
-    return [path for path in differing(revision, folder, SUFFIXES) if path.is_file()]
+    return [path for path in differing_files(revision, folder, SUFFIXES) if path.is_file()]
 
 
-def differing(revision: str, folder: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
+def differing_files(revision: str, folder: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
     """The same, with those that are no longer there, and of all kinds where no suffixes are named."""
     top = top_of(folder)
-    return [top / name for name, _ in _differing(top, _fork(top, revision), folder, suffixes)]
+    return [top / name for name, _ in _differing_files(top, _fork_commit(top, revision), folder, suffixes)]
 
 
-def _differing(
+def _differing_files(
     top: Path, base: str, folder: Path, suffixes: tuple[str, ...]
 ) -> Iterator[tuple[str, Blob | None]]:
     """The files that differ from a commit, by their paths from the top, and what they were in it."""
     below = Path(os.path.relpath(os.path.realpath(folder), top)).as_posix()
     before, tracked = files_of(top, base, below) if base else {}, tracked_files(top, below)
-    for name in dict.fromkeys((*before, *tracked, *_met(folder, top))):
+    for name in dict.fromkeys((*before, *tracked, *_walked_files(folder, top))):
         if not name.endswith(suffixes):
             continue
         path, blob, added = top / name, before.get(name), tracked.get(name)
@@ -59,10 +59,10 @@ def _differing(
             yield name, blob
 
 
-def _met(folder: Path, top: Path) -> Iterator[str]:
+def _walked_files(folder: Path, top: Path) -> Iterator[str]:
     """The Python files and settings that a walk meets in a folder, by their paths from the top."""
     tree = Tree()
-    files, folders = survey(folder, tree)
+    files, folders = survey_folder(folder, tree)
     told = (f"{path}/{name}" for path in folders for name in getattr(tree.folder(path), "telling", ()))
     for path in map(Path, (*files, *told)):
         if path.is_relative_to(top):
@@ -76,33 +76,33 @@ class Base:
         self._revision, self._root = revision, Path(root)
 
     @cached_property
-    def _top(self) -> Path:
+    def _top_folder(self) -> Path:
         return top_of(self._root)
 
     @cached_property
     def commit(self) -> str:
         """The commit; empty where nothing was committed yet."""
-        return _fork(self._top, self._revision)
+        return _fork_commit(self._top_folder, self._revision)
 
     @cached_property
     def texts(self) -> dict[str, bytes | None]:
         """The texts of the files that differ now, by their real paths; None for a file that was not there."""
-        differing = dict(_differing(self._top, self.commit, self._root, (*SUFFIXES, *NOTEBOOKS)))
+        differing = dict(_differing_files(self._top_folder, self.commit, self._root, (*SUFFIXES, *NOTEBOOKS)))
         blobs = {
             name: blob for name, blob in differing.items() if blob is not None and blob.mode.startswith("10")
         }
         texts: dict[str, bytes | None] = dict.fromkeys(differing)
-        texts.update(contents_of(self._top, blobs, NOTEBOOK_BYTES) if blobs else ())
-        return {str(self._top / name): data for name, data in texts.items()}
+        texts.update(contents_of(self._top_folder, blobs, NOTEBOOK_BYTES) if blobs else ())
+        return {str(self._top_folder / name): data for name, data in texts.items()}
 
 
-def _fork(top: Path, revision: str) -> str:
+def _fork_commit(top: Path, revision: str) -> str:
     """The commit where this branch left a revision."""
-    here = _commit(top, revision)
+    here = _resolve_commit(top, revision)
     return here and (ask_git(top, "merge-base", here, "HEAD", fails=True).strip() or here)
 
 
-def _commit(top: Path, revision: str) -> str:
+def _resolve_commit(top: Path, revision: str) -> str:
     """The commit a revision stands for; empty where nothing was committed yet. Raises `BadSettings` for no revision."""
     commit = commit_of(top, revision)
     if not commit and revision != _NO_COMMIT:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.config.folders import shown_folder
-from shardlint.engine.adoption.baseline import match
+from shardlint.engine.adoption.baseline import match_entries
 from shardlint.engine.adoption.known import entries_of
 from shardlint.engine.changes.before import Base
 from shardlint.engine.file_choice import choose_files
 from shardlint.engine.results import FileReport
-from shardlint.source.decoding import decode
-from shardlint.source.find import Met, survey
+from shardlint.source.decoding import decode_file
+from shardlint.source.find import Met, survey_folder
 from shardlint.source.import_graph import ImportGraph, imports_in
 from shardlint.source.text import Source, Unreadable
 
@@ -46,7 +46,11 @@ class Elsewhere:
         self._projects = {
             root: (
                 files,
-                [met for met in _others(root, files, options, places, memory) if met.real not in checked],
+                [
+                    met
+                    for met in _other_files(root, files, options, places, memory)
+                    if met.real not in checked
+                ],
             )
             for root, files in _by_project(named, places).items()
         }
@@ -69,7 +73,8 @@ class Elsewhere:
             resting = {
                 met.real: kept
                 for met, outcome in zip(others, found, strict=False)
-                if (report := outcome.report) is not None and (kept := _resting(report, files)) is not None
+                if (report := outcome.report) is not None
+                and (kept := _findings_resting_on(report, files)) is not None
             }
             if base is not None and memory is not None and (resting or memory.is_dirty) and base.commit:
                 memory.compare_with(root, base)
@@ -79,12 +84,12 @@ class Elsewhere:
             if base is not None and memory is not None:
                 resting = {real: one for real, one in resting.items() if _is_new(one, memory.before_revision(real))}
             if resting:
-                before = self._before(resting, base or files, memory if base is not None else None)
+                before = self._findings_before(resting, base or files, memory if base is not None else None)
                 entries = entries_of(before, Path(root))
-                matched = match(entries, list(resting.values()), Path(root), lambda _: False)
+                matched = match_entries(entries, list(resting.values()), Path(root), lambda _: False)
                 yield from (file.of(findings) for file, findings in matched.new)
 
-    def _before(
+    def _findings_before(
         self, reports: Mapping[str, FileReport], state: Base | set[str], memory: Memory | None
     ) -> Iterator[FileReport]:
         """Yield the findings in the files of reports at a revision, or with some files empty."""
@@ -96,7 +101,9 @@ class Elsewhere:
                 if checker is None:
                     from shardlint.engine.one_file import Checker
 
-                    overlay.update(_overlay(state.texts if isinstance(state, Base) else dict.fromkeys(state)))
+                    overlay.update(
+                        _sources_of_texts(state.texts if isinstance(state, Base) else dict.fromkeys(state))
+                    )
                     checker = Checker(self._options, overlay, self._places)
                 found = checker.check_file(Path(real)).report
                 findings = found.findings if found is not None else []
@@ -107,10 +114,10 @@ class Elsewhere:
             checker.let_go()
 
 
-def _overlay(texts: Mapping[str, bytes | None]) -> Iterator[tuple[Path, Source]]:
+def _sources_of_texts(texts: Mapping[str, bytes | None]) -> Iterator[tuple[Path, Source]]:
     for name, data in texts.items():
         with contextlib.suppress(Unreadable):
-            yield Path(name), decode(Path(name), data) if data else Source(Path(name), "")
+            yield Path(name), decode_file(Path(name), data) if data else Source(Path(name), "")
 
 
 def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
@@ -123,14 +130,16 @@ def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
     return projects
 
 
-def _others(
+def _other_files(
     root: str, files: set[str], options: Options, places: Places, memory: Memory | None
 ) -> list[Met]:
     graph = memory.find_graph(min(files)) if memory is not None else _build_graph(root, places)
     others = _running_with(files, graph)
     if not others:
         return []
-    return [_shown(met) for met in choose_files([Path(root)], options, places).met if met.real in others]
+    return [
+        _with_shown_path(met) for met in choose_files([Path(root)], options, places).met if met.real in others
+    ]
 
 
 def _is_new(report: FileReport, before: list[Finding] | None) -> bool:
@@ -139,7 +148,7 @@ def _is_new(report: FileReport, before: list[Finding] | None) -> bool:
 
 
 def _build_graph(root: str, places: Places) -> ImportGraph:
-    stamps, _ = survey(Path(root), places.tree)
+    stamps, _ = survey_folder(Path(root), places.tree)
     return ImportGraph(root, {path: imports_in(Path(path)) for path in stamps})
 
 
@@ -151,12 +160,12 @@ def _running_with(files: set[str], graph: ImportGraph) -> frozenset[str]:
     return frozenset().union(*(graph.names(graph.together(path)) for path in files)) - files
 
 
-def _shown(met: Met) -> Met:
+def _with_shown_path(met: Met) -> Met:
     folder, _, name = met.real.rpartition(os.sep)
     shown = shown_folder(folder)
     return met._replace(shown=name if shown == "." else f"{shown}/{name}")
 
 
-def _resting(report: FileReport, files: set[str]) -> FileReport | None:
+def _findings_resting_on(report: FileReport, files: set[str]) -> FileReport | None:
     kept = [one for one in report.findings if not files.isdisjoint(one.rests)]
     return report.of(kept) if kept else None

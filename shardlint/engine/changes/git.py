@@ -134,29 +134,41 @@ def commit_of(top: Path, revision: str) -> str:
 
 def files_of(top: Path, commit: str, below: str) -> dict[str, Blob]:
     """The files of a commit in a folder, by their paths from the top."""
-    listed = ask_git(top, "--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", commit, "--", *_path(below))
-    return {name: Blob(about.split()[0], about.split()[2]) for about, name in _rows(listed)}
+    listed = ask_git(
+        top,
+        "--literal-pathspecs",
+        "ls-tree",
+        "-r",
+        "-z",
+        "--full-tree",
+        commit,
+        "--",
+        *_path_arguments(below),
+    )
+    return {name: Blob(about.split()[0], about.split()[2]) for about, name in _parse_rows(listed)}
 
 
 def tracked_files(top: Path, below: str) -> dict[str, Tracked]:
     """The files of the index in a folder, by their paths from the top."""
     command = ("--literal-pathspecs", "ls-files", "--cached", "--stage")
-    listed = ask_git(top, *command, "--debug", "-z", "--", *_path(below))
+    listed = ask_git(top, *command, "--debug", "-z", "--", *_path_arguments(below))
     found = {
         row[3]: Tracked(Blob(row[1], row[2]), tuple(map(int, row.group(4, 5, 6, 7, 8, 9))))
         for row in _DATED.finditer(listed)
     }
     if len(found) == listed.count("\0"):
         return found
-    listed = ask_git(top, *command, "-z", "--", *_path(below))  # another git, which tells dates otherwise
-    return {name: Tracked(Blob(*about.split()[:2]), ()) for about, name in _rows(listed)}
+    listed = ask_git(
+        top, *command, "-z", "--", *_path_arguments(below)
+    )  # another git, which tells dates otherwise
+    return {name: Tracked(Blob(*about.split()[:2]), ()) for about, name in _parse_rows(listed)}
 
 
-def _path(below: str) -> list[str]:
+def _path_arguments(below: str) -> list[str]:
     return [] if below == "." else [below]
 
 
-def _rows(listed: str) -> Iterator[tuple[str, str]]:
+def _parse_rows(listed: str) -> Iterator[tuple[str, str]]:
     for row in filter(None, listed.split("\0")):
         about, _, name = row.partition("\t")
         yield about, name
@@ -187,7 +199,7 @@ def contents_of(top: Path, blobs: Mapping[str, Blob], limit: int) -> Iterator[tu
 
     Raises `BadSettings` where git would have to fetch some: a transport is a program that the repository names.
     """
-    sizes = run_git(top, ("cat-file", "--batch-check"), _asked(blobs.values())).stdout.splitlines()
+    sizes = run_git(top, ("cat-file", "--batch-check"), _blob_request(blobs.values())).stdout.splitlines()
     if len(sizes) < len(blobs) or any(said.endswith(b" missing") for said in sizes):
         raise BadSettings(f"{top}: git does not have all files of the revision (a partial clone?); fetch them "
                           "first")
@@ -196,7 +208,7 @@ def contents_of(top: Path, blobs: Mapping[str, Blob], limit: int) -> Iterator[tu
         for (name, blob), said in zip(blobs.items(), sizes, strict=False)
         if said.split()[1:2] == [b"blob"] and int(said.split()[2]) <= limit
     }
-    said = run_git(top, ("cat-file", "--batch"), _asked(small.values())).stdout
+    said = run_git(top, ("cat-file", "--batch"), _blob_request(small.values())).stdout
     at = 0
     for name in small:
         end = said.index(b"\n", at)
@@ -205,5 +217,5 @@ def contents_of(top: Path, blobs: Mapping[str, Blob], limit: int) -> Iterator[tu
         at = end + size + 2
 
 
-def _asked(blobs: Iterable[Blob]) -> bytes:
+def _blob_request(blobs: Iterable[Blob]) -> bytes:
     return "".join(f"{blob.digest}\n" for blob in blobs).encode()

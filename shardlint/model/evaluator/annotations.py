@@ -29,7 +29,7 @@ def annotated(evaluator: Evaluator, place: Place) -> list[Value]:
             case ast.Constant(value=None):
                 found.append(Constant(None))
             case ast.Constant(value=str() as text):
-                found += _text(evaluator, Place(file, node), text)
+                found += _values_of_quoted_annotation(evaluator, Place(file, node), text)
             case ast.Subscript(value=generic):
                 found.append(evaluator.value(Place(file, generic)))
             case _:
@@ -48,7 +48,7 @@ def union_members(place: Place, aliases: int = _ALIASES) -> Iterator[tuple[FileF
             inside = of.elts if isinstance(of, ast.Tuple) else [of]
         case ast.Subscript(value=generic, slice=of) if last_name(generic) in _WRAPPING:
             inside = of.elts[:1] if isinstance(of, ast.Tuple) else [of]
-        case ast.Name() if aliases and (alias := _alias(file, node)) is not None:
+        case ast.Name() if aliases and (alias := _find_union_alias(file, node)) is not None:
             yield from union_members(alias, aliases - 1)
             return
         case ast.expr():
@@ -66,7 +66,7 @@ def classes_of(evaluator: Evaluator, parameter: Parameter) -> list[ClassValue]:
     return [one for one in found if isinstance(one, ClassValue)]
 
 
-def _alias(file: FileFacts, name: ast.Name) -> Place | None:
+def _find_union_alias(file: FileFacts, name: ast.Name) -> Place | None:
     """Return the definition of a name that a module binds to a union or an Optional: `Spec = P | None`."""
     bindings, _ = lookup(file, name, name.id)
     if len(bindings) != 1 or bindings[0].kind != "assign":
@@ -78,7 +78,7 @@ def _alias(file: FileFacts, name: ast.Name) -> Place | None:
     return Place(file, value) if composed and value is not None and not inside else None
 
 
-def _text(evaluator: Evaluator, place: Place, text: str) -> list[Value]:
+def _values_of_quoted_annotation(evaluator: Evaluator, place: Place, text: str) -> list[Value]:
     """An annotation in quotes, of names alone: `"Trainer"`, `"config.Config | None"`."""
     found: list[Value] = []
     for part in text.split("|"):

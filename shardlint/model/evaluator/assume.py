@@ -21,7 +21,7 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    choice,
+    choose_value,
     options,
 )
 from shardlint.syntax import Binding, FileFacts, Scope
@@ -74,7 +74,7 @@ class Assuming(Evaluator):
                     self.why.append(why)
                 return self.settled(inner, depth + 1)
             case Choice():
-                return choice([self.settled(option, depth + 1) for option in options(value)])
+                return choose_value([self.settled(option, depth + 1) for option in options(value)])
             case Items(kind=kind, items=items, open=is_open, repeated=repeated, names_of=names):
                 known = tuple(self.settled(item, depth + 1) for item in items)
                 return Items(kind, known, is_open, repeated, names and self.settled(names, depth + 1))
@@ -95,12 +95,12 @@ class Assuming(Evaluator):
         if seen and all(one == seen[0] for one in seen):
             why = f"every call in sight gives it as `{value.name}`"
             return self.settled(Assumed(seen[0], why), depth + 1)
-        default = self._default(value)
+        default = self._default_value(value)
         if default is None or seen:
             return value
         return self.settled(Assumed(default, f"`{value.name}` has this default"), depth + 1)
 
-    def _default(self, value: Parameter) -> Value | None:
+    def _default_value(self, value: Parameter) -> Value | None:
         file = value.place.file
         for binding in file.bindings(file.home(value.place.node), value.name):
             if binding.node is value.place.node and binding.value is not None:

@@ -21,7 +21,7 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    choice,
+    choose_value,
     options,
 )
 from shardlint.syntax import FileFacts, Scope
@@ -44,7 +44,7 @@ class Callers:
         A parameter stays one unless every call of its function is known and none goes through something that moves
         arguments (`functools.partial`, `lax.scan`).
         """
-        return choice([self._one(option, depth) for option in options(value)])
+        return choose_value([self._value_from_callers(option, depth) for option in options(value)])
 
     def seen(self, value: Parameter) -> list[Value]:
         """Return the values of a parameter in the visible calls, each as it is written there. There may be other
@@ -54,22 +54,22 @@ class Callers:
         if known is None:
             return []
         function, ends = known
-        direct = [end for end in _meant(ends) if not moved(end)]
+        direct = [end for end in _without_expected_errors(ends) if not moved(end)]
         return [self._argument(function, end, value.name) for end in direct[:_CALLS]]
 
-    def _one(self, value: Value, depth: int) -> Value:
+    def _value_from_callers(self, value: Value, depth: int) -> Value:
         if not isinstance(value, Parameter) or depth >= _DEPTH:
             return value
         key = value.place.node, value.name, depth
         return self.evaluator.uncut(self._known, key, lambda: self._by_calls(value, depth))
 
     def _by_calls(self, value: Parameter, depth: int) -> Value:
-        known = self._calls(value)
+        known = self._calls_of_function(value)
         if known is None or not _all_direct(known[1]):
             return value
         function, ends = known
-        found = [self._argument(function, end, value.name) for end in _meant(ends)]
-        return choice([self.followed(argument, depth + 1) for argument in found])
+        found = [self._argument(function, end, value.name) for end in _without_expected_errors(ends)]
+        return choose_value([self.followed(argument, depth + 1) for argument in found])
 
     def receiving(self, function: Function, end: End, environment: Environment | None) -> Function:
         """The function as it is called at an end: a method knows the object it is called on."""
@@ -87,7 +87,7 @@ class Callers:
                 return inner
         return function
 
-    def _calls(self, value: Parameter) -> tuple[Function, Ends] | None:
+    def _calls_of_function(self, value: Parameter) -> tuple[Function, Ends] | None:
         """The function whose parameter it is, and where it is called."""
         return self.calls(value.place.file, value.place.file.home(value.place.node))
 
@@ -108,13 +108,13 @@ class Callers:
 
 
 def _all_direct(ends: Ends) -> bool:
-    called = _meant(ends)
+    called = _without_expected_errors(ends)
     if not ends.complete or not 0 < len(called) <= _CALLS:
         return False
     return not any(moved(end) for end in called)
 
 
-def _meant(ends: Ends) -> list[End]:
+def _without_expected_errors(ends: Ends) -> list[End]:
     """The calls, but those that a test expects to raise: what they give is wrong on purpose."""
     called = [end for end in ends.found if end.kind == "called"]
     return [end for end in called if not expected_to_fail(end.place.file, end.place.node)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model import api
 from shardlint.model.evaluator import parts
-from shardlint.model.evaluator.loaded import LOADERS, loaded
+from shardlint.model.evaluator.loaded import LOADERS, loaded_value
 from shardlint.model.evaluator.trees import of_table
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
@@ -32,10 +32,10 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed,
-    choice,
+    assumed_value,
+    choose_value,
     options,
-    settled,
+    settled_value,
 )
 from shardlint.source.lazy import dataclass
 
@@ -79,11 +79,11 @@ class _Parameters(Mapping[str, Value]):
             return self.evaluator.circular()
         self._asking.add(name)
         try:
-            return self._known.get(name, lambda: self._told(one))
+            return self._known.get(name, lambda: self._evaluate_parameter(one))
         finally:
             self._asking.discard(name)
 
-    def _told(self, one: tuple[Place, Environment | None] | _Rest) -> Value:
+    def _evaluate_parameter(self, one: tuple[Place, Environment | None] | _Rest) -> Value:
         if isinstance(one, _Rest):
             parts = [(place, one.environment) for place in one.places]
             known = [self.evaluator.value_outside(self._opened, *part) for part in parts]
@@ -116,7 +116,7 @@ class Calling:
         """The arguments of a call as written."""
         written = self._written.get(place.node)
         if written is None:
-            written = self._written[place.node] = self._read(place)
+            written = self._written[place.node] = self._read_arguments(place)
         if env is None:
             return written
         if written.positional or written.keywords or written.open_positional or written.open_keywords:
@@ -131,7 +131,7 @@ class Calling:
             written.starred,
         )
 
-    def _read(self, place: Place) -> CallArguments:
+    def _read_arguments(self, place: Place) -> CallArguments:
         call = place.node
         assert isinstance(call, ast.Call)
         positional: list[Place] = []
@@ -163,13 +163,13 @@ class Calling:
         assert isinstance(place.node, ast.Call)
         callee = self.evaluator.value(Place(place.file, place.node.func), env)
         arguments = self.arguments(place, env)
-        return choice([self.apply(option, arguments) for option in options(callee)])
+        return choose_value([self.apply(option, arguments) for option in options(callee)])
 
     def apply(self, callee: Value, arguments: CallArguments) -> Value:
         """The result of calling a value."""
         match callee:
             case Assumed(value=inner):
-                return assumed(self.apply(inner, arguments), callee)
+                return assumed_value(self.apply(inner, arguments), callee)
             case Api():
                 return self._apply_api(callee, arguments)
             case ClassValue():
@@ -181,10 +181,10 @@ class Calling:
             case TableMethod(table=table, name=name):
                 return of_table(table, name)
             case Function():
-                found = self._returned(callee, arguments)
-                return (self._promised(callee) or found) if type(found) is Unknown else found
+                found = self._returned_value(callee, arguments)
+                return (self._promised_instance(callee) or found) if type(found) is Unknown else found
             case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
-                return self.apply(inner, _joined(earlier, arguments))
+                return self.apply(inner, _join_arguments(earlier, arguments))
             case Transformed(api=Api(name=name), inner=inner) if name in (
                 "functools.lru_cache",
                 "functools.cache",
@@ -226,21 +226,21 @@ class Calling:
             kind = callee.name.rpartition(".")[2]
             found: list[Value] = []
             for option in options(inner):
-                one = settled(option)
-                held = parts.entries(evaluator, one) or evaluator.trees.listed(one)
+                one = settled_value(option)
+                held = parts.spec_entries(evaluator, one) or evaluator.trees.listed(one)
                 made: Value = Items(kind, (), True, (), one) if isinstance(one, Parameter) else Unknown()
                 if held is not None:
                     made = Items(kind, held.items, held.open, held.repeated, held.names_of)
-                found.append(assumed(made, option))
-            return choice(found)
+                found.append(assumed_value(made, option))
+            return choose_value(found)
         if callee.name in _DICTS or callee.name in _SAME:
-            known = self._dict(callee.name, arguments)
+            known = self._make_dict(callee.name, arguments)
             return CallResult(callee, arguments) if known is None else known
         if callee.name in LOADERS:
-            return loaded(self.evaluator, callee.name, arguments) or CallResult(callee, arguments)
+            return loaded_value(self.evaluator, callee.name, arguments) or CallResult(callee, arguments)
         return CallResult(callee, arguments)
 
-    def _dict(self, name: str, arguments: CallArguments) -> Value | None:
+    def _make_dict(self, name: str, arguments: CallArguments) -> Value | None:
         """Return the dict that a call of `dict` makes: of nothing, another dict, pairs or keywords; None if it is not
         known.
         """
@@ -254,24 +254,24 @@ class Calling:
             return Table((*more, *hidden.entries)) if name in _DICTS else None
         first = arguments.positional[0]
         given = self.evaluator.trees.expanded(self.evaluator.value(first, arguments.environment))
-        known = settled(given)
+        known = settled_value(given)
         if isinstance(known, Leaves) and not more and not hidden.entries:
             return given
         if not isinstance(known, Table) and name in _DICTS:
             rows = self.evaluator.trees.each(first, arguments.environment)
-            known = (_paired(rows) if rows is not None else None) or known
+            known = (_table_of_pairs(rows) if rows is not None else None) or known
         if not isinstance(known, Table):
             return None
-        return assumed(Table((*known.entries, *more, *hidden.entries), known.open), given)
+        return assumed_value(Table((*known.entries, *more, *hidden.entries), known.open), given)
 
-    def _promised(self, function: Function) -> Value | None:
+    def _promised_instance(self, function: Function) -> Value | None:
         """An instance of the class of the project that a function is annotated to return."""
         node = function.node
         if not isinstance(node, ast.FunctionDef) or node.returns is None:
             return None
         return self.evaluator.instance_of(Place(function.place.file, node.returns))
 
-    def _returned(self, function: Function, arguments: CallArguments) -> Value:
+    def _returned_value(self, function: Function, arguments: CallArguments) -> Value:
         """Return the result of a simple function for these arguments."""
         return self.returned(function, lambda: self.parameters(function, arguments))
 
@@ -298,13 +298,13 @@ class Calling:
                 if expression is not None
                 else Constant(None)
             )
-        result = choice(results)
+        result = choose_value(results)
         # A value that leans on a parameter we could not fill in is not known.
         return Choice(tuple(options(result))) if isinstance(result, Choice) else result
 
     def decorated(self, function: Function, inner: Value, decorator: Place) -> Value:
         """Return the result of a decorator of the project for a function."""
-        given = self._given(function, CallArguments(decorator, (), {}))
+        given = self._bind_arguments(function, CallArguments(decorator, (), {}))
         args = function.node.args
         names = [one.arg for one in (*args.posonlyargs, *args.args)][int(function.bound) :]
         if not names:
@@ -324,20 +324,20 @@ class Calling:
 
     def parameters(self, function: Function, arguments: CallArguments) -> Environment:
         """Values of a function's parameters for a call: arguments, then defaults, else unknown."""
-        return Environment(_Parameters(self.evaluator, self._given(function, arguments)))
+        return Environment(_Parameters(self.evaluator, self._bind_arguments(function, arguments)))
 
     def parameter(self, function: Function, arguments: CallArguments, name: str) -> Value | None:
         """The same of one parameter; None where the function has no such."""
-        one = self._given(function, arguments).get(name)
-        return self._value(one) if one is not None else None
+        one = self._bind_arguments(function, arguments).get(name)
+        return self._value_of_given(one) if one is not None else None
 
-    def _value(self, given: _Given) -> Value:
+    def _value_of_given(self, given: _Given) -> Value:
         if isinstance(given, _Rest):
             known = [self.evaluator.value(place, given.environment) for place in given.places]
             return Items("tuple", (*known, *given.more), given.open)
         return given if isinstance(given, Value) else self.evaluator.value(*given)
 
-    def _given(self, function: Function, arguments: CallArguments) -> dict[str, _Given]:
+    def _bind_arguments(self, function: Function, arguments: CallArguments) -> dict[str, _Given]:
         """Where the values of a function's parameters stand."""
         file, args = function.place.file, function.node.args
         positional = [*args.posonlyargs, *args.args]
@@ -351,7 +351,7 @@ class Calling:
         environment = arguments.environment
         for name, place in zip(names, arguments.positional, strict=False):
             values[name] = place, environment
-        more = parts.spread(self.evaluator, arguments) if arguments.open_positional else ()
+        more = parts.spread_arguments(self.evaluator, arguments) if arguments.open_positional else ()
         left = names[len(arguments.positional) :]
         values.update(zip(left, more or (), strict=False))
         if args.vararg is not None:
@@ -378,11 +378,15 @@ class Calling:
         return values
 
 
-def _paired(rows: list[Value]) -> Table | None:
+def _table_of_pairs(rows: list[Value]) -> Table | None:
     """The dict of pairs of a constant key and a value."""
     entries: list[tuple[object, Value]] = []
     for row in rows:
-        key = settled(row.items[0]) if isinstance(row, Items) and len(row.items) == 2 and not row.open else None
+        key = (
+            settled_value(row.items[0])
+            if isinstance(row, Items) and len(row.items) == 2 and not row.open
+            else None
+        )
         if not isinstance(row, Items) or not isinstance(key, Constant):
             return None
         entries.append((key.value, row.items[1]))
@@ -401,11 +405,11 @@ def _is_partial(value: Value) -> bool:
 def _one_partial(inner: Value, later: CallArguments) -> Value:
     """A partial of a partial of a library function: one that is given the arguments of both."""
     assert isinstance(inner, Transformed) and inner.call is not None
-    both = _joined(inner.call, replace(later, positional=later.positional[1:]))
+    both = _join_arguments(inner.call, replace(later, positional=later.positional[1:]))
     return replace(inner, call=replace(both, positional=(*inner.call.positional[:1], *both.positional)))
 
 
-def _joined(earlier: CallArguments, later: CallArguments) -> CallArguments:
+def _join_arguments(earlier: CallArguments, later: CallArguments) -> CallArguments:
     """Arguments of a partial (without the function itself) followed by those of the call."""
     return CallArguments(
         later.place,

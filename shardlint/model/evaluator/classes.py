@@ -20,8 +20,8 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed,
-    choice,
+    assumed_value,
+    choose_value,
     options,
 )
 from shardlint.syntax import Binding, FileFacts
@@ -52,29 +52,31 @@ class Classes:
             scope = file.scope(candidate.node)
             bindings = [b for b in file.bindings(scope, name) if b.kind not in ("declared", "delete")]
             if instance is not None and any(_is_field(file, binding) for binding in bindings):
-                return self._field(cls, instance, name)
+                return self._field_value(cls, instance, name)
             if bindings:
                 values = []
                 for binding in bindings:
                     value = self.evaluator.binding(file, binding)
-                    values.append(self._bound(value, cls, instance))
+                    values.append(self._bind_member(value, cls, instance))
                 if instance is not None and all(binding.kind == "assign" for binding in bindings):
-                    values += self._assigned(candidate, name, instance)
+                    values += self._values_assigned_to_self(candidate, name, instance)
                 elif instance is not None and set_again and file.says(f".{name} = "):
-                    again = self._assigned(candidate, name, instance)
+                    again = self._values_assigned_to_self(candidate, name, instance)
                     if again and self._in_init(candidate, name):
-                        return choice(again)
+                        return choose_value(again)
                     values += again
-                return choice(values)
+                return choose_value(values)
             if instance is not None:
                 if name in self.objects.fields(candidate):  # `size: int`, without a default
-                    return self._field(cls, instance, name)
-                assigned = self._assigned(candidate, name, instance)
+                    return self._field_value(cls, instance, name)
+                assigned = self._values_assigned_to_self(candidate, name, instance)
                 if assigned:
-                    return choice(assigned)
-        return self._delegated(cls, name, instance) or Unknown(f"{cls.node.name} has no known {name}")
+                    return choose_value(assigned)
+        return self._attribute_of_delegate(cls, name, instance) or Unknown(
+            f"{cls.node.name} has no known {name}"
+        )
 
-    def _delegated(self, cls: ClassValue, name: str, instance: CallResult | None) -> Value | None:
+    def _attribute_of_delegate(self, cls: ClassValue, name: str, instance: CallResult | None) -> Value | None:
         """Return the attribute that `__getattr__` reads from another object: `return getattr(self.chosen, name)`.
 
         Where that is one of several, the first: which one is often told by an environment variable.
@@ -111,7 +113,9 @@ class Classes:
         if len(found) == len(returned) == 1:
             return value
         first = found[0].node.name if isinstance(found[0], ClassValue) else file.text(asked[0])
-        return assumed(value, Assumed(value, f"`{cls.node.name}.{name}` is that of `{first}`, or given elsewhere"))
+        return assumed_value(
+            value, Assumed(value, f"`{cls.node.name}.{name}` is that of `{first}`, or given elsewhere")
+        )
 
     def _in_init(self, cls: ClassValue, name: str) -> bool:
         """Return whether `__init__` surely sets `self.name`, in a statement of its own block."""
@@ -126,20 +130,22 @@ class Classes:
             for statement in init.body
         )
 
-    def _field(self, cls: ClassValue, instance: CallResult, name: str) -> Value:
+    def _field_value(self, cls: ClassValue, instance: CallResult, name: str) -> Value:
         """A field of a dataclass, NamedTuple or Module; or what a written `__init__` gives to an annotated name."""
         assigned = [
-            value for candidate in self.lineage(cls) for value in self._assigned(candidate, name, instance)
+            value
+            for candidate in self.lineage(cls)
+            for value in self._values_assigned_to_self(candidate, name, instance)
         ]
         if assigned:
-            return choice(assigned)
+            return choose_value(assigned)
         if self.objects.init(cls) is not None and instance.call is not None:
             binding, owner = self.objects.fields(cls)[name]
             default = self.objects.default(binding, Place(owner.place.file, binding.node))
             return default or Unknown(f"{name} is set out of sight")
         return self.objects.field(cls, instance, name)
 
-    def _bound(self, value: Value, cls: ClassValue, instance: CallResult | None) -> Value:
+    def _bind_member(self, value: Value, cls: ClassValue, instance: CallResult | None) -> Value:
         """A member of a class as it is seen on an instance: methods have their self, properties are read."""
         if instance is not None and isinstance(value, Transformed) and value.api.name in _PROPERTIES:
             method = _bind_self(value.inner, cls, instance)
@@ -152,9 +158,9 @@ class Classes:
         """A class and those of its bases that are in the project, nearest first."""
         if not cls.node.bases:
             return [cls]
-        return [cls, *self.evaluator.uncut(self._lineages, cls.node, lambda: self._above(cls))]
+        return [cls, *self.evaluator.uncut(self._lineages, cls.node, lambda: self._list_ancestors(cls))]
 
-    def _above(self, cls: ClassValue) -> list[ClassValue]:
+    def _list_ancestors(self, cls: ClassValue) -> list[ClassValue]:
         found = [cls]
         for candidate in found:
             if len(found) > 16:
@@ -165,7 +171,7 @@ class Classes:
                     found.append(value)
         return found[1:]
 
-    def _assigned(self, cls: ClassValue, name: str, instance: CallResult) -> list[Value]:
+    def _values_assigned_to_self(self, cls: ClassValue, name: str, instance: CallResult) -> list[Value]:
         """Values given to `self.name` in the methods of a class; in `__init__`, for the call that made the instance."""
         file = cls.place.file
         made = self.objects.made_with(cls, instance.call) if instance.call is not None else None

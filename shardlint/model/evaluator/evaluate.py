@@ -16,12 +16,12 @@ from shardlint.model import api
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
-from shardlint.model.evaluator.filled import grown
+from shardlint.model.evaluator.filled import apply_mutations
 from shardlint.model.evaluator.linking import Linker
 from shardlint.model.evaluator.rebound import held_before, wraps_itself
-from shardlint.model.evaluator.taken import surely_true, taken
+from shardlint.model.evaluator.taken import live_branches, surely_true
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
-from shardlint.model.evaluator.written import Written, number
+from shardlint.model.evaluator.written import Written, number_value
 from shardlint.model.needs import GIVEN, Answer, Key, Memo
 from shardlint.model.path_tests import is_not_none, none_is_ruled_out
 from shardlint.model.project import Project
@@ -47,10 +47,10 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed,
-    choice,
+    assumed_value,
+    choose_value,
     options,
-    settled,
+    settled_value,
 )
 from shardlint.syntax import Binding, FileFacts, Scope, called_name
 
@@ -92,7 +92,7 @@ class Evaluator:
         """The value of an expression. `environment` gives values to the parameters of the function it stands in."""
         node = place.node
         if environment is None:
-            return self.ask(node, lambda: self._evaluate(place, None))
+            return self.ask(node, lambda: self._evaluate_node(place, None))
         in_turn = bool(environment.elements)  # what is the same in every call may differ from turn to turn
         if node in self._same and not in_turn:
             return self._same[node]
@@ -102,7 +102,7 @@ class Evaluator:
             self.project.needs.take(known[1])
             return known[0]
         cuts, asked = self.cuts, environment.asked
-        value, needed = self._made(node, lambda: self._evaluate(place, environment))
+        value, needed = self._compute_value(node, lambda: self._evaluate_node(place, environment))
         if needed is not None and not in_turn and self.cuts == cuts:
             # What rests on a parameter that this environment does not tell of, another one may tell.
             if environment.asked == asked and not self.project.needs.rests_on_given(needed):
@@ -125,7 +125,7 @@ class Evaluator:
             self.cuts += 1
             return self._passing[key]
         cuts = self.cuts
-        value, needed = self._made(key, answer)
+        value, needed = self._compute_value(key, answer)
         if needed is not None and self.cuts == cuts:
             self._known.keep(key, value, needed)
         elif needed is not None and self._open:
@@ -171,7 +171,7 @@ class Evaluator:
         self.cuts += 1
         return Unknown("the definition is circular or too deep")
 
-    def _made(self, key: Hashable, answer: Callable[[], Value]) -> tuple[Value, int | None]:
+    def _compute_value(self, key: Hashable, answer: Callable[[], Value]) -> tuple[Value, int | None]:
         """A value and what it needed; None where it must not be asked for here."""
         if not self._open:
             self._steps = 0
@@ -227,17 +227,17 @@ class Evaluator:
 
     # expressions
 
-    def _evaluate(self, place: Place, env: Environment | None) -> Value:
+    def _evaluate_node(self, place: Place, env: Environment | None) -> Value:
         file, node = place.file, place.node
         match node:
             case ast.Constant(value=int() as value):
-                return number(value)
+                return number_value(value)
             case ast.Constant(value=value):
                 return Constant(value)
             case ast.Name():
                 return without_none(file, node, self.name(file, node, node.id, env))
             case ast.Attribute():
-                return without_none(file, node, self._attribute(file, node, env))
+                return without_none(file, node, self._attribute_value(file, node, env))
             case ast.Tuple() | ast.List() | ast.Set():
                 return self.written.sequence(file, node, env)
             case ast.Dict():
@@ -249,7 +249,9 @@ class Evaluator:
             case ast.Lambda():
                 return self.function(file, node)
             case ast.IfExp():
-                return choice([self.value(Place(file, part), env) for part in taken(self, file, node, env)])
+                return choose_value(
+                    [self.value(Place(file, part), env) for part in live_branches(self, file, node, env)]
+                )
             case ast.NamedExpr():
                 return self.value(Place(file, node.value), env)
             case ast.Starred() | ast.Await():
@@ -267,7 +269,7 @@ class Evaluator:
                     values.append(self.value(Place(file, part), env))
                     if surely_true(values[-1]):
                         break  # what stands behind it is never taken
-                return choice([value for value in values if value != Constant(None)])
+                return choose_value([value for value in values if value != Constant(None)])
             case ast.Subscript():
                 return self.written.subscript(file, node, env)
             case ast.JoinedStr():
@@ -304,11 +306,13 @@ class Evaluator:
             else:
                 # An environment speaks of the parameters of the innermost function only.
                 inner = env if env is not None and scope is file.home(use) else None
-                value = grown(self, Place(file, use), binding, self.binding(file, binding, inner), inner)
+                value = apply_mutations(
+                    self, Place(file, use), binding, self.binding(file, binding, inner), inner
+                )
                 values += _options_here(file, use, binding, value)
         if len(values) > 1 and any(replaces_none(file, binding) for binding in bindings):
             values = [option for value in values for option in options(value) if option != Constant(None)]
-        return choice(values)
+        return choose_value(values)
 
     def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
         """The value a binding gives its name."""
@@ -321,28 +325,28 @@ class Evaluator:
             case "from":
                 return self.linker.taken(file, binding)
             case "def":
-                return self._defined(place)
+                return self._value_of_definition(place)
             case "class":
                 return ClassValue(place)
             case "assign" | "walrus" if binding.value is not None:
                 given = self.value(Place(file, binding.value), env)
                 return (self.annotated(file, binding) or given) if type(given) is Unknown else given
             case "with" if binding.value is not None and binding.index is None:
-                return self._entered(Place(file, binding.value), env)
+                return self._value_of_with_target(Place(file, binding.value), env)
             case "unpack" if binding.value is not None and binding.index is not None:
                 whole = self.value(Place(file, binding.value), env)
                 if isinstance(whole, Items) and not whole.open and binding.index < len(whole.items):
                     return whole.items[binding.index]
                 return Unknown("part of something unknown")
             case "augment":
-                return self._augmented(file, binding, env)
+                return self._value_after_augment(file, binding, env)
             case "for" | "comprehension":
                 return self.trees.element(file, binding, env)
             case "param":
-                return self._parameter(place, binding)
+                return self._parameter_value(place, binding)
         return Unknown(f"bound by {binding.kind}")
 
-    def _augmented(self, file: FileFacts, binding: Binding, env: Environment | None) -> Value:
+    def _value_after_augment(self, file: FileFacts, binding: Binding, env: Environment | None) -> Value:
         """`names += ("model",)`, outside of loops. A function that adds to a name around it may run again and again."""
         statement = file.parent(binding.node)
         again = binding.name in file.home(binding.node).outer_names
@@ -350,22 +354,24 @@ class Evaluator:
             if not any(isinstance(outer, ast.For | ast.While) for outer in file.ancestors(statement)):
                 before = self.name(file, binding.node, binding.name, env)
                 more = self.value(Place(file, statement.value), env)
-                made = self.written.operated(statement.op, settled(before), settled(more))
+                made = self.written.operated(statement.op, settled_value(before), settled_value(more))
                 if not isinstance(made, Unknown):
-                    return assumed(made, before, more)
+                    return assumed_value(made, before, more)
         return Unknown("bound by augment")
 
-    def _entered(self, place: Place, env: Environment | None) -> Value:
+    def _value_of_with_target(self, place: Place, env: Environment | None) -> Value:
         """Return the value that `with ... as name` binds to the name."""
-        return choice([self._entering(option, place) for option in options(self.value(place, env))])
+        return choose_value(
+            [self._result_of_entering(option, place) for option in options(self.value(place, env))]
+        )
 
-    def _entering(self, manager: Value, place: Place) -> Value:
+    def _result_of_entering(self, manager: Value, place: Place) -> Value:
         """Return the result of entering a context manager: itself, as of most that are closed, or the object it
         holds.
         """
         match manager:
             case Assumed(value=inner):
-                return assumed(self._entering(inner, place), manager)
+                return assumed_value(self._result_of_entering(inner, place), manager)
             case CallResult(by=Api(name=name)) if name in api.ENTERED:
                 return manager
             case CallResult(by=Api(name="contextlib.closing" | "contextlib.nullcontext"), call=CallArguments() as call):
@@ -383,7 +389,7 @@ class Evaluator:
                 return self.calls.yielded(function, call)
         return Unknown("what a context manager returned")
 
-    def _parameter(self, place: Place, binding: Binding) -> Value:
+    def _parameter_value(self, place: Place, binding: Binding) -> Value:
         self.rests_on_call()
         scope = binding.scope
         if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) and scope.parent is not None:
@@ -405,7 +411,7 @@ class Evaluator:
         classes = [one for one in named if one != Constant(None)]
         return CallResult(classes[0], None) if len(classes) == 1 and isinstance(classes[0], ClassValue) else None
 
-    def _defined(self, place: Place) -> Value:
+    def _value_of_definition(self, place: Place) -> Value:
         node = place.node
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         own = self.linker.own_function(place.file, node)
@@ -423,7 +429,7 @@ class Evaluator:
             return (
                 Transformed(value, inner, CallArguments(decorator, (), {}))
                 if value.name in api.TRANSFORMS
-                else _opaque(inner, value)
+                else _opaque_decorated(inner, value)
             )
         if (
             isinstance(value, Transformed)
@@ -437,20 +443,20 @@ class Evaluator:
             made = self.calls.decorated(value, inner, decorator)
             if isinstance(made, Transformed) and made.inner is inner and made.api.name in api.TRANSFORMS:
                 return made
-        return _opaque(inner, value)
+        return _opaque_decorated(inner, value)
 
     # attributes
 
-    def _attribute(self, file: FileFacts, node: ast.Attribute, env: Environment | None) -> Value:
+    def _attribute_value(self, file: FileFacts, node: ast.Attribute, env: Environment | None) -> Value:
         before = held_before(file, node)
         if before is not None:
             return self.value(Place(file, before), env)
         base = self.value(Place(file, node.value), env)
         if wraps_itself(file, node):
-            return choice([self._method(option, node.attr) for option in options(base)])
-        return choice([self.attribute(option, node.attr) for option in options(base)])
+            return choose_value([self._method_of_class(option, node.attr) for option in options(base)])
+        return choose_value([self.attribute(option, node.attr) for option in options(base)])
 
-    def _method(self, base: Value, name: str) -> Value:
+    def _method_of_class(self, base: Value, name: str) -> Value:
         """An attribute as the class of an object has it, where a method is read to be set again on the object."""
         if isinstance(base, CallResult) and isinstance(base.by, ClassValue):
             return self.classes.member(base.by, name, base, set_again=False)
@@ -460,7 +466,7 @@ class Evaluator:
         """An attribute of a value."""
         match base:
             case Assumed(value=inner):
-                return assumed(self.attribute(inner, name), base)
+                return assumed_value(self.attribute(inner, name), base)
             case Api():
                 member = self.linker.library(f"{base.written}.{name}")
                 return Constant(api.CONSTANTS[member.name]) if member.name in api.CONSTANTS else member
@@ -488,7 +494,7 @@ def without_none(file: FileFacts, node: ast.expr, value: Value) -> Value:
     found = options(value)
     if len(found) < 2 or Constant(None) not in found or not is_not_none(file, node):
         return value
-    return choice([one for one in found if one != Constant(None)])
+    return choose_value([one for one in found if one != Constant(None)])
 
 
 def _options_here(file: FileFacts, use: ast.AST, binding: Binding, value: Value) -> list[Value]:
@@ -499,7 +505,7 @@ def _options_here(file: FileFacts, use: ast.AST, binding: Binding, value: Value)
     return [one for one in found if one != Constant(None)]
 
 
-def _opaque(inner: Value, decorator: Value) -> Value:
+def _opaque_decorated(inner: Value, decorator: Value) -> Value:
     """A function behind a decorator we know nothing of: kept, so that its calls can still be told."""
     written = decorator.written if isinstance(decorator, Api) else "an unknown decorator"
     return Transformed(Api("", written), inner, None)

@@ -22,9 +22,9 @@ from shardlint.model.values import (
     Place,
     Table,
     Value,
-    assumed,
-    choice,
-    settled,
+    assumed_value,
+    choose_value,
+    settled_value,
 )
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding, FileFacts, Scope
@@ -61,20 +61,22 @@ class _Unclear(Exception):
     """Raised if the contents of a container cannot be listed one by one."""
 
 
-def grown(
+def apply_mutations(
     evaluator: Evaluator, use: Place, binding: Binding, value: Value, env: Environment | None
 ) -> Value:
     """Return the value of a name at its use, after in-place changes of its list, set or dict."""
     if isinstance(value, Assumed):
-        return assumed(grown(evaluator, use, binding, value.value, env), value)
+        return assumed_value(apply_mutations(evaluator, use, binding, value.value, env), value)
     if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
         return value
     file, name = use.file, binding.name
     key = f"{name} changed in place"
-    changes = file.remembered(key, binding.scope.node, lambda: tuple(_changes(file, binding.scope, name)))
+    changes = file.remembered(
+        key, binding.scope.node, lambda: tuple(_changes_of_name(file, binding.scope, name))
+    )
     if not changes:
         return value
-    told = _before(evaluator, file, use.node, binding, changes)
+    told = _changes_before_use(evaluator, file, use.node, binding, changes)
     if told is None:
         return replace(value, open=True)
     if not told:
@@ -86,7 +88,7 @@ def filled_in_parts(evaluator: Evaluator, file: FileFacts, mentions: Sequence[as
     """Return the value of an attribute that methods change in place, in an unknown order."""
     if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
         return value
-    found = [change for mention in mentions if (change := _change(file, mention)) is not None]
+    found = [change for mention in mentions if (change := _change_by_mention(file, mention)) is not None]
     if not found:
         return value
     return _Filling(evaluator, file, None).any_of(value, found)
@@ -96,17 +98,17 @@ def is_changed(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
     """Return whether a mention changes its object in place: itself, or through a function of the project that gets
     it.
     """
-    if _change(file, mention) is not None:
+    if _change_by_mention(file, mention) is not None:
         return True
     call = file.parent(mention)
     return isinstance(call, ast.Call) and mention in call.args and _is_changer(evaluator, file, mention)
 
 
-def _changes(file: FileFacts, scope: Scope, name: str) -> Iterator[_Change]:
+def _changes_of_name(file: FileFacts, scope: Scope, name: str) -> Iterator[_Change]:
     for mention in file.mentions_in(scope, name):
         if not isinstance(mention, ast.Name):
             continue
-        found = _change(file, mention)
+        found = _change_by_mention(file, mention)
         if found is not None:
             yield found
             continue
@@ -133,10 +135,10 @@ def _is_changer(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool
         return False
     other = callee.place.file
     inside = other.mentions_in(other.scope(callee.node), name)
-    return any(isinstance(one, ast.Name) and _change(other, one) is not None for one in inside)
+    return any(isinstance(one, ast.Name) and _change_by_mention(other, one) is not None for one in inside)
 
 
-def _change(file: FileFacts, mention: ast.AST) -> _Change | None:
+def _change_by_mention(file: FileFacts, mention: ast.AST) -> _Change | None:
     """How a mention changes what it names; None where it only reads or binds it."""
     keys: list[ast.expr] = []
     inner, outer = mention, file.parent(mention)
@@ -157,11 +159,11 @@ def _change(file: FileFacts, mention: ast.AST) -> _Change | None:
         case ast.Attribute(attr=attr) if attr in _CHANGING:
             call = file.parent(outer)
             if isinstance(call, ast.Call) and call.func is outer:
-                return _called(file, call, attr, tuple(keys))
+                return _change_by_method(file, call, attr, tuple(keys))
     return None
 
 
-def _called(file: FileFacts, call: ast.Call, attr: str, keys: tuple[ast.expr, ...]) -> _Change:
+def _change_by_method(file: FileFacts, call: ast.Call, attr: str, keys: tuple[ast.expr, ...]) -> _Change:
     alone = isinstance(file.parent(call), ast.Expr)
     match attr, call.args, call.keywords:
         case ("append" | "add"), [value], [] if alone:
@@ -173,12 +175,12 @@ def _called(file: FileFacts, call: ast.Call, attr: str, keys: tuple[ast.expr, ..
     return _Change(call, "other")
 
 
-def _before(
+def _changes_before_use(
     evaluator: Evaluator, file: FileFacts, use: ast.AST, binding: Binding, changes: Sequence[_Change]
 ) -> list[_Change] | None:
     """The changes that a use may see, in order; None where some cannot be followed."""
     scope = binding.scope
-    use_home = _function(file.home(use))
+    use_home = _enclosing_function(file.home(use))
     inside = use_home is scope
     above = set(_ran_again(file, use)) if inside else set()
     anchor = _function_block(file, binding)
@@ -190,22 +192,22 @@ def _before(
             continue
         bindings, owner = lookup(file, change.statement, binding.name)
         if all(one.node is not binding.node for one in bindings):
-            if owner is scope or _function(file.home(change.statement)) is scope:
+            if owner is scope or _enclosing_function(file.home(change.statement)) is scope:
                 continue  # another value of the same name
-        if _function(file.home(change.statement)) is not scope:
+        if _enclosing_function(file.home(change.statement)) is not scope:
             return None  # a function inside changes it, when it is called
-        around = tuple(reversed(list(_around(file, change.statement, anchor))))
+        around = tuple(reversed(list(_blocks_around(file, change.statement, anchor))))
         shared = [one for one in around if one in above]
-        if inside and not _precedes(change.statement, use) and not any(map(_is_loop, shared)):
+        if inside and not _ends_before(change.statement, use) and not any(map(_is_loop, shared)):
             continue
-        if not inside and not _precedes(change.statement, use_home.node if use_home else use):
+        if not inside and not _ends_before(change.statement, use_home.node if use_home else use):
             if scope.kind != "module":
                 return None
         if change.kind == "other":
             return None
         sure = len(bindings) == 1 and not any(_is_loop(one) for one in shared)
         left = tuple(one for one in around if one not in shared)
-        sure = sure and all(isinstance(one, ast.For) and not _jumps(file, one) for one in left)
+        sure = sure and all(isinstance(one, ast.For) and not _may_leave_loop(file, one) for one in left)
         found.append(replace(change, around=left, surely=sure))
     return found
 
@@ -223,7 +225,7 @@ def _names_target(change: _Change, use: ast.AST) -> bool:
     return any(part is use for target in targets for part in walk(target))
 
 
-def _function(scope: Scope | None) -> Scope | None:
+def _enclosing_function(scope: Scope | None) -> Scope | None:
     """The scope whose names a comprehension reads."""
     while scope is not None and scope.kind == "comprehension":
         scope = scope.parent
@@ -232,10 +234,10 @@ def _function(scope: Scope | None) -> Scope | None:
 
 def _function_block(file: FileFacts, binding: Binding) -> frozenset[ast.AST]:
     """The loops and branches that the binding itself stands in."""
-    return frozenset(_around(file, binding.node, frozenset()))
+    return frozenset(_blocks_around(file, binding.node, frozenset()))
 
 
-def _around(file: FileFacts, node: ast.AST, without: frozenset[ast.AST]) -> Iterator[ast.AST]:
+def _blocks_around(file: FileFacts, node: ast.AST, without: frozenset[ast.AST]) -> Iterator[ast.AST]:
     for outer in file.ancestors(node):
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             return
@@ -258,7 +260,7 @@ def _is_loop(node: ast.AST) -> bool:
     return isinstance(node, ast.For | ast.AsyncFor | ast.While)
 
 
-def _jumps(file: FileFacts, loop: ast.For) -> bool:
+def _may_leave_loop(file: FileFacts, loop: ast.For) -> bool:
     """Return whether an iteration of a loop may leave before its end."""
     return bool(loop.orelse) or file.remembered("jumps", loop, lambda: _holds_jump(loop))
 
@@ -267,7 +269,7 @@ def _holds_jump(loop: ast.For) -> bool:
     return any(isinstance(part, _JUMPS) for part in walk(loop))
 
 
-def _precedes(one: ast.AST, other: ast.AST) -> bool:
+def _ends_before(one: ast.AST, other: ast.AST) -> bool:
     """Return whether one node ends before another begins."""
     end = getattr(one, "end_lineno", 0), getattr(one, "end_col_offset", 0)
     return end <= (getattr(other, "lineno", 0), getattr(other, "col_offset", 0))
@@ -287,7 +289,7 @@ class _Filling:
         """The value with the changes; only what its leaves are, where they are not made on every way."""
         if all(change.surely for change in changes):
             try:
-                return self._all(value, changes, {})
+                return self._apply_changes(value, changes, {})
             except _Unclear:
                 pass
         return self.any_of(value, changes)
@@ -302,51 +304,55 @@ class _Filling:
             kept, kinds, keys = bool(value.items), ("add", "add"), 0
         if kept or any(change.kind not in kinds or len(change.keys) != keys for change in changes):
             return replace(value, open=True)
-        made = [self._value(change.value, {}) for change in changes if change.value is not None]
+        made = [
+            self._value_in_environment(change.value, {}) for change in changes if change.value is not None
+        ]
         # A dict that is filled again below is a part of the tree, not a leaf of it.
         if any(isinstance(one, Table) and not one.entries for one in made):
             return replace(value, open=True)
         if isinstance(value, Table):
-            return Leaves(choice(made), "dict")
+            return Leaves(choose_value(made), "dict")
         return Items(value.kind, (), True, tuple(made))
 
-    def _all(self, value: Value, changes: Sequence[_Change], elements: Mapping[ast.AST, Value]) -> Value:
+    def _apply_changes(
+        self, value: Value, changes: Sequence[_Change], elements: Mapping[ast.AST, Value]
+    ) -> Value:
         index = 0
         while index < len(changes):
             first = changes[index]
             if not first.around:
-                value = self._one(value, first, elements)
+                value = self._apply_change(value, first, elements)
                 index += 1
                 continue
             loop = first.around[0]
             assert isinstance(loop, ast.For)
             together = [one for one in changes[index:] if one.around and one.around[0] is loop]
             inner = [replace(one, around=one.around[1:]) for one in together]
-            env = self._environment(elements)
+            env = self._environment_of_elements(elements)
             turns = self.evaluator.trees.turns(Place(self.file, loop.iter), loop.target, env)
             if turns is None:
                 raise _Unclear
             for bound in turns:
-                value = self._all(value, inner, {**elements, **bound})
+                value = self._apply_changes(value, inner, {**elements, **bound})
             index += len(together)
         return value
 
-    def _one(self, value: Value, change: _Change, elements: Mapping[ast.AST, Value]) -> Value:
+    def _apply_change(self, value: Value, change: _Change, elements: Mapping[ast.AST, Value]) -> Value:
         self.done += 1
         if self.done > _MOST or (change.value is None and change.kind != "handed"):
             raise _Unclear
         if change.kind == "handed":
             return self._by_a_function(value, change.statement, elements)
-        keys = [settled(self._value(key, elements)) for key in change.keys]
+        keys = [settled_value(self._value_in_environment(key, elements)) for key in change.keys]
         assert change.value is not None
-        made = self._value(change.value, elements)
-        return self._changed(value, change.kind, keys, made)
+        made = self._value_in_environment(change.value, elements)
+        return self._change_entry(value, change.kind, keys, made)
 
     def _by_a_function(self, value: Value, mention: ast.AST, elements: Mapping[ast.AST, Value]) -> Value:
         """Return the value after a function has changed it in place, if it does so once on every path."""
         call = self.file.parent(mention)
         assert isinstance(call, ast.Call)
-        env = self._environment(elements)
+        env = self._environment_of_elements(elements)
         function, name = _taken_by(self.evaluator, self.file, mention)
         if function is None or name is None or self.depth == 0:
             raise _Unclear
@@ -354,48 +360,48 @@ class _Filling:
         scope = file.walked(file.scope(function.node))
         changes = [
             change
-            for change in _changes(file, scope, name)
+            for change in _changes_of_name(file, scope, name)
             if change.kind != "handed" or _is_changer(self.evaluator, file, change.statement)
         ]
-        if scope.returns or any(list(_around(file, one.statement, frozenset())) for one in changes):
+        if scope.returns or any(list(_blocks_around(file, one.statement, frozenset())) for one in changes):
             raise _Unclear
         given = self.evaluator.parameters(function, self.evaluator.arguments(Place(self.file, call), env))
         inner = _Filling(self.evaluator, file, given, self.depth - 1)
         for change in changes:
-            value = inner._one(value, change, {})
+            value = inner._apply_change(value, change, {})
         if env is not None:
             env.asked += 1
         return value
 
-    def _changed(self, value: Value, kind: str, keys: list[Value], made: Value) -> Value:
+    def _change_entry(self, value: Value, kind: str, keys: list[Value], made: Value) -> Value:
         puts = kind in ("put", "default")
         if keys and (not puts or len(keys) > 1):
-            part = self._entry(value, keys[0])
-            return self._put(value, keys[0], self._changed(part, kind, keys[1:], made))
-        match kind, value, settled(made):
+            part = self._entry_at_key(value, keys[0])
+            return self._put_entry(value, keys[0], self._change_entry(part, kind, keys[1:], made))
+        match kind, value, settled_value(made):
             case "put", _, _:
-                return self._put(value, keys[0], made)
+                return self._put_entry(value, keys[0], made)
             case "default", Table(open=False), _:
                 first = keys[0]
                 there = isinstance(first, Constant) and value.get(first.value) is not None
-                return value if there else self._put(value, first, made)
+                return value if there else self._put_entry(value, first, made)
             case "add", Items(kind=("list" | "set") as sort, items=items, open=False), _:
                 return Items(sort, (*items, made))
             case "merge", Table(open=False), Table(open=False) as more:
                 for key, one in more.entries:
-                    value = self._put(value, Constant(key), one)
+                    value = self._put_entry(value, Constant(key), one)
                 return value
             case "merge", Items(kind=("list" | "set") as sort, items=items, open=False), Items(open=False) as more:
                 return Items(sort, (*items, *more.items))
         raise _Unclear
 
-    def _entry(self, value: Value, key: Value) -> Value:
+    def _entry_at_key(self, value: Value, key: Value) -> Value:
         found = value.get(key.value) if isinstance(value, Table) and isinstance(key, Constant) else None
         if found is None:
             raise _Unclear
         return found
 
-    def _put(self, value: Value, key: Value, made: Value) -> Value:
+    def _put_entry(self, value: Value, key: Value, made: Value) -> Value:
         if not isinstance(key, Constant):
             raise _Unclear
         if isinstance(value, Table) and not value.open:
@@ -409,7 +415,7 @@ class _Filling:
                 return replace(value, items=tuple(items))
         raise _Unclear
 
-    def _environment(self, elements: Mapping[ast.AST, Value]) -> Environment | None:
+    def _environment_of_elements(self, elements: Mapping[ast.AST, Value]) -> Environment | None:
         if not elements:
             return self.env
         env = self.env
@@ -417,8 +423,8 @@ class _Filling:
             env.values if env is not None else {}, 0, {**(env.elements if env is not None else {}), **elements}
         )
 
-    def _value(self, node: ast.expr, elements: Mapping[ast.AST, Value]) -> Value:
-        env = self._environment(elements)
+    def _value_in_environment(self, node: ast.expr, elements: Mapping[ast.AST, Value]) -> Value:
+        env = self._environment_of_elements(elements)
         value = self.evaluator.value(Place(self.file, node), env)
         if self.env is not None and env is not None and env is not self.env:
             self.env.asked += env.asked

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
-from shardlint.model.values import Api, ModuleValue, Unknown, Value, choice
+from shardlint.model.values import Api, ModuleValue, Unknown, Value, choose_value
 from shardlint.source.import_graph import in_root
 from shardlint.syntax import Binding, FileFacts
 
@@ -38,14 +38,14 @@ class Linker:
                 if statement.level:
                     submodule = self.evaluator.project.relative(file.path, statement.level, dotted)
                 else:
-                    submodule = self._path(dotted, file)
+                    submodule = self._path_of_module(dotted, file)
                 return self._module_value(submodule) or member
             return member
         if isinstance(module, Api):
             dotted = f"{module.written}.{alias.name}" if module.written else alias.name
             # A folder without __init__.py is a package too: its files are found under their whole names.
             in_library = module.written.partition(".")[0] in api.LIBRARIES
-            submodule = None if in_library else self._path(dotted, file)
+            submodule = None if in_library else self._path_of_module(dotted, file)
             return self._module_value(submodule) or self.library(dotted)
         return Unknown(f"{alias.name} is imported from a module that is not here")
 
@@ -59,25 +59,25 @@ class Linker:
     def module(self, dotted: str, file: FileFacts) -> Value:
         """A module by absolute name: a library, or a file of the project."""
         if dotted.partition(".")[0] not in api.LIBRARIES:
-            found = self._module_value(self._path(dotted, file))
+            found = self._module_value(self._path_of_module(dotted, file))
             if found is not None:
                 return found
-        return Api(api.canonical(dotted), dotted)
+        return Api(api.canonical_name(dotted), dotted)
 
-    def _path(self, dotted: str, file: FileFacts) -> Path | None:
+    def _path_of_module(self, dotted: str, file: FileFacts) -> Path | None:
         """The project's file of an absolute name; the root itself may be the package that it begins with."""
         project = self.evaluator.project
         path = project.resolve(dotted, file.path)
         head, _, rest = dotted.partition(".")
         if path is not None or not rest or project.in_root(rest) is None:
             return path
-        named = (one for binding in file.imports for one in _names(file, binding))
+        named = (one for binding in file.imports for one in _imported_module_names(file, binding))
         known = in_root(named, head, lambda name: project.in_root(name) is not None)
         return project.in_root(rest) if known else None
 
     def library(self, dotted: str) -> Api:
         """A dotted name of a library, under its canonical name."""
-        return self.own(dotted) or Api(api.canonical(dotted), dotted)
+        return self.own(dotted) or Api(api.canonical_name(dotted), dotted)
 
     def own_function(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Api | None:
         """A function of the project, or a method, that the settings say something of."""
@@ -101,9 +101,9 @@ class Linker:
 
     def member(self, file: FileFacts, name: str) -> Value:
         """A name of a module, as its importers see it."""
-        return self.evaluator.ask((file, name), lambda: self._member(file, name))
+        return self.evaluator.ask((file, name), lambda: self._member_of_module(file, name))
 
-    def _member(self, file: FileFacts, name: str) -> Value:
+    def _member_of_module(self, file: FileFacts, name: str) -> Value:
         bindings = [b for b in file.bindings(file.module, name) if b.kind not in ("declared", "delete")]
         if not bindings:
             starred = self.starred(file, name)
@@ -116,7 +116,7 @@ class Linker:
             return Unknown(f"{name} is not in {file.path.name}")
         if all(file.statement_in_block(b.node, file.module) is not None for b in bindings):
             bindings = bindings[-1:]
-        return choice([self.evaluator.binding(file, binding) for binding in bindings])
+        return choose_value([self.evaluator.binding(file, binding) for binding in bindings])
 
     def starred(self, file: FileFacts, name: str) -> Value | None:
         """A name that `from module import *` may bring; None where no such import has it."""
@@ -124,11 +124,11 @@ class Linker:
             return None  # modules that import all of each other
         self._starred_open.add((file, name))
         try:
-            return self._starred(file, name)
+            return self._member_by_star_import(file, name)
         finally:
             self._starred_open.discard((file, name))
 
-    def _starred(self, file: FileFacts, name: str) -> Value | None:
+    def _member_by_star_import(self, file: FileFacts, name: str) -> Value | None:
         libraries: list[Api] = []
         out_of_sight = False
         for binding in reversed(file.bindings(file.module, "*")):
@@ -136,7 +136,7 @@ class Linker:
             assert isinstance(statement, ast.ImportFrom)
             module = self.imported(file, statement)
             if isinstance(module, ModuleValue) and module.file is not file:
-                if self._exports(module.file, name):
+                if self._exports_name(module.file, name):
                     return self.member(module.file, name)
             elif not isinstance(module, Api):
                 out_of_sight = True
@@ -150,7 +150,7 @@ class Linker:
             return Unknown(f"{name} may come from `from {libraries[0].written} import *`")
         return self.library(f"{libraries[0].written}.{name}")  # nothing else binds it
 
-    def _exports(self, file: FileFacts, name: str) -> bool:
+    def _exports_name(self, file: FileFacts, name: str) -> bool:
         """Return whether `from module import *` imports a name of a module of the project."""
         listed = [one.value for one in file.bindings(file.module, "__all__") if one.kind == "assign"]
         if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple):
@@ -160,7 +160,7 @@ class Linker:
         return bool(file.bindings(file.module, name)) or self.starred(file, name) is not None
 
 
-def _names(file: FileFacts, binding: Binding) -> Iterator[str]:
+def _imported_module_names(file: FileFacts, binding: Binding) -> Iterator[str]:
     """The modules that an import of a file's own block may bring, by absolute name."""
     statement = file.parent(binding.node)
     if isinstance(statement, ast.ImportFrom) and not statement.level and statement.module:

@@ -25,8 +25,8 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    assumed,
-    settled,
+    assumed_value,
+    settled_value,
 )
 from shardlint.syntax import last_name
 
@@ -48,23 +48,27 @@ _MOST = 5_000
 _DEPTH = 40
 
 
-def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
+def loaded_value(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
     """Return the result of a loader of this name, if it reads one file of the project. Another file may be read at run
     time.
     """
     first = call.positional[0] if call.positional else None
-    named = _path(evaluator, first, call.environment, _STEPS) if first is not None else None
-    text = settled(named) if named is not None else None
+    named = _path_read(evaluator, first, call.environment, _STEPS) if first is not None else None
+    text = settled_value(named) if named is not None else None
     if first is None:
         return None
     if named is None or not isinstance(text, Constant):
-        return _only(evaluator, by) if _is_told(evaluator, first, call.environment, _STEPS) else None
-    path = _meant(evaluator, call.place.file.path, text.value) if isinstance(text, Constant) else None
+        return (
+            _only_configuration(evaluator, by)
+            if _is_told(evaluator, first, call.environment, _STEPS)
+            else None
+        )
+    path = _file_meant(evaluator, call.place.file.path, text.value) if isinstance(text, Constant) else None
     data = evaluator.project.configurations.data(path) if path is not None else None
     if path is None or not isinstance(data, dict):
         return None
     evaluator.rests_on_call()
-    return assumed(_value(data, f"`{path.name}` says so", count(), 0), named)
+    return assumed_value(_value_of_data(data, f"`{path.name}` says so", count(), 0), named)
 
 
 def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
@@ -101,7 +105,7 @@ def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps:
     return False
 
 
-def _only(evaluator: Evaluator, by: str) -> Value | None:
+def _only_configuration(evaluator: Evaluator, by: str) -> Value | None:
     """Return the contents of the project's only configuration file, if the program is told which file to read."""
     suffixes = (".yml", ".yaml") if by.startswith("yaml") else (".toml",)
     root = evaluator.project.root
@@ -117,10 +121,10 @@ def _only(evaluator: Evaluator, by: str) -> Value | None:
         return None
     evaluator.rests_on_call()
     why = f"`{known[0].name}` is the only such file of the project"
-    return Assumed(_value(data, f"`{known[0].name}` says so", count(), 0), why)
+    return Assumed(_value_of_data(data, f"`{known[0].name}` says so", count(), 0), why)
 
 
-def _path(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> Value | None:
+def _path_read(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> Value | None:
     """The path that is read, from a folder of the project on."""
     node, file = place.node, place.file
     if steps == 0:
@@ -128,42 +132,42 @@ def _path(evaluator: Evaluator, place: Place, env: Environment | None, steps: in
     match node:
         case ast.BinOp(left=folder, op=ast.Div(), right=right):
             given = [Place(file, folder), Place(file, right)]
-            return _joined(evaluator, given, env, steps - 1)
+            return _join_path(evaluator, given, env, steps - 1)
         case ast.Call(func=ast.Attribute(value=base, attr=attr)) if attr in _READS:
-            return _path(evaluator, Place(file, base), env, steps - 1)
+            return _path_read(evaluator, Place(file, base), env, steps - 1)
         case ast.Name():
             bindings, _ = lookup(file, node, node.id)
             bound = bindings[0] if len(bindings) == 1 else None
             if bound is not None and bound.value is not None and bound.kind in ("assign", "with") and not bound.index:
-                return _path(evaluator, Place(file, bound.value), env, steps - 1)
+                return _path_read(evaluator, Place(file, bound.value), env, steps - 1)
     value = evaluator.value(place, env)
-    match settled(value):
+    match settled_value(value):
         case Constant(value=str()):
             return value
         case CallResult(by=Api(name=name), call=CallArguments() as call) if call.positional:
             if name == "builtins.open" or (name in _SAME and len(call.positional) == 1):
-                return _path(evaluator, call.positional[0], call.environment, steps - 1)
+                return _path_read(evaluator, call.positional[0], call.environment, steps - 1)
             if name in ("os.path.join", "pathlib.Path") and not call.open_positional:
-                return _joined(evaluator, list(call.positional), call.environment, steps - 1)
+                return _join_path(evaluator, list(call.positional), call.environment, steps - 1)
     return None
 
 
-def _joined(evaluator: Evaluator, given: list[Place], env: Environment | None, steps: int) -> Value | None:
+def _join_path(evaluator: Evaluator, given: list[Place], env: Environment | None, steps: int) -> Value | None:
     """A path in a folder: one that is written out, or one that is found from where the code is."""
-    last = _path(evaluator, given[-1], env, steps)
-    text = settled(last) if last is not None else None
+    last = _path_read(evaluator, given[-1], env, steps)
+    text = settled_value(last) if last is not None else None
     if last is None or not isinstance(text, Constant) or not isinstance(text.value, str):
         return None
     front = "."
     for folder in given[:-1]:
         if _is_here(evaluator, folder, env, steps):
             continue
-        found = _path(evaluator, folder, env, steps)
-        part = settled(found) if found is not None else None
+        found = _path_read(evaluator, folder, env, steps)
+        part = settled_value(found) if found is not None else None
         if found is None or not isinstance(part, Constant) or not isinstance(part.value, str):
             return None
-        front, last = f"{front}/{part.value}", assumed(last, found)
-    return assumed(Constant(f"{front}/{text.value}"), last)
+        front, last = f"{front}/{part.value}", assumed_value(last, found)
+    return assumed_value(Constant(f"{front}/{text.value}"), last)
 
 
 def _is_here(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
@@ -193,7 +197,7 @@ def _is_here(evaluator: Evaluator, place: Place, env: Environment | None, steps:
     return False
 
 
-def _meant(evaluator: Evaluator, importer: Path, text: object) -> Path | None:
+def _file_meant(evaluator: Evaluator, importer: Path, text: object) -> Path | None:
     """The one file of the project that a path can mean: at its root, beside the code, or alone in ending so."""
     root = evaluator.project.root
     if not isinstance(text, str) or Path(text).is_absolute():
@@ -208,7 +212,7 @@ def _meant(evaluator: Evaluator, importer: Path, text: object) -> Path | None:
     return ending[0] if len(ending) == 1 else None
 
 
-def _value(data: object, why: str, seen: Iterator[int], depth: int) -> Value:
+def _value_of_data(data: object, why: str, seen: Iterator[int], depth: int) -> Value:
     """Plain data as a value; each leaf is only assumed, as another file may be given.
 
     A file whose parts refer to each other, or to themselves, may hold more than it is long.
@@ -217,9 +221,9 @@ def _value(data: object, why: str, seen: Iterator[int], depth: int) -> Value:
         return Unknown("a large file")
     match data:
         case dict():
-            return Table(tuple((key, _value(one, why, seen, depth + 1)) for key, one in data.items()))
+            return Table(tuple((key, _value_of_data(one, why, seen, depth + 1)) for key, one in data.items()))
         case list():
-            return Items("list", tuple(_value(one, why, seen, depth + 1) for one in data))
+            return Items("list", tuple(_value_of_data(one, why, seen, depth + 1) for one in data))
         case bool() | str() | float() | None:
             return Assumed(Constant(data), why)
         case int() if abs(data) < LARGEST:

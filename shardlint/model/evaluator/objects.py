@@ -42,9 +42,9 @@ class Objects:
 
     def fields(self, cls: ClassValue) -> dict[str, tuple[Binding, ClassValue]]:
         """The annotated fields, in the order in which a generated `__init__` takes them; the nearest class wins."""
-        return self.evaluator.uncut(self._fields, cls.node, lambda: self._found(cls))
+        return self.evaluator.uncut(self._fields, cls.node, lambda: self._find_members(cls))
 
-    def _found(self, cls: ClassValue) -> dict[str, tuple[Binding, ClassValue]]:
+    def _find_members(self, cls: ClassValue) -> dict[str, tuple[Binding, ClassValue]]:
         found: dict[str, tuple[Binding, ClassValue]] = {}
         for owner in reversed(self.evaluator.lineage(cls)):
             file = owner.place.file

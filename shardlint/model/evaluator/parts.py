@@ -17,7 +17,7 @@ from shardlint.model.values import (
     Table,
     Value,
     Values,
-    settled,
+    settled_value,
 )
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 SPEC = "jax.sharding.PartitionSpec"
 
 
-def entries(evaluator: Evaluator, value: Value) -> Items | None:
+def spec_entries(evaluator: Evaluator, value: Value) -> Items | None:
     """The entries of a spec as a tuple, open where not all are known; None for what is not known to be a spec."""
-    written = _written(evaluator, value)
+    written = _written_spec(evaluator, value)
     if written is not None:
         return written
     if isinstance(value, Parameter) and isinstance(value.place.node, ast.arg):
@@ -40,16 +40,16 @@ def entries(evaluator: Evaluator, value: Value) -> Items | None:
     return None
 
 
-def _written(evaluator: Values, value: Value) -> Items | None:
+def _written_spec(evaluator: Values, value: Value) -> Items | None:
     if isinstance(value, CallResult) and value.api == SPEC and value.call is not None:
         call = value.call
         found = tuple(evaluator.value(place, call.environment) for place in call.positional)
-        more = spread(evaluator, call) if call.open_positional else ()
+        more = spread_arguments(evaluator, call) if call.open_positional else ()
         return Items("tuple", (*found, *(more or ())), more is None or call.open_keywords)
     return None
 
 
-def spread(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | None:
+def spread_arguments(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | None:
     """Return the values of the arguments of a call from its first `*args` on, one by one; None if they are not
     known.
     """
@@ -63,7 +63,7 @@ def spread(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | N
             found.append(evaluator.value(Place(arguments.place.file, argument), arguments.environment))
             continue
         whole = evaluator.value(Place(arguments.place.file, argument.value), arguments.environment)
-        known = _written(evaluator, whole) or whole
+        known = _written_spec(evaluator, whole) or whole
         if not isinstance(known, Items) or known.open or known.kind == "set":
             return None
         found.extend(known.items)
@@ -78,14 +78,16 @@ def spread_keywords(evaluator: Values, arguments: CallArguments) -> Table | None
     found: list[tuple[object, Value]] = []
     for keyword in call.keywords:
         if keyword.arg is None:
-            whole = settled(evaluator.value(Place(arguments.place.file, keyword.value), arguments.environment))
+            whole = settled_value(
+                evaluator.value(Place(arguments.place.file, keyword.value), arguments.environment)
+            )
             if not isinstance(whole, Table) or whole.open:
                 return None
             found.extend(whole.entries)
     return Table(tuple(found)) if found else None
 
 
-def sliced(whole: Items, bounds: tuple[Value | None, ...]) -> Items:
+def slice_items(whole: Items, bounds: tuple[Value | None, ...]) -> Items:
     """`whole[lower:upper:step]`; open where the bounds or what they count are not known."""
     numbers = [one.value if isinstance(one, Constant) else "unknown" for one in bounds if one is not None]
     known = [None if one is None else one.value for one in bounds if one is None or isinstance(one, Constant)]

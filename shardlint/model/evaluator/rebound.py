@@ -16,18 +16,18 @@ def held_before(file: FileFacts, node: ast.Attribute) -> ast.expr | None:
     """
     if not isinstance(node.value, ast.Name) or not isinstance(node.ctx, ast.Load):
         return None
-    statement = _statement(file, node)
-    if statement is None or not _sets(statement, node):
+    statement = _enclosing_statement(file, node)
+    if statement is None or not _assigns_target(statement, node):
         return None
     inner: ast.stmt = statement
     for outer in file.ancestors(statement):
         if isinstance(outer, ast.For | ast.AsyncFor | ast.While | ast.Lambda | ast.ClassDef):
             return None  # a loop comes back with what it set itself
-        for block in _blocks(outer):
+        for block in _inner_blocks(outer):
             if inner in block:
                 earlier = block[: block.index(inner)]
                 for one in reversed(earlier):
-                    if _sets(one, node):
+                    if _assigns_target(one, node):
                         assert isinstance(one, ast.Assign)
                         return one.value
                     if _may_set(one, node):
@@ -43,11 +43,11 @@ def wraps_itself(file: FileFacts, node: ast.Attribute) -> bool:
     """Return whether an attribute of a name is read in an assignment to the same: `self.step = jax.jit(self.step)`."""
     if not isinstance(node.value, ast.Name) or not isinstance(node.ctx, ast.Load):
         return False
-    statement = _statement(file, node)
-    return statement is not None and _sets(statement, node)
+    statement = _enclosing_statement(file, node)
+    return statement is not None and _assigns_target(statement, node)
 
 
-def _statement(file: FileFacts, node: ast.AST) -> ast.stmt | None:
+def _enclosing_statement(file: FileFacts, node: ast.AST) -> ast.stmt | None:
     for outer in file.ancestors(node):
         if isinstance(outer, ast.Lambda):
             return None  # read when it is called, with what was set then
@@ -56,7 +56,7 @@ def _statement(file: FileFacts, node: ast.AST) -> ast.stmt | None:
     return None
 
 
-def _sets(statement: ast.stmt, node: ast.Attribute) -> bool:
+def _assigns_target(statement: ast.stmt, node: ast.Attribute) -> bool:
     return (
         isinstance(statement, ast.Assign)
         and len(statement.targets) == 1
@@ -92,6 +92,6 @@ def _is_it(target: ast.AST, node: ast.Attribute) -> bool:
     )
 
 
-def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+def _inner_blocks(node: ast.AST) -> list[list[ast.stmt]]:
     named = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
     return [block for block in named if isinstance(block, list)]

@@ -23,7 +23,7 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    settled,
+    settled_value,
 )
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -41,49 +41,53 @@ _TRUE = ("jax.sharding.NamedSharding", "jax.sharding.Mesh", "jax.make_mesh")
 _PLAIN = ("list", "tuple", "set", "dict", "str", "int", "float", "bytes")
 
 
-def taken(
+def live_branches(
     evaluator: Evaluator, file: FileFacts, node: ast.IfExp, env: Environment | None
 ) -> tuple[ast.expr, ...]:
     """The sides that may be taken. Both, where the test leans on no argument: a flag of a module may be set anew."""
     if env is not None:
         asked = env.asked
-        told = truth(evaluator, file, node.test, env)
+        told = truth_of_test(evaluator, file, node.test, env)
         if told is not None and told[1] is None and env.asked > asked:
             return (node.body if told[0] else node.orelse,)
     return node.body, node.orelse
 
 
-def truth(
+def truth_of_test(
     evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None
 ) -> tuple[bool, Assumed | None] | None:
     """Return the truth of a test, and an assumption that it depends on. None means that it is unknown."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = truth(evaluator, file, operand, env)
+            inner = truth_of_test(evaluator, file, operand, env)
             return None if inner is None else (not inner[0], inner[1])
         case ast.BoolOp(op=op, values=parts):
-            return _joined(isinstance(op, ast.Or), [truth(evaluator, file, part, env) for part in parts])
+            return _join_truth(
+                isinstance(op, ast.Or), [truth_of_test(evaluator, file, part, env) for part in parts]
+            )
         case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Constant():
-            values = [_operand(evaluator, file, test, env)]
-            answer = _true(settled(values[0]))
+            values = [_value_of_operand(evaluator, file, test, env)]
+            answer = _truth_of_value(settled_value(values[0]))
         case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds], keywords=[]):
             kind, of = (evaluator.value(Place(file, part), env) for part in (asked, kinds))
-            answer = _is_kind(settled(kind), of)
+            answer = _is_kind(settled_value(kind), of)
             # No reason of its own: a side, or element, that is taken for its kind is assumed as well.
             return None if answer is None else (answer, None)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            values = [_operand(evaluator, file, part, env) for part in (left, right)]
-            answer = _compared(op, settled(values[0]), settled(values[1]))
+            values = [_value_of_operand(evaluator, file, part, env) for part in (left, right)]
+            answer = _compare_values(op, settled_value(values[0]), settled_value(values[1]))
         case ast.Compare(left=left, ops=ops, comparators=others):
             pairs = zip([left, *others], ops, others, strict=False)
             chain = [ast.Compare(first, [op], [second]) for first, op, second in pairs]
-            return _joined(False, [truth(evaluator, file, part, env) for part in chain])
+            return _join_truth(False, [truth_of_test(evaluator, file, part, env) for part in chain])
         case _:
             return None
     return None if answer is None else (answer, next((one for one in values if isinstance(one, Assumed)), None))
 
 
-def _operand(evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environment | None) -> Value:
+def _value_of_operand(
+    evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environment | None
+) -> Value:
     """Return the value of one side of a test."""
     measured = _shape_fact(evaluator, file, node, env)
     return measured if measured is not None else evaluator.value(Place(file, node), env)
@@ -111,7 +115,7 @@ def _shape_fact(
             return Constant(len(items.items)) if isinstance(items, Items) else None
         case ast.Subscript(value=inner, slice=index):
             items = _shape_fact(evaluator, file, inner, env)
-            return _selected(items, index) if isinstance(items, Items) else None
+            return _select_dimensions(items, index) if isinstance(items, Items) else None
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
             sides = [_shape_fact(evaluator, file, left, env), evaluator.value(Place(file, right), env)]
             match sides:
@@ -128,20 +132,20 @@ def _shape_fact(
     return Constant(len(shape) if attr == "ndim" else math.prod(one for one in shape if one is not None))
 
 
-def _selected(items: Items, index: ast.expr) -> Constant | Items | None:
+def _select_dimensions(items: Items, index: ast.expr) -> Constant | Items | None:
     """A dimension, or some, of a shape."""
     match index:
         case ast.Slice(lower=lower, upper=upper, step=None):
-            start, stop = (None if part is None else _number(part) for part in (lower, upper))
+            start, stop = (None if part is None else _integer_of_node(part) for part in (lower, upper))
             if (lower is None or start is not None) and (upper is None or stop is not None):
                 return Items("tuple", items.items[start:stop])
-        case _ if (at := _number(index)) is not None and -len(items.items) <= at < len(items.items):
+        case _ if (at := _integer_of_node(index)) is not None and -len(items.items) <= at < len(items.items):
             found = items.items[at]
             return found if isinstance(found, Constant) else None
     return None
 
 
-def _number(node: ast.expr) -> int | None:
+def _integer_of_node(node: ast.expr) -> int | None:
     match node:
         case ast.Constant(value=int() as number):
             return number
@@ -150,7 +154,7 @@ def _number(node: ast.expr) -> int | None:
     return None
 
 
-def _joined(
+def _join_truth(
     decides: bool, parts: list[tuple[bool, Assumed | None] | None]
 ) -> tuple[bool, Assumed | None] | None:
     """Return the truth of `or` (which a true part decides) or `and` (which a false part decides)."""
@@ -189,7 +193,7 @@ def surely_true(value: Value) -> bool:
     return value.api in _TRUE or (value.api == "jax.sharding.PartitionSpec" and bool(value.call.positional))
 
 
-def _true(value: Value) -> bool | None:
+def _truth_of_value(value: Value) -> bool | None:
     match value:
         case Constant(value=known):
             return bool(known)
@@ -198,7 +202,7 @@ def _true(value: Value) -> bool | None:
     return None
 
 
-def _compared(op: ast.cmpop, one: Value, two: Value) -> bool | None:
+def _compare_values(op: ast.cmpop, one: Value, two: Value) -> bool | None:
     positive = isinstance(op, ast.Is | ast.Eq | ast.In)
     match op, one, two:
         case ast.Is() | ast.IsNot(), Items() | Table(), Constant(value=None):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from shardlint.model.evaluator.taken import truth
+from shardlint.model.evaluator.taken import truth_of_test
 from shardlint.model.values import (
     Api,
     Assumed,
@@ -27,10 +27,10 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
-    assumed,
-    choice,
+    assumed_value,
+    choose_value,
     options,
-    settled,
+    settled_value,
 )
 from shardlint.syntax import Binding, FileFacts
 
@@ -60,14 +60,14 @@ class Trees:
 
     def expanded(self, value: Value) -> Value:
         """A value with the result of `jax.tree.map` seen as the tree it is; any other value as it is."""
-        return choice([self._expanded(option) for option in options(value)])
+        return choose_value([self._expand_mapped(option) for option in options(value)])
 
-    def _expanded(self, value: Value) -> Value:
+    def _expand_mapped(self, value: Value) -> Value:
         if isinstance(value, CallResult) and value.api in MAPS and value.call is not None:
-            return self._mapped(value.call, MAPS[value.api])
+            return self._map_over_tree(value.call, MAPS[value.api])
         return value
 
-    def _mapped(self, arguments: CallArguments, first: tuple[Value, ...]) -> Value:
+    def _map_over_tree(self, arguments: CallArguments, first: tuple[Value, ...]) -> Value:
         """The result of `jax.tree.map(f, tree, *rest)`, of the same structure where that is written out.
 
         `first` is what `f` is given before the leaves.
@@ -77,40 +77,47 @@ class Trees:
             return Unknown("a tree that is not given here")
         self._open.add(node)
         try:
-            return self._result(arguments, first)
+            return self._result_of_map(arguments, first)
         finally:
             self._open.discard(node)
 
-    def _result(self, arguments: CallArguments, first: tuple[Value, ...]) -> Value:
+    def _result_of_map(self, arguments: CallArguments, first: tuple[Value, ...]) -> Value:
         function, *trees = (
             self.evaluator.value(place, arguments.environment) for place in arguments.positional
         )
-        return self._over(function, [self.expanded(tree) for tree in trees], arguments, first)
+        return self._map_over_trees(function, [self.expanded(tree) for tree in trees], arguments, first)
 
-    def _over(
+    def _map_over_trees(
         self, function: Value, trees: Sequence[Value], arguments: CallArguments, first: tuple[Value, ...]
     ) -> Value:
-        match _telling(trees):
+        match _tree_with_structure(trees):
             case Items(kind=kind, items=items, open=False):
                 parts = [
-                    self._over(function, [_item(tree, index) for tree in trees], arguments, first)
+                    self._map_over_trees(
+                        function, [_item_at_index(tree, index) for tree in trees], arguments, first
+                    )
                     for index in range(len(items))
                 ]
                 return Items(kind, tuple(parts))
             case Table(entries=entries, open=False):
                 return Table(
                     tuple(
-                        (key, self._over(function, [_entry(tree, key) for tree in trees], arguments, first))
+                        (
+                            key,
+                            self._map_over_trees(
+                                function, [_entry_at_key(tree, key) for tree in trees], arguments, first
+                            ),
+                        )
                         for key, _ in entries
                     )
                 )
             case Constant(value=None):
                 return Constant(None)  # no leaf
             case Leaves():
-                return Leaves(self.applied(function, [*first, *map(_leaf, trees)], arguments))
+                return Leaves(self.applied(function, [*first, *map(_any_leaf, trees)], arguments))
             case CallResult(by=Api()) | Constant():
                 return self.applied(function, [*first, *trees], arguments)
-        leaves = [*first, Unknown("a leaf"), *(_leaf(tree) for tree in trees[1:])]
+        leaves = [*first, Unknown("a leaf"), *(_any_leaf(tree) for tree in trees[1:])]
         return Leaves(self.applied(function, leaves, arguments))
 
     def runs(self, api: str, arguments: CallArguments) -> Iterator[tuple[ast.AST, Environment, str]]:
@@ -132,40 +139,54 @@ class Trees:
         for path, values in leaves:
             match function:
                 case Function():
-                    yield function.node, self._environment(function, [*MAPS[api], *values]), path
+                    yield function.node, self._environment_of_call(function, [*MAPS[api], *values]), path
                 case Transformed(
                     api=Api(name="functools.partial"), inner=Function() as inner, call=CallArguments() as earlier
                 ):
-                    yield inner.node, self._partial(inner, earlier, [*MAPS[api], *values]), path
+                    yield (
+                        inner.node,
+                        self._environment_of_partial(inner, earlier, [*MAPS[api], *values]),
+                        path,
+                    )
 
     def applied(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
         """Return the result of a function value for these values. `arguments` is the call that applies it."""
-        return choice([self._applied(option, given, arguments) for option in options(function)])
+        return choose_value([self._apply_function(option, given, arguments) for option in options(function)])
 
-    def _applied(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
+    def _apply_function(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
         match function:
             case Function():
-                return self.evaluator.calls.returned(function, lambda: self._environment(function, given))
+                return self.evaluator.calls.returned(
+                    function, lambda: self._environment_of_call(function, given)
+                )
             case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
                 if isinstance(inner, Function):
-                    return self.evaluator.calls.returned(inner, lambda: self._partial(inner, earlier, given))
-                return CallResult(inner, _behind(earlier)) if isinstance(inner, Api) else Unknown("a partial")
+                    return self.evaluator.calls.returned(
+                        inner, lambda: self._environment_of_partial(inner, earlier, given)
+                    )
+                return (
+                    CallResult(inner, _arguments_after_partial(earlier))
+                    if isinstance(inner, Api)
+                    else Unknown("a partial")
+                )
             case CallResult(by=ClassValue()):
                 method = self.evaluator.attribute(function, "__call__")
                 return self.applied(method, given, arguments) if isinstance(method, Function) else method
             case Api(name="builtins.tuple" | "builtins.list") if given:
                 return given[0]
             case Api():
-                return CallResult(function, _unseen(arguments))
+                return CallResult(function, _unseen_arguments(arguments))
         return Unknown("the result of an unknown function")
 
-    def _environment(self, function: Function, given: Sequence[Value]) -> Environment:
+    def _environment_of_call(self, function: Function, given: Sequence[Value]) -> Environment:
         arguments = CallArguments(function.place, (), {}, open_positional=True)
         known = dict(self.evaluator.parameters(function, arguments).values)
         known.update(zip(function.positional, given, strict=False))
         return Environment(known)
 
-    def _partial(self, function: Function, earlier: CallArguments, given: Sequence[Value]) -> Environment:
+    def _environment_of_partial(
+        self, function: Function, earlier: CallArguments, given: Sequence[Value]
+    ) -> Environment:
         before = CallArguments(
             earlier.place, earlier.positional[1:], earlier.keywords, True, False, earlier.environment
         )
@@ -178,12 +199,12 @@ class Trees:
         given = [self.evaluator.value(place, arguments.environment) for place in arguments.positional]
         key, default = given[0], given[1] if len(given) > 1 else Constant(None)
         if isinstance(table, Leaves):
-            return choice([table.of, default])
+            return choose_value([table.of, default])
         if not isinstance(table, Table) or table.open:
             return Unknown("an entry of something unknown")
         if isinstance(key, Constant):
             return table.get(key.value) or default
-        return choice([*(value for _, value in table.entries), default])
+        return choose_value([*(value for _, value in table.entries), default])
 
     # loops and comprehensions
 
@@ -197,7 +218,7 @@ class Trees:
                 return keys if isinstance(keys, Items) else None
             case CallResult(by=Api(name="builtins.range"), call=CallArguments() as call) if not call.keywords:
                 bounds = [self.evaluator.value(place, call.environment) for place in call.positional]
-                numbers = None if call.open_positional else _range(bounds)
+                numbers = None if call.open_positional else _list_range(bounds)
                 return Items("list", tuple(numbers)) if numbers is not None else None
         return None
 
@@ -205,9 +226,9 @@ class Trees:
         """Return the value of a `for` target, of a loop or a comprehension."""
         if binding.value is None:
             return Unknown("an element of something unknown")
-        found = self._elements(Place(file, binding.value), env)
+        found = self._any_element(Place(file, binding.value), env)
         if binding.index is not None:
-            found = choice([_part(option, binding.index) for option in options(found)])
+            found = choose_value([_part_at_index(option, binding.index) for option in options(found)])
         if isinstance(found, Choice):
             self.evaluator.rests_on_call()  # in one turn of the loop it is one of them
         return found
@@ -217,7 +238,7 @@ class Trees:
         known.
         """
         elements = self.each(place, env)
-        return None if elements is None else [dict(_bound(target, element)) for element in elements]
+        return None if elements is None else [dict(_target_values(target, element)) for element in elements]
 
     def each(self, place: Place, env: Environment | None) -> list[Value] | None:
         """All elements of what an expression goes over, in order; None where they are not known or many."""
@@ -236,10 +257,10 @@ class Trees:
                 found = self.each(parts[0], env)
                 return found and [Items("tuple", (Constant(n), one)) for n, one in enumerate(found)]
             if name == "builtins.range" and len(parts) == len(node.args):
-                return _range([self.evaluator.value(part, env) for part in parts])
-        return self._listed(place, env)
+                return _list_range([self.evaluator.value(part, env) for part in parts])
+        return self._list_elements(place, env)
 
-    def _elements(self, place: Place, env: Environment | None) -> Value:
+    def _any_element(self, place: Place, env: Environment | None) -> Value:
         """Any element of what an expression goes over."""
         file, node = place.file, place.node
         if isinstance(node, ast.Call):
@@ -249,18 +270,18 @@ class Trees:
                 match callee.name.rpartition(".")[2], parts:
                     case "enumerate", [one, *_]:
                         self.evaluator.rests_on_call()  # as above
-                        return Items("tuple", (Unknown("an index"), self._elements(one, env)))
+                        return Items("tuple", (Unknown("an index"), self._any_element(one, env)))
                     case "zip", [_, *_]:
-                        return Items("tuple", tuple(self._elements(one, env) for one in parts))
+                        return Items("tuple", tuple(self._any_element(one, env) for one in parts))
                     case (("reversed" | "sorted" | "list" | "tuple" | "leaves" | "tree_leaves"), [one]):
-                        return self._elements(one, env)
-        return _any(self.expanded(self.evaluator.value(place, env)))
+                        return self._any_element(one, env)
+        return _any_element_of_value(self.expanded(self.evaluator.value(place, env)))
 
     def collected(self, file: FileFacts, node: Comprehension, env: Environment | None) -> Value:
         """Return the result of a comprehension: a value for each element if they are known, else leaves like one."""
         if len(node.generators) == 1:
             elements = self.each(Place(file, node.generators[0].iter), env)
-            made = self._each(file, node, elements, env) if elements is not None else None
+            made = self._evaluate_each_element(file, node, elements, env) if elements is not None else None
             if made is not None:
                 return made
         made = self.evaluator.value(
@@ -278,19 +299,19 @@ class Trees:
         same = isinstance(node.elt, ast.Name) and isinstance(one.target, ast.Name) and node.elt.id == one.target.id
         if len(node.generators) > 1 or not same or not all(_in_a_mesh(test) for test in one.ifs):
             return None
-        whole = settled(self.evaluator.value(Place(file, one.iter), env))
+        whole = settled_value(self.evaluator.value(Place(file, one.iter), env))
         if isinstance(whole, Items) and whole.open:
             return whole.names_of
         return whole if isinstance(whole, Items | Parameter) else None
 
-    def _listed(self, place: Place, env: Environment | None) -> list[Value] | None:
+    def _list_elements(self, place: Place, env: Environment | None) -> list[Value] | None:
         given = self.evaluator.value(place, env)
-        value = self.listed(settled(given))
+        value = self.listed(settled_value(given))
         if isinstance(value, Items) and not value.open and len(value.items) <= _ELEMENTS:
-            return [assumed(one, given) for one in value.items]
+            return [assumed_value(one, given) for one in value.items]
         return None
 
-    def _each(
+    def _evaluate_each_element(
         self, file: FileFacts, node: Comprehension, elements: list[Value], env: Environment | None
     ) -> Value | None:
         """A value for each element that is kept; None where that is not known of one."""
@@ -299,8 +320,8 @@ class Trees:
         reasons: list[Value] = []
         for element in elements:
             outer = env.values if env is not None else {}
-            inner = Environment(ChainMap(_targets(node, element), outer))  # type: ignore[arg-type]
-            tests = [truth(self.evaluator, file, test, inner) for test in node.generators[0].ifs]
+            inner = Environment(ChainMap(_bind_targets(node, element), outer))  # type: ignore[arg-type]
+            tests = [truth_of_test(self.evaluator, file, test, inner) for test in node.generators[0].ifs]
             if env is not None:
                 env.asked += inner.asked
                 inner.asked = 0
@@ -318,11 +339,13 @@ class Trees:
             if env is not None:
                 env.asked += inner.asked
         if not isinstance(node, ast.DictComp):
-            return assumed(Items("set" if isinstance(node, ast.SetComp) else "list", tuple(made)), *reasons)
+            return assumed_value(
+                Items("set" if isinstance(node, ast.SetComp) else "list", tuple(made)), *reasons
+            )
         named = [key.value for key in keys if isinstance(key, Constant)]
         if len(named) < len(keys):
-            return Leaves(choice(made), "dict")
-        return assumed(Table(tuple(zip(named, made, strict=True))), *reasons)
+            return Leaves(choose_value(made), "dict")
+        return assumed_value(Table(tuple(zip(named, made, strict=True))), *reasons)
 
 
 def _in_a_mesh(test: ast.expr) -> bool:
@@ -342,7 +365,7 @@ def _is_shape(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
-def _range(bounds: Sequence[Value]) -> list[Value] | None:
+def _list_range(bounds: Sequence[Value]) -> list[Value] | None:
     """The numbers of a range that is written out and short."""
     known = [one.value for one in bounds if isinstance(one, Constant) and isinstance(one.value, int)]
     if len(known) != len(bounds) or not 1 <= len(known) <= 3 or 0 in known[2:]:
@@ -351,7 +374,7 @@ def _range(bounds: Sequence[Value]) -> list[Value] | None:
     return [Constant(number) for number in numbers] if len(numbers) <= _ELEMENTS else None
 
 
-def _behind(earlier: CallArguments) -> CallArguments:
+def _arguments_after_partial(earlier: CallArguments) -> CallArguments:
     """The arguments of a partial, and some more that are not seen."""
     return CallArguments(
         earlier.place,
@@ -363,35 +386,35 @@ def _behind(earlier: CallArguments) -> CallArguments:
     )
 
 
-def _unseen(arguments: CallArguments) -> CallArguments:
+def _unseen_arguments(arguments: CallArguments) -> CallArguments:
     return CallArguments(arguments.place, (), {}, True, False, arguments.environment)
 
 
-def _targets(node: Comprehension, element: Value) -> dict[str, Value]:
+def _bind_targets(node: Comprehension, element: Value) -> dict[str, Value]:
     """The names that the target of a comprehension binds for one element."""
-    return {name.id: value for name, value in _bound(node.generators[0].target, element)}
+    return {name.id: value for name, value in _target_values(node.generators[0].target, element)}
 
 
-def _bound(target: ast.expr, element: Value) -> Iterator[tuple[ast.Name, Value]]:
+def _target_values(target: ast.expr, element: Value) -> Iterator[tuple[ast.Name, Value]]:
     """Yield the names of a target, each with its value for one element."""
     if isinstance(target, ast.Name):
         yield target, element
     elif isinstance(target, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in target.elts):
         for index, part in enumerate(target.elts):
-            yield from _bound(part, _part(element, index))
+            yield from _target_values(part, _part_at_index(element, index))
 
 
 def together(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list[Value]]]:
     """The leaves of trees that are alike, side by side, with their path; none that no tree tells of."""
-    match _telling(trees):
+    match _tree_with_structure(trees):
         case Items(items=items, open=False):
             for index in range(len(items)):
-                yield from together([_item(tree, index) for tree in trees], f"{path}[{index}]")
+                yield from together([_item_at_index(tree, index) for tree in trees], f"{path}[{index}]")
         case Table(entries=entries, open=False):
             for key, _ in entries:
-                yield from together([_entry(tree, key) for tree in trees], f"{path}[{key!r}]")
+                yield from together([_entry_at_key(tree, key) for tree in trees], f"{path}[{key!r}]")
         case Leaves():
-            yield path, [_leaf(tree) for tree in trees]
+            yield path, [_any_leaf(tree) for tree in trees]
         case CallResult(by=Api()) | Constant():
             if trees[0] != Constant(None):
                 yield path, list(trees)
@@ -399,14 +422,14 @@ def together(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list
             yield path, list(trees)
 
 
-def _telling(trees: Sequence[Value]) -> Value:
+def _tree_with_structure(trees: Sequence[Value]) -> Value:
     """The first of trees that are alike, or the one that tells their structure where it does not."""
     if isinstance(trees[0], Unknown | Parameter | CallResult):
-        return next((one for one in trees if _branches(one)), trees[0])
+        return next((one for one in trees if _is_branching(one)), trees[0])
     return trees[0]
 
 
-def _branches(tree: Value) -> bool:
+def _is_branching(tree: Value) -> bool:
     """Return whether a value surely has more than one leaf where an array has one. A tuple of names and numbers may be
     passed whole.
     """
@@ -416,34 +439,34 @@ def _branches(tree: Value) -> bool:
     return isinstance(tree, Table) and not tree.open
 
 
-def _item(tree: Value, index: int) -> Value:
+def _item_at_index(tree: Value, index: int) -> Value:
     if isinstance(tree, Items) and not tree.open and index < len(tree.items):
         return tree.items[index]
     return tree.of if isinstance(tree, Leaves) else Unknown("an item of something unknown")
 
 
-def _entry(tree: Value, key: object) -> Value:
+def _entry_at_key(tree: Value, key: object) -> Value:
     if isinstance(tree, Table):
         return tree.get(key) or Unknown("a key that is not there")
     return tree.of if isinstance(tree, Leaves) else Unknown("an entry of something unknown")
 
 
-def _leaf(tree: Value) -> Value:
+def _any_leaf(tree: Value) -> Value:
     """Any leaf of a tree."""
     if isinstance(tree, Leaves):
         return tree.of
-    leaves = list(islice(_leaves(tree), _ELEMENTS + 1)) if isinstance(tree, Items | Table) else []
-    return choice(leaves) if 0 < len(leaves) <= _ELEMENTS else Unknown("a leaf")
+    leaves = list(islice(_leaves_of_tree(tree), _ELEMENTS + 1)) if isinstance(tree, Items | Table) else []
+    return choose_value(leaves) if 0 < len(leaves) <= _ELEMENTS else Unknown("a leaf")
 
 
-def _leaves(tree: Value) -> Iterator[Value]:
+def _leaves_of_tree(tree: Value) -> Iterator[Value]:
     match tree:
-        case Items(items=parts) if _branches(tree):
+        case Items(items=parts) if _is_branching(tree):
             for part in parts:
-                yield from _leaves(part)
+                yield from _leaves_of_tree(part)
         case Table(entries=entries, open=False):
             for _, part in entries:
-                yield from _leaves(part)
+                yield from _leaves_of_tree(part)
         case Leaves(of=leaf):
             yield leaf
         case Constant(value=None):
@@ -452,17 +475,17 @@ def _leaves(tree: Value) -> Iterator[Value]:
             yield tree
 
 
-def _any(value: Value) -> Value:
+def _any_element_of_value(value: Value) -> Value:
     """Any element of a value that is gone over."""
     match value:
         case Items(items=items, open=False) if 0 < len(items) <= _ELEMENTS:
-            return choice(list(items))
+            return choose_value(list(items))
         case Items(items=(), repeated=repeated) if repeated:
-            return choice(list(repeated))
+            return choose_value(list(repeated))
         case Table(entries=entries, open=False) if 0 < len(entries) <= _ELEMENTS:
-            return choice([Constant(key) for key, _ in entries])
+            return choose_value([Constant(key) for key, _ in entries])
         case Assumed(value=inner, why=why):
-            return Assumed(_any(inner), why)
+            return Assumed(_any_element_of_value(inner), why)
     return Unknown("an element of something unknown")
 
 
@@ -485,9 +508,9 @@ def of_table(table: Value, method: str) -> Value:
     return Unknown("an element of something unknown")
 
 
-def _part(value: Value, index: int) -> Value:
+def _part_at_index(value: Value, index: int) -> Value:
     if isinstance(value, Assumed):
-        return assumed(_part(value.value, index), value)
+        return assumed_value(_part_at_index(value.value, index), value)
     if isinstance(value, Items) and not value.open and index < len(value.items):
         return value.items[index]
     return Unknown("part of something unknown")

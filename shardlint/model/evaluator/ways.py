@@ -12,7 +12,7 @@ from shardlint.model.ends import End
 from shardlint.model.evaluator.callers import Callers, moved
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.trees import MAPS
-from shardlint.model.guards import tested
+from shardlint.model.guards import is_branch_tested
 from shardlint.model.needs import Memo
 from shardlint.model.values import CallArguments, Constant, Environment, Function, Place, Value
 from shardlint.source.lazy import dataclass
@@ -83,22 +83,22 @@ class Ways:
         """The ways to a place, each with the scope whose inner scopes it tells of."""
         scope = place.scope.function()
         found = self.to(place.file, scope)[:_VIEWS] if scope is not None else ()
-        around = _outermost(scope) or place.file.module
+        around = _outermost_function(scope) or place.file.module
         turns = 0
         for way in found or (None,):
-            if way is not None and way.turn and tested(place.file, place.node):
+            if way is not None and way.turn and is_branch_tested(place.file, place.node):
                 continue  # the leaf may not get here
-            known = list(islice(self._turns(place, way), _TURNS - turns))
+            known = list(islice(self._ways_by_turn(place, way), _TURNS - turns))
             turns += len(known)
             for one in known or ([way] if way is not None else []):
                 yield around, one
 
     # loops
 
-    def _turns(self, place: Place, way: Way | None) -> Iterator[Way]:
+    def _ways_by_turn(self, place: Place, way: Way | None) -> Iterator[Way]:
         """A way for each turn of the loops around a place; none where they may pass it by, or are not known."""
         file = place.file
-        loops = list(_loops(file, place.node))
+        loops = list(_loops_around(file, place.node))
         if loops:
             before = way.environment if way is not None else Environment({})
             yield from self._in_turn(file, loops[-2:], Way(before, way.calls if way is not None else ()))
@@ -110,7 +110,7 @@ class Ways:
             return
         for number, bound in enumerate(known, 1):
             environment = Environment(way.environment.values, 0, {**way.environment.elements, **bound})
-            inner = replace(way, environment=environment, turn=_turn(number, bound))
+            inner = replace(way, environment=environment, turn=_name_turn(number, bound))
             yield from self._in_turn(file, loops[1:], inner) if len(loops) > 1 else (inner,)
 
     # calls
@@ -120,20 +120,20 @@ class Ways:
         if scope.node in self._open:
             return ()  # a function that calls itself
         if not self._open and level == 0:
-            return self._known.get(scope.node, lambda: self._made(file, scope, level))
-        return self._made(file, scope, level)  # what is asked on the way to another may be cut short
+            return self._known.get(scope.node, lambda: self._make_ways(file, scope, level))
+        return self._make_ways(file, scope, level)  # what is asked on the way to another may be cut short
 
-    def _made(self, file: FileFacts, scope: Scope, level: int) -> tuple[Way, ...]:
+    def _make_ways(self, file: FileFacts, scope: Scope, level: int) -> tuple[Way, ...]:
         self._open.add(scope.node)
         try:
-            return tuple(self._found(file, scope, level))
+            return tuple(self._find_ways(file, scope, level))
         finally:
             self._open.discard(scope.node)
 
-    def _found(self, file: FileFacts, scope: Scope, level: int) -> Iterator[Way]:
+    def _find_ways(self, file: FileFacts, scope: Scope, level: int) -> Iterator[Way]:
         around = scope.parent.function() if scope.parent is not None else None
         outer = self.to(file, around, level) if around is not None else ()
-        inner = list(islice(self._called(file, scope, level), _VIEWS)) if level < _LEVELS else []
+        inner = list(islice(self._ways_from_callers(file, scope, level), _VIEWS)) if level < _LEVELS else []
         if not inner:
             yield from outer
         for way in inner:
@@ -143,7 +143,7 @@ class Ways:
             if not outer:
                 yield way
 
-    def _called(self, file: FileFacts, scope: Scope, level: int) -> Iterator[Way]:
+    def _ways_from_callers(self, file: FileFacts, scope: Scope, level: int) -> Iterator[Way]:
         if isinstance(scope.node, ast.Lambda):
             for end in self.callers.flow.ends(file, scope.node).found:
                 yield from self._at_leaves(scope, end, level)
@@ -153,9 +153,9 @@ class Ways:
         function, ends = known
         for end in ends.found:
             yield from self._at_leaves(scope, end, level)
-            if end.kind != "called" or _moved(end) or not isinstance(end.place.node, ast.Call):
+            if end.kind != "called" or _moves_arguments(end) or not isinstance(end.place.node, ast.Call):
                 continue
-            for way in self._above(end.place, level):
+            for way in self._ways_to_caller(end.place, level):
                 environment = way.environment if way is not None else None
                 arguments = self.evaluator.arguments(end.place, environment)
                 called = self.callers.receiving(function, end, environment)
@@ -167,7 +167,7 @@ class Ways:
         mapped = end.wrappers[-1] if end.wrappers else None
         if end.kind != "called" or mapped is None or mapped.api not in MAPS or mapped.place != end.place:
             return
-        for way in self._above(end.place, level):
+        for way in self._ways_to_caller(end.place, level):
             environment = way.environment if way is not None else None
             arguments = self.evaluator.arguments(end.place, environment)
             for node, given, path in self.evaluator.trees.runs(mapped.api, arguments):
@@ -177,27 +177,29 @@ class Ways:
                     calls = (end.place, *(way.calls if way is not None else ()))
                     yield Way(Environment(known), calls, f"for the leaf {path}" if path else "for each leaf")
 
-    def _above(self, place: Place, level: int) -> tuple[Way | None, ...]:
+    def _ways_to_caller(self, place: Place, level: int) -> tuple[Way | None, ...]:
         """The ways to the function that a call stands in; a `None` where none is in sight, or it stands in none."""
         caller = place.scope.function()
         found = self.to(place.file, caller, level + 1)[:2] if caller is not None else ()
         # A leaf that is tested may not get to the call.
-        return tuple(way for way in found if not way.turn or not tested(place.file, place.node)) or (None,)
+        return tuple(
+            way for way in found if not way.turn or not is_branch_tested(place.file, place.node)
+        ) or (None,)
 
 
-def _outermost(scope: Scope | None) -> Scope | None:
+def _outermost_function(scope: Scope | None) -> Scope | None:
     """The function around all functions that a scope is in: their parameters are seen from inside."""
     while scope is not None and scope.parent is not None and scope.parent.function() is not None:
         scope = scope.parent.function()
     return scope
 
 
-def _moved(end: End) -> bool:
+def _moves_arguments(end: End) -> bool:
     """Return whether code between a call and its function moves or reshapes arguments."""
     return moved(end) or any(wrapper.api in _RESHAPING for wrapper in end.wrappers)
 
 
-def _loops(file: FileFacts, node: ast.AST) -> Iterator[_Loop]:
+def _loops_around(file: FileFacts, node: ast.AST) -> Iterator[_Loop]:
     """The loops of its function around a node, the outermost first: those that come to it in every turn."""
     found: list[_Loop] = []
     inner = node
@@ -216,7 +218,7 @@ def _loops(file: FileFacts, node: ast.AST) -> Iterator[_Loop]:
     return reversed(found)
 
 
-def _turn(number: int, bound: Mapping[ast.AST, Value]) -> str:
+def _name_turn(number: int, bound: Mapping[ast.AST, Value]) -> str:
     """Which turn of a loop it is, by a name that says it."""
     for node, value in bound.items():
         if isinstance(node, ast.Name) and isinstance(value, Constant) and isinstance(value.value, str | int):

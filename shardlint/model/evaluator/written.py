@@ -18,10 +18,10 @@ from shardlint.model.values import (
     Table,
     Unknown,
     Value,
-    assumed,
-    choice,
+    assumed_value,
+    choose_value,
     options,
-    settled,
+    settled_value,
 )
 from shardlint.syntax import FileFacts
 
@@ -42,7 +42,7 @@ class Written:
         for element in node.elts:
             if isinstance(element, ast.Starred):
                 inner = self.evaluator.value(Place(file, element.value), env)
-                inner = parts.entries(self.evaluator, inner) or inner
+                inner = parts.spec_entries(self.evaluator, inner) or inner
                 if isinstance(inner, Items):
                     found.extend(inner.items)
                     is_open = is_open or inner.open
@@ -57,7 +57,7 @@ class Written:
         entries: list[tuple[object, Value]] = []
         is_open = False
         for key, value in zip(node.keys, node.values, strict=True):
-            inner = settled(self.evaluator.value(Place(file, value), env)) if key is None else None
+            inner = settled_value(self.evaluator.value(Place(file, value), env)) if key is None else None
             if isinstance(inner, Table):
                 entries.extend(inner.entries)
                 is_open = is_open or inner.open
@@ -72,10 +72,10 @@ class Written:
     def operation(self, file: FileFacts, node: ast.BinOp, env: Environment | None) -> Value:
         """Arithmetic."""
         one, two = self.evaluator.value(Place(file, node.left), env), self.evaluator.value(Place(file, node.right), env)
-        found = self.operated(node.op, settled(one), settled(two))
+        found = self.operated(node.op, settled_value(one), settled_value(two))
         if isinstance(found, Unknown):
             return Computed(found.why, Place(file, node), env)
-        return assumed(found, one, two)
+        return assumed_value(found, one, two)
 
     def operated(self, op: ast.operator, left: Value, right: Value) -> Value:
         """Return the result of an operator for two values; unknown if the text does not tell."""
@@ -86,11 +86,11 @@ class Written:
             if isinstance(one, int) and isinstance(two, int):
                 match op:
                     case ast.Add():
-                        return number(one + two)
+                        return number_value(one + two)
                     case ast.Sub():
-                        return number(one - two)
+                        return number_value(one - two)
                     case ast.Mult():
-                        return number(one * two)
+                        return number_value(one * two)
                     case ast.FloorDiv() if two:
                         return Constant(one // two)
         if isinstance(left, Table) and isinstance(right, Table) and isinstance(op, ast.BitOr):
@@ -114,7 +114,7 @@ class Written:
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 value = self.evaluator.value(Place(file, part.value), env)
-                known = settled(value)
+                known = settled_value(value)
                 plain = part.conversion == -1 and part.format_spec is None
                 if not plain or not isinstance(known, Constant) or not isinstance(known.value, str | int):
                     return Unknown("a text that is made when it runs")
@@ -122,41 +122,47 @@ class Written:
                 given.append(value)
             elif isinstance(part, ast.Constant):
                 said.append(str(part.value))
-        return assumed(Constant("".join(said)), *given)
+        return assumed_value(Constant("".join(said)), *given)
 
     def subscript(self, file: FileFacts, node: ast.Subscript, env: Environment | None) -> Value:
         """An element or a slice."""
         whole = self.evaluator.value(Place(file, node.value), env)
         if isinstance(node.slice, ast.Slice):
-            return self._slice(file, node.slice, whole, env)
+            return self._evaluate_slice(file, node.slice, whole, env)
         index = self.evaluator.value(Place(file, node.slice), env)
-        return assumed(self._element(self.evaluator.trees.expanded(settled(whole)), settled(index)), whole, index)
+        return assumed_value(
+            self._element_at_key(self.evaluator.trees.expanded(settled_value(whole)), settled_value(index)),
+            whole,
+            index,
+        )
 
-    def _slice(self, file: FileFacts, node: ast.Slice, whole: Value, env: Environment | None) -> Value:
+    def _evaluate_slice(
+        self, file: FileFacts, node: ast.Slice, whole: Value, env: Environment | None
+    ) -> Value:
         given = [
-            settled(self.evaluator.value(Place(file, one), env)) if one is not None else None
+            settled_value(self.evaluator.value(Place(file, one), env)) if one is not None else None
             for one in (node.lower, node.upper, node.step)
         ]
         found: list[Value] = []
-        for option in options(self.evaluator.trees.expanded(settled(whole))):
-            base = parts.entries(self.evaluator, option) or option
+        for option in options(self.evaluator.trees.expanded(settled_value(whole))):
+            base = parts.spec_entries(self.evaluator, option) or option
             if isinstance(base, Items) and base.kind in ("tuple", "list"):
-                found.append(parts.sliced(base, tuple(given)))
+                found.append(parts.slice_items(base, tuple(given)))
             else:
                 found.append(Unknown("a part of something unknown"))
-        return assumed(choice(found), whole)
+        return assumed_value(choose_value(found), whole)
 
-    def _element(self, whole: Value, key: Value) -> Value:
+    def _element_at_key(self, whole: Value, key: Value) -> Value:
         found = [self._element_of(option, key) for option in options(whole)]
         if any(isinstance(option, Leaves) for option in options(whole)):
             found = [
                 one for one in found if not isinstance(one, Unknown)
             ]  # the part of a tree, not of a leaf
-        return choice(found)
+        return choose_value(found)
 
     def _element_of(self, base: Value, key: Value) -> Value:
         if isinstance(base, Leaves):
-            return choice([base.of, base])  # a leaf of the tree, or a part of it
+            return choose_value([base.of, base])  # a leaf of the tree, or a part of it
         if isinstance(key, Constant):
             if isinstance(base, AxisOf) and isinstance(key.value, int):
                 return AxisOf(base.why, base.of, key.value)
@@ -168,10 +174,10 @@ class Written:
             if isinstance(base, Table) and not base.open:
                 return base.get(key.value) or Unknown("a key that is not there")
         elif not isinstance(key, Items) and isinstance(base, Table) and not base.open and base.entries:
-            return choice([value for _, value in base.entries])  # one of them
+            return choose_value([value for _, value in base.entries])  # one of them
         return Unknown("an element of something unknown")
 
 
-def number(value: int) -> Value:
+def number_value(value: int) -> Value:
     """A number, unless it is too large for a size or an index."""
     return Constant(value) if abs(value) < LARGEST else Unknown("a number larger than any size or index")

@@ -115,7 +115,7 @@ def path_of(node: ast.expr) -> Path | None:
     return None
 
 
-def meets(one: Held, two: Held) -> bool:
+def is_nested_part(one: Held, two: Held) -> bool:
     """Return whether one of two parts of buffers holds the other."""
     length = min(len(one[1]), len(two[1]))
     return one[0] is two[0] and one[1][:length] == two[1][:length]
@@ -157,18 +157,18 @@ class Memory:
 
     def death(self, held: Held) -> Death | None:
         """The donation that what is held, or a part of it, died of."""
-        return self._death(held, set())
+        return self._find_death(held, set())
 
-    def _death(self, held: Held, alive: set[Held]) -> Death | None:
+    def _find_death(self, held: Held, alive: set[Held]) -> Death | None:
         """See `death`. `alive` are the parts of buffers that died of nothing: many ways may lead to each of them."""
         if held in alive:
             return None
-        found = next((death for dead, death in self.dead.items() if meets(dead, held)), None)
+        found = next((death for dead, death in self.dead.items() if is_nested_part(dead, held)), None)
         source = held[0].source
         if found is None and source is not None:
-            found = self._death((source[0], (*source[1], *held[1])), alive)
+            found = self._find_death((source[0], (*source[1], *held[1])), alive)
         for buffer, path in held[0].ways if found is None else ():
-            died = self._death((buffer, (*path, *held[1])), alive)
+            died = self._find_death((buffer, (*path, *held[1])), alive)
             if died is not None:
                 return replace(died, must=False)
         if found is None:
@@ -177,7 +177,7 @@ class Memory:
 
     def revive(self, held: Held) -> None:
         """Code that is not seen may have changed it in place: it is no longer known to be dead."""
-        for dead in [dead for dead in self.dead if meets(dead, held)]:
+        for dead in [dead for dead in self.dead if is_nested_part(dead, held)]:
             del self.dead[dead]
 
     def changed(self, roots: Collection[str]) -> None:
@@ -187,7 +187,7 @@ class Memory:
                 self.holds[path] = (Buffer(None, "unknown"), ())
 
 
-def _either(memory: Memory, path: Path, found: list[Held], ends: list[Memory]) -> Buffer:
+def _merge_buffers(memory: Memory, path: Path, found: list[Held], ends: list[Memory]) -> Buffer:
     """Return the buffer of a path where branches meet that bind different buffers. It is deleted if a branch deleted
     it.
     """
@@ -199,14 +199,14 @@ def _either(memory: Memory, path: Path, found: list[Held], ends: list[Memory]) -
     return either
 
 
-def merged(ends: list[Memory]) -> Memory | None:
+def merge_memories(ends: list[Memory]) -> Memory | None:
     """Return the joined memory where branches meet; None if no branch arrives."""
     if len(ends) < 2:
         return ends[0] if ends else None
     memory = Memory(ends[0].entries)
     for path in {path for end in ends for path in end.holds}:
         found = list(dict.fromkeys(end.held(path) for end in ends))
-        memory.holds[path] = found[0] if len(found) == 1 else (_either(memory, path, found, ends), ())
+        memory.holds[path] = found[0] if len(found) == 1 else (_merge_buffers(memory, path, found, ends), ())
     for held in {held for end in ends for held in end.dead}:
         deaths = [end.dead.get(held) for end in ends]
         death = next(death for death in deaths if death is not None)

@@ -14,7 +14,15 @@ from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.lifetime.handed_on import bound_again, donated_inside
 from shardlint.model.lifetime.updates import Updates
 from shardlint.model.needs import Memo
-from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, names, numbers, positions
+from shardlint.model.signatures import (
+    JITS,
+    SHARDING_SETTINGS,
+    Jitted,
+    argnum_positions,
+    jitted_value,
+    names,
+    setting_positions,
+)
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -99,10 +107,10 @@ class Donations:
         """
         if call not in self._calls:
             self._calls.begin(call, None)  # a call inside its own answer tells nothing
-            self._calls.make(call, lambda: self._of(file, call))
+            self._calls.make(call, lambda: self._donations_of_call(file, call))
         return self._calls[call]
 
-    def _of(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
+    def _donations_of_call(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
         if isinstance(call.func, ast.Lambda):
             return None
         callee = self.evaluator.value(Place(file, call.func))
@@ -111,31 +119,31 @@ class Donations:
             return None
         found: DonatingCall | None = None
         for option in options(callee):
-            one = self._option(file, call, option, arguments)
+            one = self._donations_of_option(file, call, option, arguments)
             if one is None:
                 return None
-            found = one if found is None else _both(found, one)
+            found = one if found is None else _common_donations(found, one)
         return found if found is not None and found.donated else None
 
-    def _option(
+    def _donations_of_option(
         self, file: FileFacts, call: ast.Call, value: Value, arguments: CallArguments
     ) -> DonatingCall | None:
         if isinstance(value, Function):
-            return self._helper(file, call, value, arguments)
+            return self._donations_of_helper(file, call, value, arguments)
         shift, value = self._through_partial(value)
         if not isinstance(value, Transformed) or value.call is None:
             return None
-        function = jitted(value, self.evaluator, DONATING)
-        if function is None or _abstract(file, call):
+        function = jitted_value(value, self.evaluator, DONATING)
+        if function is None or _is_abstract_call(file, call):
             return None
-        function_given = self._given(function, call, arguments, shift)
+        function_given = self._donated_call_arguments(function, call, arguments, shift)
         if function_given is None:
             return None
         placed = any(function.setting(name) is not None for name in SHARDING_SETTINGS)
-        by = _asked(function)
+        by = _call_asking_donation(function)
         return DonatingCall(call, by, function.api, function_given, placed)
 
-    def _helper(
+    def _donations_of_helper(
         self, file: FileFacts, call: ast.Call, function: Function, arguments: CallArguments
     ) -> DonatingCall | None:
         """Return the donations that a function of the project makes of its own arguments."""
@@ -165,14 +173,14 @@ class Donations:
             value = value.inner
         return shift, value
 
-    def _given(
+    def _donated_call_arguments(
         self, function: Jitted, call: ast.Call, arguments: CallArguments, shift: int
     ) -> tuple[Argument, ...] | None:
-        donated = self._donated(function)
-        static = positions(function, "static", self.evaluator)
+        donated = self._donated_parameters(function)
+        static = setting_positions(function, "static", self.evaluator)
         if function.api == PMAP:
             broadcast = function.setting("static_broadcasted_argnums")
-            found = numbers(broadcast, function.settings, self.evaluator)
+            found = argnum_positions(broadcast, function.settings, self.evaluator)
             static = frozenset(found) if found is not None else None
         if donated is None or static is None:
             return None
@@ -223,7 +231,7 @@ class Donations:
         values = options(self.evaluator.value(place, arguments.environment))
         return all(isinstance(one, Function) or getattr(one, "api", "") in _TRANSFORMATIONS for one in values)
 
-    def _donated(self, function: Jitted) -> _Donated | None:
+    def _donated_parameters(self, function: Jitted) -> _Donated | None:
         """Which arguments a jitted function donates."""
         settings = function.settings
         if settings.open_keywords:
@@ -240,8 +248,8 @@ class Donations:
             if mode.value in ("all-except-first", "warn-except-first"):
                 return _Donated(every=True, but_first=True) if function.parameters is not None else None
             return None
-        by_position = positions(function, "donate", self.evaluator)
-        by_number = numbers(function.setting("donate_argnums"), settings, self.evaluator)
+        by_position = setting_positions(function, "donate", self.evaluator)
+        by_number = argnum_positions(function.setting("donate_argnums"), settings, self.evaluator)
         by_name = names(function.setting("donate_argnames"), settings, self.evaluator)
         if by_position is None and function.parameters is None and by_name and not by_number:
             by_position = frozenset()  # of a function that is not known, what is given by these names
@@ -269,7 +277,7 @@ class _Donated:
         return position in self.positions or name in self.names
 
 
-def _both(one: DonatingCall, two: DonatingCall) -> DonatingCall | None:
+def _common_donations(one: DonatingCall, two: DonatingCall) -> DonatingCall | None:
     """Return the donations that two branches of a call have in common."""
     if len(one.arguments) != len(two.arguments):
         return None
@@ -294,12 +302,12 @@ def _both(one: DonatingCall, two: DonatingCall) -> DonatingCall | None:
     return DonatingCall(one.call, one.by, one.api, tuple(both), one.placed or two.placed)
 
 
-def _abstract(file: FileFacts, call: ast.Call) -> bool:
+def _is_abstract_call(file: FileFacts, call: ast.Call) -> bool:
     """Donation does nothing while jit is disabled, and a test of it knows what it does."""
     return file.says("disable_jit") or "is_deleted" in file.text(call)
 
 
-def fresh(value: Value) -> bool:
+def is_fresh_array(value: Value) -> bool:
     """Return whether a value is surely a new uncommitted array on one device."""
     return isinstance(value, CallResult) and value.api.startswith(_MAKING) and not value.api.endswith(_NOT_ARRAYS)
 
@@ -308,7 +316,7 @@ _MAKING = ("jax.numpy.", "jax.random.")
 _NOT_ARRAYS = (".dtype", ".shape", ".ndim", ".finfo", ".iinfo", ".result_type", ".dtypes", ".vectorize")
 
 
-def _asked(function: Jitted) -> Place:
+def _call_asking_donation(function: Jitted) -> Place:
     """The call in which donation was asked for: `jax.jit(...)`, or the `partial` that is applied later."""
     for name in ("donate_argnums", "donate_argnames", "donate"):
         given = function.setting(name)

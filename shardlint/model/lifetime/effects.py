@@ -24,11 +24,13 @@ def only_returns(value: Value) -> bool:
         return True
     file = value.place.file
     scope = file.walked(file.scope(value.node))
-    fresh = _fresh(scope)
-    return not scope.outer_names and all(_harmless(statement, fresh) for statement in scope.statements)
+    fresh = _fresh_containers(scope)
+    return not scope.outer_names and all(
+        _is_harmless_statement(statement, fresh) for statement in scope.statements
+    )
 
 
-def _fresh(scope: Scope) -> set[str]:
+def _fresh_containers(scope: Scope) -> set[str]:
     """The names that stand for nothing but lists and tables that the function makes itself."""
     return {
         name
@@ -37,7 +39,7 @@ def _fresh(scope: Scope) -> set[str]:
     }
 
 
-def _harmless(statement: ast.stmt, fresh: set[str]) -> bool:
+def _is_harmless_statement(statement: ast.stmt, fresh: set[str]) -> bool:
     match statement:
         case ast.Expr(value=ast.Constant()):
             return True
@@ -45,11 +47,11 @@ def _harmless(statement: ast.stmt, fresh: set[str]) -> bool:
             name = last_name(func)
             return name in _SAYING
         case ast.Assign(targets=targets):
-            return all(_local(target) or _of_own(target, fresh) for target in targets)
+            return all(_is_local_target(target) or _of_own(target, fresh) for target in targets)
         case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
             return isinstance(target, ast.Name)
         case ast.For(target=target):
-            return _local(target)
+            return _is_local_target(target)
         case ast.Expr() | ast.Delete() | ast.Global() | ast.Nonlocal():
             return False
     return True
@@ -60,13 +62,15 @@ def _of_own(target: ast.expr, fresh: set[str]) -> bool:
     return isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and target.value.id in fresh
 
 
-def _local(target: ast.expr) -> bool:
+def _is_local_target(target: ast.expr) -> bool:
     if isinstance(target, ast.Tuple | ast.List):
-        return all(_local(part) for part in target.elts)
-    return isinstance(target, ast.Name) or (isinstance(target, ast.Starred) and _local(target.value))
+        return all(_is_local_target(part) for part in target.elts)
+    return isinstance(target, ast.Name) or (
+        isinstance(target, ast.Starred) and _is_local_target(target.value)
+    )
 
 
-def called(evaluator: Evaluator, place: Place) -> Value | None:
+def called_function(evaluator: Evaluator, place: Place) -> Value | None:
     """The function that a call runs, an object's `__call__` too; None where it may be one of several."""
     assert isinstance(place.node, ast.Call)
     found = options(evaluator.value(Place(place.file, place.node.func)))

@@ -34,7 +34,7 @@ def donated_inside(
         names = [
             one.id for one in (*call.args, *(k.value for k in call.keywords)) if isinstance(one, ast.Name)
         ]
-        if not given.keys() & set(names) or not straight(inside, call, node):
+        if not given.keys() & set(names) or not is_call_on_every_path(inside, call, node):
             continue
         found = donations.of(inside, call)
         for argument in found.donated if found is not None else ():
@@ -55,7 +55,7 @@ def bound_again(file: FileFacts, call: ast.Call, name: str) -> bool:
     return any(isinstance(part, ast.Name) and part.id == name for one in targets for part in walk(one))
 
 
-def straight(file: FileFacts, call: ast.AST, function: ast.AST) -> bool:
+def is_call_on_every_path(file: FileFacts, call: ast.AST, function: ast.AST) -> bool:
     """Return whether every path through a function reaches a call."""
     for outer in file.ancestors(call):
         if outer is function:

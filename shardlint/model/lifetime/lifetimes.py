@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.lifetime.buffers import Buffer, Memory, Story, Use, merged
+from shardlint.model.lifetime.buffers import Buffer, Memory, Story, Use, merge_memories
 from shardlint.model.lifetime.donation import Donations
 from shardlint.model.lifetime.order import Evaluation
 from shardlint.model.lifetime.reads import Reading
@@ -35,22 +35,22 @@ class Lifetimes:
 
     def stories(self, file: FileFacts) -> list[tuple[Scope, Story]]:
         """The functions of a file in which something is donated, and what happens there."""
-        scopes = self._donating.get(file.tree, lambda: list(self._find(file)))
+        scopes = self._donating.get(file.tree, lambda: list(self._scopes_with_donations(file)))
         return [(scope, self.story(file, scope)) for scope in scopes]
 
-    def _find(self, file: FileFacts) -> Iterator[Scope]:
+    def _scopes_with_donations(self, file: FileFacts) -> Iterator[Scope]:
         for scope in file.inner_scopes(file.module):
             if scope.kind in ("module", "function"):
-                if any(self.donations.of(file, call) is not None for call in _calls(scope)):
+                if any(self.donations.of(file, call) is not None for call in _calls_in_scope(scope)):
                     yield scope
 
 
-def _calls(scope: Scope) -> list[ast.Call]:
+def _calls_in_scope(scope: Scope) -> list[ast.Call]:
     """The calls of a function, those in its comprehensions too."""
     found = list(scope.calls)
     for child in scope.children:
         if child.kind == "comprehension":
-            found += _calls(child)
+            found += _calls_in_scope(child)
     return found
 
 
@@ -64,19 +64,19 @@ class _Walk(Evaluation):
 
     def run(self) -> Story:
         """Walk the whole body."""
-        self._block(self.scope.body)
-        self.story.uses = _strongest(self.story.uses)
+        self._walk_block(self.scope.body)
+        self.story.uses = _strongest_uses(self.story.uses)
         seen = {(id(twice.nodes[0]), id(twice.nodes[1])): twice for twice in reversed(self.story.twice)}
         self.story.twice = list(reversed(seen.values()))
         return self.story
 
-    def _block(self, statements: list[ast.stmt]) -> None:
+    def _walk_block(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
             if self.memory is None:
                 return
-            self._statement(statement)
+            self._walk_statement(statement)
 
-    def _statement(self, node: ast.stmt) -> None:
+    def _walk_statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Assign():
                 held = self.expression(node.value)
@@ -100,16 +100,16 @@ class _Walk(Evaluation):
                 self.memory = None
             case ast.If():
                 self.expression(node.test)
-                self._ways([node.body, node.orelse])
+                self._walk_branches([node.body, node.orelse])
             case ast.For() | ast.AsyncFor() | ast.While():
-                self._loop(node)
+                self._walk_loop(node)
             case ast.With() | ast.AsyncWith():
-                self._with(node)
+                self._walk_with(node)
             case ast.Try() | ast.TryStar():
-                self._try(node)
+                self._walk_try(node)
             case ast.Match():
                 self.expression(node.subject)
-                self._ways([*(case.body for case in node.cases), []])
+                self._walk_branches([*(case.body for case in node.cases), []])
             case ast.Delete():
                 for target in node.targets:
                     self.forget(target)
@@ -120,17 +120,17 @@ class _Walk(Evaluation):
             case ast.Assert():
                 self.expression(node.test)
 
-    def _ways(self, blocks: list[list[ast.stmt]]) -> None:
+    def _walk_branches(self, blocks: list[list[ast.stmt]]) -> None:
         assert self.memory is not None
         before, ends = self.memory, []
         for block in blocks:
             self.memory = before.copy()
-            self._block(block)
+            self._walk_block(block)
             if self.memory is not None:
                 ends.append(self.memory)
-        self.memory = merged(ends)
+        self.memory = merge_memories(ends)
 
-    def _loop(self, node: _Loop) -> None:
+    def _walk_loop(self, node: _Loop) -> None:
         assert self.memory is not None
         if not isinstance(node, ast.While):
             self.expression(node.iter)
@@ -143,58 +143,60 @@ class _Walk(Evaluation):
                 self.expression(node.test)
             else:
                 self.iterate(node.target)
-            self._block(node.body)
+            self._walk_block(node.body)
             reached = self.continues.pop()
             if self.memory is not None:
                 reached.append(self.memory)
-            self.memory = merged(reached)
+            self.memory = merge_memories(reached)
             if self.memory is None:
                 break
             ends.append(self.memory.copy())
         left = self.breaks.pop()
         # A loop that never runs is of no interest: the way round it is not looked at.
-        self.memory = None if isinstance(node, ast.While) and _always(node.test) else merged(ends)
+        self.memory = (
+            None if isinstance(node, ast.While) and _is_always_true(node.test) else merge_memories(ends)
+        )
         if self.memory is not None:
-            self._block(node.orelse)
-        self.memory = merged([*left, self.memory] if self.memory is not None else left)
-        if self.memory is None and not (isinstance(node, ast.While) and _always(node.test)):
+            self._walk_block(node.orelse)
+        self.memory = merge_memories([*left, self.memory] if self.memory is not None else left)
+        if self.memory is None and not (isinstance(node, ast.While) and _is_always_true(node.test)):
             self.memory = before
 
-    def _with(self, node: ast.With | ast.AsyncWith) -> None:
+    def _walk_with(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
             self.expression(item.context_expr)
             if item.optional_vars is not None:
                 self.target(item.optional_vars, None, None)
         before = self.memory.copy() if self.memory is not None else None
-        self._block(node.body)
+        self._walk_block(node.body)
         if before is not None and any(_may_swallow(item.context_expr) for item in node.items):
-            self.memory = merged([before, self.memory] if self.memory is not None else [before])
+            self.memory = merge_memories([before, self.memory] if self.memory is not None else [before])
 
-    def _try(self, node: ast.Try | ast.TryStar) -> None:
+    def _walk_try(self, node: ast.Try | ast.TryStar) -> None:
         assert self.memory is not None
         before = self.memory.copy()
         self.probing += bool(node.handlers)
-        self._block(node.body)
+        self._walk_block(node.body)
         self.probing -= bool(node.handlers)
         # The body may stop anywhere: what it rebinds or donates is not known in the handlers.
         stopped = [before] if self.memory is None else [before, self.memory.copy()]
-        self._block(node.orelse)
+        self._walk_block(node.orelse)
         ends = [self.memory] if self.memory is not None else []
         for handler in node.handlers:
-            self.memory = merged([memory.copy() for memory in stopped])
-            self._block(handler.body)
+            self.memory = merge_memories([memory.copy() for memory in stopped])
+            self._walk_block(handler.body)
             if self.memory is not None:
                 ends.append(self.memory)
-        self.memory = merged(ends)
+        self.memory = merge_memories(ends)
         goes_on = self.memory is not None
         if not goes_on:
-            self.memory = merged([memory.copy() for memory in stopped])
-        self._block(node.finalbody)
+            self.memory = merge_memories([memory.copy() for memory in stopped])
+        self._walk_block(node.finalbody)
         if not goes_on:
             self.memory = None
 
 
-def _strongest(uses: list[Use]) -> list[Use]:
+def _strongest_uses(uses: list[Use]) -> list[Use]:
     """The uses of each read that tell most, first turns of loops first: a later one may read another buffer."""
     order = (Reading.PERHAPS, Reading.IF_ARRAY, Reading.DATA)
     found: dict[ast.expr, list[Use]] = {}
@@ -219,7 +221,7 @@ def _runs_once(node: _Loop) -> bool:
     return False
 
 
-def _always(test: ast.expr) -> bool:
+def _is_always_true(test: ast.expr) -> bool:
     return isinstance(test, ast.Constant) and bool(test.value)
 
 

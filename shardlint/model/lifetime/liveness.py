@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
-from shardlint.model.reach import lookup, may_refer, reaching
+from shardlint.model.reach import lookup, may_refer, reaching_bindings
 from shardlint.syntax import FileFacts, Scope
 
 ResultUse = Literal["used", "dropped", "never read"]
@@ -29,13 +29,13 @@ def result_use(file: FileFacts, call: ast.expr) -> tuple[ResultUse, str | None]:
     scope = file.home(target)
     if not isinstance(target, ast.Name) or scope.kind != "function":
         return "used", None
-    if target.id.startswith("_") or target.id in scope.outer_names or _reflects(file, scope):
+    if target.id.startswith("_") or target.id in scope.outer_names or _reads_locals(file, scope):
         return "used", target.id
-    read = file.kept(("read", (scope, target.id)), lambda: frozenset(_read(file, scope, target)))
+    read = file.kept(("read", (scope, target.id)), lambda: frozenset(_read_bindings(file, scope, target)))
     return ("used" if target in read else "never read"), target.id
 
 
-def _read(file: FileFacts, scope: Scope, target: ast.Name) -> Iterator[ast.AST]:
+def _read_bindings(file: FileFacts, scope: Scope, target: ast.Name) -> Iterator[ast.AST]:
     """Of all that binds the name of a target in a scope, what somebody reads."""
     name = target.id
     for node in file.mentions_in(scope, name):
@@ -58,7 +58,7 @@ def _read(file: FileFacts, scope: Scope, target: ast.Name) -> Iterator[ast.AST]:
         yield from (binding.node for binding in bindings)
 
 
-def _reflects(file: FileFacts, scope: Scope) -> bool:
+def _reads_locals(file: FileFacts, scope: Scope) -> bool:
     return any(
         file.home(node) is scope and isinstance(file.parent(node), ast.Call)
         for name in ("locals", "vars", "eval", "exec")
@@ -73,6 +73,6 @@ def reads_after(file: FileFacts, scope: Scope, target: ast.Name) -> list[ast.Nam
     found = []
     for node in file.mentions_in(scope, target.id):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and file.home(node) is scope:
-            if any(binding.node is target for binding in reaching(file, node, bindings)):
+            if any(binding.node is target for binding in reaching_bindings(file, node, bindings)):
                 found.append(node)
     return found

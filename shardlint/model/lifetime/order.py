@@ -15,12 +15,12 @@ from shardlint.model.lifetime.buffers import (
     Story,
     Twice,
     Use,
-    meets,
-    merged,
+    is_nested_part,
+    merge_memories,
     path_of,
 )
 from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
-from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, reading
+from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, read_part
 from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import children, walk
@@ -58,7 +58,7 @@ class Evaluation:
             return self.read(node)
         match node:
             case ast.Call():
-                return self._call(node)
+                return self._evaluate_call(node)
             case ast.Lambda():
                 return None
             case ast.NamedExpr():
@@ -67,21 +67,21 @@ class Evaluation:
                 return held
             case ast.IfExp():
                 self.expression(node.test)
-                self._alternatives([[node.body], [node.orelse]])
+                self._evaluate_alternatives([[node.body], [node.orelse]])
                 return None
             case ast.BoolOp():
                 self.expression(node.values[0])
-                self._alternatives([node.values[1:], []])
+                self._evaluate_alternatives([node.values[1:], []])
                 return None
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                self._comprehension(node)
+                self._evaluate_comprehension(node)
                 return None
         for child in children(node):
             if isinstance(child, ast.expr):
                 self.expression(child)
         return None
 
-    def _alternatives(self, ways: Sequence[Sequence[ast.expr]]) -> None:
+    def _evaluate_alternatives(self, ways: Sequence[Sequence[ast.expr]]) -> None:
         assert self.memory is not None
         before, ends = self.memory, []
         for way in ways:
@@ -89,9 +89,9 @@ class Evaluation:
             for node in way:
                 self.expression(node)
             ends.append(self.memory)
-        self.memory = merged(ends)
+        self.memory = merge_memories(ends)
 
-    def _comprehension(self, node: Comprehension) -> None:
+    def _evaluate_comprehension(self, node: Comprehension) -> None:
         assert self.memory is not None
         for generator in node.generators:
             self.expression(generator.iter)
@@ -111,7 +111,7 @@ class Evaluation:
 
     # calls
 
-    def _call(self, node: ast.Call) -> Held | None:
+    def _evaluate_call(self, node: ast.Call) -> Held | None:
         if isinstance(node.func, ast.Attribute) and path_of(node.func) is not None:
             self.read(node.func)
         elif isinstance(node.func, ast.Attribute):
@@ -124,14 +124,14 @@ class Evaluation:
             return None
         donating = self.donations.of(self.file, node)
         if donating is not None:
-            self._donate(donating, self.memory)
+            self._donate_arguments(donating, self.memory)
         elif self._same_array(node):
             return held[0] if self._of_jax(node.args[0]) else None
         elif not keeps_objects(self.evaluator, self.file, node):
-            self._changed(node, given, self.memory)
+            self._mark_changed_objects(node, given, self.memory)
         return None
 
-    def _changed(self, node: ast.Call, given: list[ast.expr], memory: Memory) -> None:
+    def _mark_changed_objects(self, node: ast.Call, given: list[ast.expr], memory: Memory) -> None:
         """A call of code not seen here may change objects it reaches: its receiver, and what it is given."""
         names = {
             part.id for one in (node.func, *given) for part in walk(one) if isinstance(part, ast.Name)
@@ -144,14 +144,14 @@ class Evaluation:
             if path is not None and path[0] not in self.unstable:
                 memory.revive(memory.held(path))
 
-    def _donate(self, donating: DonatingCall, memory: Memory) -> None:
+    def _donate_arguments(self, donating: DonatingCall, memory: Memory) -> None:
         seen: list[tuple[Argument, ast.expr, Held]] = []
         for argument in donating.arguments:
             if argument.static:
                 continue
-            for node, held in self._leaves(argument.node, memory):
+            for node, held in self._buffers_of_argument(argument.node, memory):
                 for other, first, before in seen:
-                    if meets(before, held) and (other.donated or argument.donated):
+                    if is_nested_part(before, held) and (other.donated or argument.donated):
                         donor, second = (other, argument) if other.donated else (argument, other)
                         self.story.twice.append(Twice(donating, donor, second, (first, node), held))
                 seen.append((argument, node, held))
@@ -163,7 +163,7 @@ class Evaluation:
             if argument.donated:
                 memory.dead.setdefault(held, Death(donating, argument, held))
 
-    def _leaves(self, node: ast.expr, memory: Memory) -> list[tuple[ast.expr, Held]]:
+    def _buffers_of_argument(self, node: ast.expr, memory: Memory) -> list[tuple[ast.expr, Held]]:
         """The buffers that an argument is, or is made of."""
         path = path_of(node)
         if path is not None:
@@ -173,11 +173,15 @@ class Evaluation:
             return [(node, part) for part in memory.inside(path)] or [(node, memory.held(path))]
         match node:
             case ast.Tuple() | ast.List():
-                return [found for element in node.elts for found in self._leaves(element, memory)]
+                return [
+                    found for element in node.elts for found in self._buffers_of_argument(element, memory)
+                ]
             case ast.Dict():
-                return [found for element in node.values for found in self._leaves(element, memory)]
+                return [
+                    found for element in node.values for found in self._buffers_of_argument(element, memory)
+                ]
             case ast.Call() if self._same_array(node) and self._of_jax(node.args[0]):
-                return self._leaves(node.args[0], memory)
+                return self._buffers_of_argument(node.args[0], memory)
         return []
 
     # names
@@ -192,7 +196,7 @@ class Evaluation:
         if death is None:
             death = next((d for part in self.memory.inside(path) if (d := self.memory.death(part))), None)
         if death is not None:
-            kind = reading(self.evaluator, self.file, node)
+            kind = read_part(self.evaluator, self.file, node)
             # Who is given an object need not look at the part of it that is dead.
             holds_it = death.held[0] is held[0] and len(held[1]) < len(death.held[1])
             if kind is not Reading.NONE and not (holds_it and kind is Reading.PERHAPS):
@@ -215,18 +219,18 @@ class Evaluation:
     def target(self, target: ast.expr, value: ast.expr | None, held: Held | None) -> None:
         """Assign to a target. `held` is what the value is, where that was there before."""
         if isinstance(target, ast.Tuple | ast.List):
-            self._unpack(target, value, held)
+            self._unpack_target(target, value, held)
             return
         path = path_of(target.value if isinstance(target, ast.Starred) else target)
         if path is None:
             self.forget(target)
             return
         known = held if not isinstance(target, ast.Starred) else None
-        self.bind(path, known or self._made(value))
+        self.bind(path, known or self._make_buffer(value))
         if isinstance(value, ast.Dict | ast.Tuple | ast.List) and held is None:
-            self._contents(path, value)
+            self._bind_contents(path, value)
 
-    def _unpack(self, target: ast.Tuple | ast.List, value: ast.expr | None, held: Held | None) -> None:
+    def _unpack_target(self, target: ast.Tuple | ast.List, value: ast.expr | None, held: Held | None) -> None:
         parts: list[tuple[ast.expr | None, Held | None]] = [(value, None)] * len(target.elts)
         starred = any(isinstance(element, ast.Starred) for element in target.elts)
         if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(parts) and not starred:
@@ -237,7 +241,7 @@ class Evaluation:
         for element, (part, inner) in zip(target.elts, parts, strict=True):
             self.target(element, part, inner)
 
-    def _contents(self, path: Path, value: ast.Dict | ast.Tuple | ast.List) -> None:
+    def _bind_contents(self, path: Path, value: ast.Dict | ast.Tuple | ast.List) -> None:
         """Bind the elements of a display, by key."""
         pairs: list[tuple[object, ast.expr]] = list(enumerate(getattr(value, "elts", ())))
         if isinstance(value, ast.Dict):
@@ -245,7 +249,7 @@ class Evaluation:
             pairs = [(key.value, element) for key, element in items if isinstance(key, ast.Constant)]
         for key, element in pairs:
             held = self.known(element)
-            self.bind((*path, f"[{key}]"), held or self._made(element))
+            self.bind((*path, f"[{key}]"), held or self._make_buffer(element))
 
     def forget(self, target: ast.expr) -> None:
         """Nothing more is known of what a target stands for: deleted, or changed at a place not told."""
@@ -267,7 +271,7 @@ class Evaluation:
             return self.known(node.args[0])
         return None
 
-    def _made(self, value: ast.expr | None) -> Buffer:
+    def _make_buffer(self, value: ast.expr | None) -> Buffer:
         if isinstance(value, ast.Call) and self._same_array(value):
             return Buffer(value, "made", self.known(value.args[0]))
         return Buffer(value, "made" if value is not None else "unknown")

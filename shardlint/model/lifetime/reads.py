@@ -7,7 +7,7 @@ import enum
 
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.lifetime.reads_inside import surely
+from shardlint.model.lifetime.reads_inside import surely_reads_argument
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts
 
@@ -76,7 +76,7 @@ def read_object(node: ast.expr) -> ast.expr:
     return node
 
 
-def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 0) -> Reading:
+def read_part(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 0) -> Reading:
     """Return the part of the array that the read at `node` (a whole chain of attributes and constant keys) accesses."""
     part: ast.expr = node
     while isinstance(part, ast.Attribute | ast.Subscript):
@@ -88,7 +88,7 @@ def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 
         if node.attr in _OUTLIVES:
             return Reading.NONE
         return Reading.DATA if node.attr in _ARRAY_METHODS else Reading.PERHAPS
-    found = _consumed(evaluator, file, node, depth)
+    found = _reading_by_parent(evaluator, file, node, depth)
     if found is not Reading.DATA and isinstance(node, ast.Subscript):
         return Reading.IF_ARRAY
     if isinstance(node, ast.Attribute) and node.attr in _DERIVED:
@@ -96,17 +96,17 @@ def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 
     return found
 
 
-def _consumed(evaluator: Evaluator, file: FileFacts, node: ast.AST, depth: int) -> Reading:
+def _reading_by_parent(evaluator: Evaluator, file: FileFacts, node: ast.AST, depth: int) -> Reading:
     parent = file.parent(node)
     match parent:
         case ast.Call():
             if parent.func is node:
                 return Reading.NONE
-            return _called(evaluator, file, parent, node, depth)
+            return _reading_by_call(evaluator, file, parent, node, depth)
         case ast.keyword() | ast.Starred() | ast.NamedExpr():
-            return _consumed(evaluator, file, parent, depth)
+            return _reading_by_parent(evaluator, file, parent, depth)
         case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp():
-            return _consumed(evaluator, file, parent, depth)
+            return _reading_by_parent(evaluator, file, parent, depth)
         case ast.BinOp() | ast.AugAssign():
             return Reading.DATA
         case ast.UnaryOp():
@@ -128,18 +128,20 @@ def _consumed(evaluator: Evaluator, file: FileFacts, node: ast.AST, depth: int) 
     return Reading.PERHAPS
 
 
-def _called(evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, depth: int) -> Reading:
+def _reading_by_call(
+    evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, depth: int
+) -> Reading:
     """Return the part of an argument that a function reads."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in _OUTLIVES:
         return Reading.NONE
     answers = {
-        _by(evaluator, file, call, node, option, depth)
+        _reading_by_function(evaluator, file, call, node, option, depth)
         for option in options(evaluator.value(Place(file, call.func)))
     }
     return answers.pop() if len(answers) == 1 else Reading.PERHAPS
 
 
-def _by(
+def _reading_by_function(
     evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, value: Value, depth: int
 ) -> Reading:
     if isinstance(value, Transformed) and value.api.name in STAGED:
@@ -155,7 +157,7 @@ def _by(
     if value.name == "jax.tree.map" and call.args:
         inner = evaluator.value(Place(file, call.args[0]))
         if isinstance(inner, Api) and inner.name != value.name:
-            return _by(evaluator, file, call, node, inner, depth)
+            return _reading_by_function(evaluator, file, call, node, inner, depth)
         if isinstance(inner, Function):
             return _in_body(evaluator, file, call, node, inner, depth, mapped=True)
         return Reading.PERHAPS
@@ -179,12 +181,12 @@ def _in_body(
         parent = inside.parent(name)
         if isinstance(parent, ast.Attribute):
             if parent.attr in _ARRAY_METHODS or parent.attr in _DERIVED:
-                return reading(evaluator, inside, parent, depth) is Reading.DATA
+                return read_part(evaluator, inside, parent, depth) is Reading.DATA
             return False
-        found = _consumed(evaluator, inside, name, depth)
+        found = _reading_by_parent(evaluator, inside, name, depth)
         return found is Reading.DATA or (mapped and found is Reading.IF_ARRAY)
 
-    found = surely(evaluator, file, call, node, function, reads, depth, mapped)
+    found = surely_reads_argument(evaluator, file, call, node, function, reads, depth, mapped)
     return Reading.DATA if found else Reading.PERHAPS
 
 

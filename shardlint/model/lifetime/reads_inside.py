@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.lifetime.handed_on import straight
+from shardlint.model.lifetime.handed_on import is_call_on_every_path
 from shardlint.model.signatures import of_definition
 from shardlint.model.values import Function, Place
 from shardlint.syntax import FileFacts
@@ -14,7 +14,7 @@ from shardlint.syntax import FileFacts
 _DEEPEST = 3
 
 
-def surely(
+def surely_reads_argument(
     evaluator: Evaluator,
     file: FileFacts,
     call: ast.Call,
@@ -33,7 +33,7 @@ def surely(
         return False
     if isinstance(definition, ast.FunctionDef) and definition.decorator_list:
         return False
-    name = _filled(evaluator, file, call, node, function, mapped)
+    name = _filled_parameter(evaluator, file, call, node, function, mapped)
     if name is None:
         return False
     inside = function.place.file
@@ -43,10 +43,10 @@ def surely(
     if any(binding.kind != "param" for binding in inside.bindings(scope, name)):
         return False
     found = [one for one in inside.mentions_in(scope, name) if isinstance(one, ast.Name)]
-    return any(_certain(inside, definition, one) and reads(inside, one, depth + 1) for one in found)
+    return any(_is_surely_reached(inside, definition, one) and reads(inside, one, depth + 1) for one in found)
 
 
-def _filled(
+def _filled_parameter(
     evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, function: Function, mapped: bool
 ) -> str | None:
     """The parameter that an argument of a call fills, as it is."""
@@ -61,9 +61,9 @@ def _filled(
     return next((name for name, place in (given or {}).items() if place.node is node), None)
 
 
-def _certain(file: FileFacts, function: ast.AST, node: ast.AST) -> bool:
+def _is_surely_reached(file: FileFacts, function: ast.AST, node: ast.AST) -> bool:
     """Return whether every path through a function reaches a place: nothing leaves it before."""
-    if not straight(file, node, function):
+    if not is_call_on_every_path(file, node, function):
         return False
     if isinstance(function, ast.Lambda):
         return True

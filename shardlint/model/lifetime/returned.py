@@ -79,27 +79,27 @@ class _Body:
         before = 0
         while len(self.names) > before:  # a loop may carry a name back
             before = len(self.names)
-            self._names(self.node.body)
+            self._follow_names(self.node.body)
         scope = self.file.walked(self.file.scope(self.node))
         return any(one.value is not None and self.made_of_it(one.value) for one in scope.returns)
 
-    def _names(self, statements: list[ast.stmt]) -> None:
+    def _follow_names(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
-            for target, value in _bound(statement):
+            for target, value in _assigned_pairs(statement):
                 if self.made_of_it(value):
-                    self.names |= _roots(target)
-                    if isinstance(target, ast.Name) and self._object(value):
+                    self.names |= _root_names(target)
+                    if isinstance(target, ast.Name) and self._is_tracked_object(value):
                         self.objects.add(target.id)
-            for part in _expressions(statement):
+            for part in _statement_expressions(statement):
                 self._called_with_it(part)
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                if self._mentioned(statement):
+                if self._mentions_tracked_name(statement):
                     self.names.add(statement.name)
                 continue
             for field in ("body", "orelse", "finalbody"):
-                self._names(getattr(statement, field, []))
+                self._follow_names(getattr(statement, field, []))
             for handler in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-                self._names(handler.body)
+                self._follow_names(handler.body)
 
     def _called_with_it(self, expression: ast.expr) -> None:
         """`results.append(x)` puts it into `results`; `(y := x)` names it."""
@@ -112,10 +112,10 @@ class _Body:
                 if self.made_of_it(part.value):
                     self.names.add(part.target.id)
             elif isinstance(part.func, ast.Attribute):
-                if part.func.attr not in _RUN and any(map(self.made_of_it, _arguments(part))):
-                    self.names |= _roots(part.func.value) & _locals(self.file, self.node)
+                if part.func.attr not in _RUN and any(map(self.made_of_it, _all_arguments(part))):
+                    self.names |= _root_names(part.func.value) & _local_names(self.file, self.node)
 
-    def _mentioned(self, node: ast.AST) -> bool:
+    def _mentions_tracked_name(self, node: ast.AST) -> bool:
         return any(isinstance(part, ast.Name) and part.id in self.names for part in walk(node))
 
     def made_of_it(self, node: ast.AST) -> bool:
@@ -130,15 +130,15 @@ class _Body:
             case ast.Compare() | ast.Constant():
                 return False
             case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                return self._mentioned(node)
+                return self._mentions_tracked_name(node)
             case ast.Call():
-                return self._call(node)
+                return self._call_returns_it(node)
         return any(self.made_of_it(part) for part in children(node))
 
-    def _call(self, call: ast.Call) -> bool:
+    def _call_returns_it(self, call: ast.Call) -> bool:
         func = call.func
-        given = [part for part in _arguments(call) if self.made_of_it(part)]
-        inner, name = self._function(func), self._api(func)
+        given = [part for part in _all_arguments(call) if self.made_of_it(part)]
+        inner, name = self._called_function(func), self._api_name(func)
         if inner is None and self._runs_a_model(call):
             self.ran = self.ran or call.args[0] in given
             return any(part is not call.args[0] for part in given)
@@ -147,22 +147,24 @@ class _Body:
                 self.ran = True
                 return False
             return not (_is_scalar(call) and not name) and self.made_of_it(func)
-        if name in _ASKING or (name.startswith("jax.numpy.") and name[10:] in _SCALAR and _alone(call)):
+        if name in _ASKING or (
+            name.startswith("jax.numpy.") and name[10:] in _SCALAR and _has_one_argument(call)
+        ):
             return False
         if inner is not None:
             bound = parameters_of(inner, self.evaluator)
             found = (
                 bound.bind(self.evaluator.arguments(Place(self.file, call))) if bound is not None else None
             )
-            if found is not None and len(found) == len(_arguments(call)):
+            if found is not None and len(found) == len(_all_arguments(call)):
                 return any(
-                    self._through(inner, parameter)
+                    self._function_returns_it(inner, parameter)
                     for parameter, place in found.items()
                     if place.node in given
                 )
         return True
 
-    def _through(self, inner: Function, parameter: str) -> bool:
+    def _function_returns_it(self, inner: Function, parameter: str) -> bool:
         """Return whether a function of the project returns values that may be made of a parameter."""
         if self.depth >= _DEPTH:
             return True
@@ -175,14 +177,14 @@ class _Body:
         self.ran = self.ran or ran
         return returned
 
-    def _object(self, node: ast.expr) -> bool:
+    def _is_tracked_object(self, node: ast.expr) -> bool:
         while isinstance(node, ast.Attribute | ast.Subscript):
             node = node.value
         return isinstance(node, ast.Name) and node.id in self.objects
 
     def _runs_it(self, func: ast.expr) -> bool:
         """Return whether the argument itself is called, as a model is: `model(x)`, `jax.vmap(model)(x)`."""
-        if isinstance(func, ast.Call) and self._api(func.func) == "jax.vmap" and len(func.args) == 1:
+        if isinstance(func, ast.Call) and self._api_name(func.func) == "jax.vmap" and len(func.args) == 1:
             func = func.args[0]
         return isinstance(func, ast.Name) and func.id in self.objects
 
@@ -193,10 +195,10 @@ class _Body:
             isinstance(func, ast.Attribute)
             and func.attr in _RUN
             and len(call.args) > 0
-            and not self._mutable(call)
+            and not self._returns_variables(call)
         )
 
-    def _mutable(self, call: ast.Call) -> bool:
+    def _returns_variables(self, call: ast.Call) -> bool:
         """Return whether `apply` returns variables too."""
         given = next((one.value for one in call.keywords if one.arg == "mutable"), None)
         stars = any(one.arg is None for one in call.keywords)
@@ -204,11 +206,11 @@ class _Body:
             given is not None and self.evaluator.value(Place(self.file, given)) != Constant(False)
         )
 
-    def _api(self, node: ast.expr) -> str:
+    def _api_name(self, node: ast.expr) -> str:
         value = self.evaluator.value(Place(self.file, node))
         return value.name if isinstance(value, Api) else ""
 
-    def _function(self, node: ast.expr) -> Function | None:
+    def _called_function(self, node: ast.expr) -> Function | None:
         found = options(self.evaluator.value(Place(self.file, node)))
         value = found[0] if len(found) == 1 else None
         while (
@@ -218,21 +220,21 @@ class _Body:
         return value if isinstance(value, Function) else None
 
 
-def _arguments(call: ast.Call) -> list[ast.expr]:
+def _all_arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _is_scalar(call: ast.Call) -> bool:
     """`x.sum()`."""
     func = call.func
-    return isinstance(func, ast.Attribute) and func.attr in _SCALAR and not _arguments(call)
+    return isinstance(func, ast.Attribute) and func.attr in _SCALAR and not _all_arguments(call)
 
 
-def _alone(call: ast.Call) -> bool:
+def _has_one_argument(call: ast.Call) -> bool:
     return len(call.args) == 1 and not call.keywords
 
 
-def _bound(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _assigned_pairs(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
     match statement:
         case ast.Assign():
             yield from ((target, statement.value) for target in statement.targets)
@@ -248,21 +250,21 @@ def _bound(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
                     yield item.optional_vars, item.context_expr
 
 
-def _expressions(statement: ast.stmt) -> list[ast.expr]:
+def _statement_expressions(statement: ast.stmt) -> list[ast.expr]:
     return [part for part in children(statement) if isinstance(part, ast.expr)]
 
 
-def _roots(node: ast.expr) -> set[str]:
+def _root_names(node: ast.expr) -> set[str]:
     """The names that an assignment to a target changes, or what they hold."""
     match node:
         case ast.Name():
             return {node.id}
         case ast.Tuple() | ast.List():
-            return {name for element in node.elts for name in _roots(element)}
+            return {name for element in node.elts for name in _root_names(element)}
         case ast.Starred() | ast.Attribute() | ast.Subscript():
-            return _roots(node.value)
+            return _root_names(node.value)
     return set()
 
 
-def _locals(file: FileFacts, node: Definition) -> set[str]:
+def _local_names(file: FileFacts, node: Definition) -> set[str]:
     return set(file.bound(file.scope(node)).bindings)

@@ -101,47 +101,47 @@ class _Body:
             for mention in inner.named.get(self.parameter, ())
         )
         if isinstance(node, ast.Lambda):
-            self.returned.append(self._holds(node.body))
+            self.returned.append(self._parts_of_result(node.body))
         else:
-            self._block(node.body)
+            self._walk_block(node.body)
         if not self.returned:
             return Update(False, (), self.array, used)
         common = frozenset.intersection(*self.returned)
         parts = {path[0] for path in common if path}
         return Update(() in common, tuple(sorted(parts)), self.array, used)
 
-    def _block(self, statements: list[ast.stmt]) -> None:
+    def _walk_block(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
             match statement:
                 case ast.Assign():
                     for target in statement.targets:
-                        self._bind(target, statement.value)
+                        self._bind_target(target, statement.value)
                 case ast.AnnAssign() if statement.value is not None:
-                    self._bind(statement.target, statement.value)
+                    self._bind_target(statement.target, statement.value)
                 case ast.AugAssign():
-                    self._of(statement.target)
+                    self._parts_of_expression(statement.target)
                 case ast.Return():
                     value = statement.value
                     if not (isinstance(value, ast.Constant) and value.value is None):
-                        self.returned.append(self._holds(value) if value is not None else _NONE)
+                        self.returned.append(self._parts_of_result(value) if value is not None else _NONE)
                 case ast.If():
                     before = dict(self.names)
-                    self._block(statement.body)
+                    self._walk_block(statement.body)
                     after, self.names = self.names, before
-                    self._block(statement.orelse)
+                    self._walk_block(statement.orelse)
                     for name in {*after, *self.names}:
                         self.names[name] = after.get(name, _NONE) & self.names.get(name, _NONE)
                 case ast.For() | ast.While() | ast.With() | ast.Try():
-                    self._block(statement.body)
+                    self._walk_block(statement.body)
 
-    def _bind(self, target: ast.expr, value: ast.expr) -> None:
+    def _bind_target(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
-            self.names[target.id] = self._of(value)
+            self.names[target.id] = self._parts_of_expression(value)
         elif isinstance(target, ast.Tuple | ast.List):
             if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
-                found = [self._of(element) for element in value.elts]
+                found = [self._parts_of_expression(element) for element in value.elts]
             else:
-                found = [self._element(value, index) for index in range(len(target.elts))]
+                found = [self._parts_of_element(value, index) for index in range(len(target.elts))]
             for element, parts in zip(target.elts, found, strict=True):
                 if isinstance(element, ast.Name):
                     self.names[element.id] = parts
@@ -150,76 +150,78 @@ class _Body:
                         if isinstance(name, ast.Name):
                             self.names[name.id] = _NONE
 
-    def _element(self, value: ast.expr, index: int) -> Parts:
+    def _parts_of_element(self, value: ast.expr, index: int) -> Parts:
         """Return the parts in one element of an unpacked value."""
         if isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
-            return frozenset((*path, f"[{index}]") for path in self._of(value))
+            return frozenset((*path, f"[{index}]") for path in self._parts_of_expression(value))
         if isinstance(value, ast.Call):
-            name = self._api(value.func)
-            several = self._kept(name, value)
+            name = self._api_name(value.func)
+            several = self._shape_preserved_argument(name, value)
             if isinstance(several, ast.Tuple | ast.List):  # (params, state) = constrain((params, state), sharding)
-                return self._of(several.elts[index]) if index < len(several.elts) else _NONE
+                return self._parts_of_expression(several.elts[index]) if index < len(several.elts) else _NONE
             if name == "jax.lax.scan" and index == 0 and len(value.args) > 1:
-                return self._of(value.args[1])
+                return self._parts_of_expression(value.args[1])
             if isinstance(value.func, ast.Attribute) and value.func.attr == "update" and index == 1:
                 # updates, opt_state = tx.update(grads, opt_state, params)
-                return self._of(value.args[1]) if len(value.args) > 1 else _NONE
+                return self._parts_of_expression(value.args[1]) if len(value.args) > 1 else _NONE
             for option in options(self.updates.evaluator.value(Place(self.file, value.func))):
                 if isinstance(option, Transformed) and option.api.name in _VALUE_AND_GRADS and index == 1:
-                    return self._differentiated(option, value)
+                    return self._parts_of_gradient(option, value)
         return _NONE
 
-    def _differentiated(self, gradient: Transformed, call: ast.Call) -> Parts:
+    def _parts_of_gradient(self, gradient: Transformed, call: ast.Call) -> Parts:
         """Gradients have the shape of the argument that is differentiated."""
         if gradient.call is None or "argnums" in gradient.call.keywords or not call.args:
             return _NONE
-        return self._of(call.args[0]) if "has_aux" not in gradient.call.keywords else _NONE
+        return self._parts_of_expression(call.args[0]) if "has_aux" not in gradient.call.keywords else _NONE
 
-    def _holds(self, node: ast.expr) -> Parts:
+    def _parts_of_result(self, node: ast.expr) -> Parts:
         """Return the parts in a returned value, also inside displays and the objects it is packed into."""
         if isinstance(node, ast.Tuple | ast.List):
-            return frozenset(part for element in node.elts for part in self._holds(element))
+            return frozenset(part for element in node.elts for part in self._parts_of_result(element))
         if isinstance(node, ast.Dict):
-            return frozenset(part for element in node.values for part in self._holds(element))
+            return frozenset(part for element in node.values for part in self._parts_of_result(element))
         if isinstance(node, ast.IfExp):
-            return self._holds(node.body) & self._holds(node.orelse)
+            return self._parts_of_result(node.body) & self._parts_of_result(node.orelse)
         if isinstance(node, ast.BinOp) and any(isinstance(one, ast.Tuple) for one in (node.left, node.right)):
-            return self._holds(node.left) | self._holds(node.right)  # (params, state) + (loss,)
+            return self._parts_of_result(node.left) | self._parts_of_result(
+                node.right
+            )  # (params, state) + (loss,)
         if isinstance(node, ast.Call):
-            several = self._kept(self._api(node.func), node)
+            several = self._shape_preserved_argument(self._api_name(node.func), node)
             if isinstance(several, ast.Tuple | ast.List | ast.Dict):
-                return self._holds(several)
-        return self._of(node)
+                return self._parts_of_result(several)
+        return self._parts_of_expression(node)
 
-    def _kept(self, name: str, call: ast.Call) -> ast.expr | None:
+    def _shape_preserved_argument(self, name: str, call: ast.Call) -> ast.expr | None:
         """The argument whose shapes and types a call gives back."""
         at = 0 if name in _FIRST else 1 if name in _SECOND else None
         return call.args[at] if at is not None and len(call.args) > at else None
 
-    def _of(self, node: ast.expr) -> Parts:
+    def _parts_of_expression(self, node: ast.expr) -> Parts:
         match node:
             case ast.Name():
                 return self.names.get(node.id, _NONE)
             case ast.Attribute():
-                return frozenset((*path, node.attr) for path in self._of(node.value))
+                return frozenset((*path, node.attr) for path in self._parts_of_expression(node.value))
             case ast.Subscript(slice=ast.Constant(value=str() | int() as key)):
-                return frozenset((*path, f"[{key}]") for path in self._of(node.value))
+                return frozenset((*path, f"[{key}]") for path in self._parts_of_expression(node.value))
             case ast.BinOp():
-                return self._operation(node)
+                return self._parts_of_operation(node)
             case ast.UnaryOp(op=ast.USub()):
-                return self._of(node.operand)
+                return self._parts_of_expression(node.operand)
             case ast.IfExp():
-                return self._of(node.body) & self._of(node.orelse)
+                return self._parts_of_expression(node.body) & self._parts_of_expression(node.orelse)
             case ast.NamedExpr():
-                parts = self._of(node.value)
+                parts = self._parts_of_expression(node.value)
                 self.names[node.target.id] = parts
                 return parts
             case ast.Call():
-                return self._call(node)
+                return self._parts_of_call(node)
         return _NONE
 
-    def _operation(self, node: ast.BinOp) -> Parts:
-        left, right = self._of(node.left), self._of(node.right)
+    def _parts_of_operation(self, node: ast.BinOp) -> Parts:
+        left, right = self._parts_of_expression(node.left), self._parts_of_expression(node.right)
         if isinstance(node.op, ast.MatMult) or not isinstance(
             node.op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.Pow
         ):
@@ -233,46 +235,46 @@ class _Body:
             return left
         return right if isinstance(node.left, ast.Constant) else _NONE
 
-    def _call(self, call: ast.Call) -> Parts:
+    def _parts_of_call(self, call: ast.Call) -> Parts:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _AT and isinstance(func.value, ast.Subscript):
             at = func.value.value
             if isinstance(at, ast.Attribute) and at.attr == "at":
-                found = self._of(at.value)
+                found = self._parts_of_expression(at.value)
                 self.array = self.array or () in found
                 return found
-        name = self._api(func)
+        name = self._api_name(func)
         if name in _FIRST and call.args:
-            found = self._of(call.args[0])
+            found = self._parts_of_expression(call.args[0])
             if name.startswith(("jax.numpy.", "jax.nn.")) and () in found:
                 self.array = True
             return found
         if name in _SECOND and len(call.args) > 1:
-            return self._of(call.args[1])
+            return self._parts_of_expression(call.args[1])
         if name == "jax.lax.fori_loop" and len(call.args) > 3:
-            return self._of(call.args[3])
+            return self._parts_of_expression(call.args[3])
         if name == "jax.lax.while_loop" and len(call.args) > 2:
-            return self._of(call.args[2])
+            return self._parts_of_expression(call.args[2])
         if isinstance(func, ast.Attribute) and func.attr in _METHODS and not name:
-            return self._of(func.value)
-        found = self._through(call)
+            return self._parts_of_expression(func.value)
+        found = self._parts_through_function(call)
         if not found and not name and call.args and last_name(func) in _CONSTRAINTS:
-            return self._of(call.args[0])  # the project's own, around jax's
+            return self._parts_of_expression(call.args[0])  # the project's own, around jax's
         return found
 
-    def _through(self, call: ast.Call) -> Parts:
+    def _parts_through_function(self, call: ast.Call) -> Parts:
         """Return the parts that a function of the project, or a gradient, returns."""
         found: Parts | None = None
         for option in options(self.updates.evaluator.value(Place(self.file, call.func))):
             parts = _NONE
             if isinstance(option, Transformed) and option.api.name in _GRADS:
-                parts = self._differentiated(option, call)
+                parts = self._parts_of_gradient(option, call)
             elif isinstance(option, Transformed | Function):
-                parts = self._called(option, call)
+                parts = self._parts_by_callee(option, call)
             found = parts if found is None else found & parts
         return found or _NONE
 
-    def _called(self, value: Value, call: ast.Call) -> Parts:
+    def _parts_by_callee(self, value: Value, call: ast.Call) -> Parts:
         from shardlint.model.signatures import parameters_of
 
         evaluator = self.updates.evaluator
@@ -287,14 +289,14 @@ class _Body:
         found: set[tuple[str, ...]] = set()
         for name, place in given.items():
             assert isinstance(place.node, ast.expr)
-            parts = self._of(place.node)
+            parts = self._parts_of_expression(place.node)
             if parts:
                 update = self.updates.of(value, name, self.depth + 1)
                 if update is not None and update.whole:
                     found |= parts
         return frozenset(found)
 
-    def _api(self, node: ast.expr) -> str:
+    def _api_name(self, node: ast.expr) -> str:
         value = self.updates.evaluator.value(Place(self.file, node))
         if isinstance(value, CallResult) and isinstance(value.by, Api):
             return ""

@@ -100,16 +100,16 @@ def _in_yaml(path: Path, text: str, key: str) -> Iterator[Entry]:
         if match is None:
             continue
         block = [line]
-        for below in _below(itertools.islice(lines, number + 1, None), len(match[1])):
+        for below in _block_lines(itertools.islice(lines, number + 1, None), len(match[1])):
             room -= len(below)
             if room < 0:
                 break
             block.append(below)
-        known, value = (False, None) if room < 0 else _loaded(textwrap.dedent("\n".join(block)), match[2])
+        known, value = (False, None) if room < 0 else _load_key(textwrap.dedent("\n".join(block)), match[2])
         yield Entry(path, number + 1, match[2], value, known)
 
 
-def _below(lines: Iterable[str], indent: int) -> Iterator[str]:
+def _block_lines(lines: Iterable[str], indent: int) -> Iterator[str]:
     """The lines of a block: those further in, the items of a list at the same depth, and brackets left open."""
     for line in lines:
         bare = line.lstrip()
@@ -121,7 +121,7 @@ def _below(lines: Iterable[str], indent: int) -> Iterator[str]:
         yield line
 
 
-def _loaded(block: str, key: str) -> tuple[bool, Any]:
+def _load_key(block: str, key: str) -> tuple[bool, Any]:
     found = plain_yaml(block)
     return (True, found[key]) if isinstance(found, dict) and key in found else (False, None)
 
@@ -132,12 +132,12 @@ def plain_yaml(text: str) -> Any:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(text, Loader=loader) if _shallow(yaml.parse(text, Loader=loader)) else None
+        return yaml.load(text, Loader=loader) if _is_shallow(yaml.parse(text, Loader=loader)) else None
     except (yaml.YAMLError, *_ODD):
         return None
 
 
-def _shallow(events: Iterator[Any]) -> bool:
+def _is_shallow(events: Iterator[Any]) -> bool:
     """Return whether a text in YAML can be built with little stack and in little time."""
     depth = aliases = 0
     merges = False

@@ -95,11 +95,11 @@ class Contexts:
 
     def context(self, file: FileFacts, node: ast.AST) -> Context:
         """The mesh contexts of a node."""
-        return self._at(file, node, False)
+        return self._contexts_at_node(file, node, False)
 
     def around(self, file: FileFacts, node: ast.AST) -> Context:
         """Every mesh context open at a node on any way, the outer ones of nested ones too."""
-        return self._at(file, node, True)
+        return self._contexts_at_node(file, node, True)
 
     def of_calls(self, place: Place) -> Context:
         """Every mesh context open where a function is called: a definition, or what an expression (`jit(f)`) makes."""
@@ -107,14 +107,14 @@ class Contexts:
             ends = self.flow.ends(place.file, place.node)
         else:
             ends = self.flow.calls(place)
-        return self._merged(ends, True)
+        return self._merge_contexts(ends, True)
 
-    def _at(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
+    def _contexts_at_node(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
         lexical = list(self.entered(file, node))
         if any(isinstance(outer, ast.GeneratorExp) for outer in file.ancestors(node)):
             return Context(tuple(lexical), not lexical, False)  # it runs where it is read
         if nested:
-            outer = self._callers(file, node, True)
+            outer = self._contexts_of_callers(file, node, True)
             inner = tuple(context for context in lexical if context.kind != "unknown")
             whole = outer.complete and len(inner) == len(lexical)
             return Context((*inner, *outer.contexts), outer.bare and not inner, whole)
@@ -123,24 +123,24 @@ class Contexts:
             known = [context for context in lexical if context.kind != "unknown"]
             if known:
                 return Context((known[0],), False, lexical[0].kind != "unknown")
-            outer = self._callers(file, node, False)
+            outer = self._contexts_of_callers(file, node, False)
             return Context(outer.contexts, outer.bare, False)
-        return self._callers(file, node, False)
+        return self._contexts_of_callers(file, node, False)
 
-    def _callers(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
+    def _contexts_of_callers(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
         function = file.home(node).function()
         if function is None:
             return Context((), True, not self._set_elsewhere(file))
 
         def answer() -> Context:
-            result = self._merged(self.flow.ends(file, function.node), nested)
+            result = self._merge_contexts(self.flow.ends(file, function.node), nested)
             return Context(result.contexts, result.bare, False) if _runs_later(file, function) else result
 
         return self._callers_of.ask(
             (function.node, nested), answer, lambda too_long: Context((), False, not too_long)
         )
 
-    def _merged(self, ends: Ends, nested: bool) -> Context:
+    def _merge_contexts(self, ends: Ends, nested: bool) -> Context:
         """The contexts of all the places that run a function, as one."""
         contexts: list[MeshContext] = []
         bare = False
@@ -150,7 +150,7 @@ class Contexts:
                 continue
             if any(wrapper.api in BRING_A_MESH for wrapper in end.wrappers):
                 complete = False
-            at_call = self._at(end.place.file, end.place.node, nested)
+            at_call = self._contexts_at_node(end.place.file, end.place.node, nested)
             contexts += [context for context in at_call.contexts if context not in contexts]
             bare = bare or at_call.bare
             complete = complete and at_call.complete
@@ -168,12 +168,12 @@ class Contexts:
                         yield found
             if home is not None and outer is home.node:
                 if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-                    yield from self._decorators(file, outer)
+                    yield from self._contexts_of_decorators(file, outer)
                 break
             inner = outer
-        yield from self._setters(file, node)
+        yield from self._contexts_of_setters(file, node)
 
-    def _decorators(
+    def _contexts_of_decorators(
         self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> Iterator[MeshContext]:
         for decorator in node.decorator_list:
@@ -181,7 +181,7 @@ class Contexts:
             if "mesh" in name:  # `@with_mesh(...)`, `@jtu.with_explicit_mesh(...)`: sets some mesh
                 yield MeshContext("unknown", None, Place(file, decorator))
 
-    def _setters(self, file: FileFacts, node: ast.AST) -> Iterator[MeshContext]:
+    def _contexts_of_setters(self, file: FileFacts, node: ast.AST) -> Iterator[MeshContext]:
         """`jax.set_mesh(mesh)` as a statement holds from there on; in the same function, or at module level."""
         position = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
         function = file.home(node).function()
@@ -263,7 +263,7 @@ class Contexts:
     def manager(self, place: Place) -> MeshContext | None:
         """Return the effect of a context manager on the mesh; None if it surely has none."""
         value = self.evaluator.value(place)
-        kinds = [self._one(option, place) for option in options(value)]
+        kinds = [self._context_of_value(option, place) for option in options(value)]
         known = [kind for kind in kinds if kind is not None]
         if not known:
             return None
@@ -272,7 +272,7 @@ class Contexts:
         alike = len(known) == len(kinds) and len({one.kind for one in known}) == 1
         return MeshContext(known[0].kind if alike else "unknown", None, place)
 
-    def _one(self, value: Value, place: Place) -> MeshContext | None:
+    def _context_of_value(self, value: Value, place: Place) -> MeshContext | None:
         if isinstance(value, CallResult):
             if value.api in MESH_MAKERS:
                 return MeshContext("with mesh", mesh_of(value, self.evaluator), place)
@@ -284,7 +284,7 @@ class Contexts:
                     mesh = mesh_of(self.evaluator.value(argument, value.call.environment), self.evaluator)
                 return MeshContext(kind, mesh, place)
             if isinstance(value.by, Api):
-                return None if _harmless(value.by.name) else MeshContext("unknown", None, place)
+                return None if _is_harmless_context(value.by.name) else MeshContext("unknown", None, place)
         if isinstance(value, Unknown | Transformed | Function | Parameter):
             text = place.text()
             # A name that says mesh, on its own, is a mesh entered the old way.
@@ -296,7 +296,7 @@ class Contexts:
             return MeshContext("with mesh", None, place)
         if isinstance(place.node, ast.Call):
             callee = self.evaluator.value(Place(place.file, place.node.func))
-            if isinstance(callee, Api) and _harmless(callee.name):
+            if isinstance(callee, Api) and _is_harmless_context(callee.name):
                 return None
         return MeshContext("unknown", None, place)
 
@@ -327,7 +327,7 @@ def _is_test(file: FileFacts, root: Path) -> bool:
     return any(part.startswith("test") or part.endswith("_test.py") for part in inside.parts[-3:])
 
 
-def _harmless(name: str) -> bool:
+def _is_harmless_context(name: str) -> bool:
     if name in api.HARMLESS_CONTEXTS:
         return True
     return name.partition(".")[0] in (

@@ -57,26 +57,30 @@ def _in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
             return
         text = file.source.text
         for match in re.finditer(pattern, text):
-            items = _literal(match[1])
+            items = _literal_names(match[1])
             if items is not None:
                 yield Listed(items, file.path.name, text.count("\n", 0, match.start()) + 1)
 
 
 def _in_configs(root: Path, name: str) -> Iterator[Listed]:
-    for path in _configs(root):
+    for path in _configuration_paths(root):
         text = read_configuration(path)
         line, counted = 1, 0
         for match in re.finditer(
             rf"^([ \t]*){re.escape(name)}:[ \t]*(?:{_DISPLAY}|(?:#[^\n]*)?\n)", text, re.MULTILINE
         ):
-            items = _literal(_quoted(match[2])) if match[2] else _block(text, match.end())
+            items = (
+                _literal_names(_as_python_literal(match[2]))
+                if match[2]
+                else _block_sequence_items(text, match.end())
+            )
             line += text.count("\n", counted, match.start())
             counted = match.start()
             if items is not None:
                 yield Listed(items, path.name, line)
 
 
-def _configs(root: Path) -> Iterator[Path]:
+def _configuration_paths(root: Path) -> Iterator[Path]:
     found = 0
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in ALWAYS_EXCLUDED)
@@ -88,7 +92,7 @@ def _configs(root: Path) -> Iterator[Path]:
                     return
 
 
-def _quoted(text: str) -> str:
+def _as_python_literal(text: str) -> str:
     """A flow sequence of YAML as Python writes it."""
     bare = _WORD.sub(
         lambda word: word[0] if word[0] in _CONSTANTS else f'"{word[0]}"', re.sub(r"[\"']", "", text)
@@ -96,7 +100,7 @@ def _quoted(text: str) -> str:
     return re.sub(r"\b(null|~)\b", "None", bare)
 
 
-def _block(text: str, at: int) -> tuple[str | None, ...] | None:
+def _block_sequence_items(text: str, at: int) -> tuple[str | None, ...] | None:
     """The items of a block sequence that begins at a character: `- data`, a line each."""
     items: list[str | None] = []
     while (match := _ITEM.match(text, at)) is not None and match.end() > at:
@@ -105,7 +109,7 @@ def _block(text: str, at: int) -> tuple[str | None, ...] | None:
     return tuple(items) or None
 
 
-def _literal(text: str) -> tuple[str | None, ...] | None:
+def _literal_names(text: str) -> tuple[str | None, ...] | None:
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -55,14 +55,14 @@ def rules_of(value: Value) -> LogicalRules | None:
         name, axes = item.items
         if not isinstance(name, Constant) or not isinstance(name.value, str):
             return None
-        names = _axes(axes)
+        names = _axes_of_value(axes)
         if names is None:
             return None
         found.append((name.value, names))
     return LogicalRules(tuple(found))
 
 
-def _axes(value: Value) -> tuple[str, ...] | None:
+def _axes_of_value(value: Value) -> tuple[str, ...] | None:
     if isinstance(value, Constant):
         if value.value is None:
             return ()
@@ -86,17 +86,17 @@ def project_rules(program: Program, path: Path) -> tuple[LogicalRules, ...] | No
     for file in program.project.calling(path, (*SETTERS, *_GIVEN)):
         if file is None:
             return None
-        for place in _setting(program, Place(file, file.tree)):
+        for place in _rule_settings(program, Place(file, file.tree)):
             for option in options(program.evaluator.value(place)):
                 rules = rules_of(option)
                 if rules is None:
-                    rules = _likely(program, place)
+                    rules = _likely_rules(program, place)
                 if rules is not None:
                     found.append(rules)
                     continue
                 if configs is None:
-                    configs = _configs(program.project.configurations)
-                if not any(_names(place, key) for key, _ in configs):
+                    configs = _rules_in_configurations(program.project.configurations)
+                if not any(_reads_key(place, key) for key, _ in configs):
                     return None
                 taken = True
     if taken and any(rules is None for _, rules in configs or ()):
@@ -104,12 +104,12 @@ def project_rules(program: Program, path: Path) -> tuple[LogicalRules, ...] | No
     return (*found, *(rules for _, rules in configs or () if rules is not None and taken))
 
 
-def _likely(program: Program, place: Place) -> LogicalRules | None:
+def _likely_rules(program: Program, place: Place) -> LogicalRules | None:
     """The rules that an expression is in all calls in sight, by a configuration file."""
-    return program.of_node(("likely rules", place), lambda: _assumed(program, place))
+    return program.of_node(("likely rules", place), lambda: _assumed_rules(program, place))
 
 
-def _assumed(program: Program, place: Place) -> LogicalRules | None:
+def _assumed_rules(program: Program, place: Place) -> LogicalRules | None:
     seen = [rules_of(view.value(place)) for _, view in program.views(place.file, place.node)]
     seen += [] if seen else [rules_of(program.assuming().value(place))]
     first = seen[0]
@@ -118,7 +118,7 @@ def _assumed(program: Program, place: Place) -> LogicalRules | None:
     return replace(first, configured=True, assumed=True)
 
 
-def _setting(program: Program, module: Place) -> Iterator[Place]:
+def _rule_settings(program: Program, module: Place) -> Iterator[Place]:
     """The rules given in a file: to what sets them, or to what looks names up in them."""
     file = module.file
     for word in (*SETTERS, *_GIVEN):
@@ -134,7 +134,7 @@ def _setting(program: Program, module: Place) -> Iterator[Place]:
                 yield Place(file, keyword if keyword is not None else call.args[at])
 
 
-def _names(place: Place, key: str) -> bool:
+def _reads_key(place: Place, key: str) -> bool:
     """Return whether a file reads an entry under a key: as an attribute, in quotes, or as the end of an attribute."""
     node = place.node
     if isinstance(node, ast.Attribute) and key.endswith(node.attr):
@@ -143,12 +143,12 @@ def _names(place: Place, key: str) -> bool:
     return place.file.says(key) and re.search(taking, place.file.source.text) is not None
 
 
-def _configs(files: Configurations) -> list[tuple[str, LogicalRules | None]]:
+def _rules_in_configurations(files: Configurations) -> list[tuple[str, LogicalRules | None]]:
     """The lists of rules in the configuration files of a project by key; None for one that cannot be read."""
-    return [(entry.key, _literal(entry.value)) for entry in files.entries(_KEY)]
+    return [(entry.key, _rules_of_literal(entry.value)) for entry in files.entries(_KEY)]
 
 
-def _literal(value: object) -> LogicalRules | None:
+def _rules_of_literal(value: object) -> LogicalRules | None:
     found = []
     pairs = list(value.items()) if isinstance(value, dict) else value
     for item in pairs if isinstance(pairs, list) else [None]:

@@ -96,7 +96,7 @@ def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
             and not shape_value.open
             and len(shape_value.items) == len(names or ())
         ):
-            sizes = tuple(_integer(item) for item in shape_value.items)
+            sizes = tuple(_integer_value(item) for item in shape_value.items)
     else:
         devices = call.get("devices", signature)
         shape = shape_of(evaluator, devices, call.environment) if devices else None
@@ -105,7 +105,7 @@ def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
     return Mesh(value.api, names, sizes, _axis_types(call, signature, evaluator), call.place)
 
 
-def _integer(value: Value) -> int | None:
+def _integer_value(value: Value) -> int | None:
     if isinstance(value, Constant) and isinstance(value.value, int) and not isinstance(value.value, bool):
         return value.value
     return None
@@ -151,7 +151,7 @@ def spec_of(value: Value, evaluator: Values) -> Spec | None:
         return None
     call = value.call
     entries = tuple(spec_entry(evaluator.value(place, call.environment), place) for place in call.positional)
-    more = parts.spread(evaluator, call) if call.open_positional else ()
+    more = parts.spread_arguments(evaluator, call) if call.open_positional else ()
     entries += tuple(spec_entry(one) for one in more or ())
     return Spec(entries, more is None or call.open_keywords, call.place)
 

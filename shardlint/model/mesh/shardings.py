@@ -121,9 +121,9 @@ class Shardings:
         """
         found = leaves(self._evaluator.trees.expanded(value))
         enough = any if self._assuming else all
-        return bool(found) and enough(self._splits(leaf, auto) for leaf in found)
+        return bool(found) and enough(self._is_splitting(leaf, auto) for leaf in found)
 
-    def _splits(self, value: Value, auto: bool) -> bool:
+    def _is_splitting(self, value: Value, auto: bool) -> bool:
         parts = sharding_parts(value, self._evaluator)
         if parts is None:
             return False

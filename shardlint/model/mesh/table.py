@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _DEPTH = 4
 
 
-def _words(program: Program) -> tuple[str, ...]:
+def _mesh_maker_words(program: Program) -> tuple[str, ...]:
     """The last parts of the names of what makes a mesh."""
     names = (*(name for name in MESH_MAKERS if name != api.USER_MESH), *program.own.meshes)
     return tuple(dict.fromkeys(name.rpartition(".")[2] for name in names))
@@ -43,13 +43,13 @@ def shared_meshes(program: Program, path: Path, axis_types: AxisTypes) -> tuple[
     (`mesh or default_mesh()`), and that are made only on demand of a flag which no call gives.
     """
     found: list[SharedMesh] = []
-    for file in program.project.calling(path, _words(program)):
+    for file in program.project.calling(path, _mesh_maker_words(program)):
         if file is None:
             return ()
         if any(part.startswith("bench") for part in file.path.relative_to(program.project.root).parts):
             continue
-        for call in _made(program, file):
-            if not _shared(program, file, call, 0) or _on_demand(program, file, call):
+        for call in _mesh_maker_calls(program, file):
+            if not _is_value_shared(program, file, call, 0) or _on_demand(program, file, call):
                 continue
             made = [mesh_of(option, program.evaluator) for option in options(program.value(file, call))]
             for mesh in made:
@@ -59,8 +59,8 @@ def shared_meshes(program: Program, path: Path, axis_types: AxisTypes) -> tuple[
     return tuple(found)
 
 
-def _made(program: Program, file: FileFacts) -> Iterator[ast.Call]:
-    for word in _words(program):
+def _mesh_maker_calls(program: Program, file: FileFacts) -> Iterator[ast.Call]:
+    for word in _mesh_maker_words(program):
         for node in file.mentions(word):
             call = file.parent(node)
             if isinstance(call, ast.Call) and call.func is node:
@@ -69,13 +69,13 @@ def _made(program: Program, file: FileFacts) -> Iterator[ast.Call]:
                     yield call
 
 
-def _shared(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool:
+def _is_value_shared(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool:
     """Return whether the value of an expression may be used outside its function, as the intended mesh."""
     if depth > _DEPTH:
         return True
     parent = file.parent(node)
     if isinstance(parent, ast.IfExp | ast.BoolOp):
-        return not _stands_in(file, parent, node) and _shared(program, file, parent, depth + 1)
+        return not _stands_in(file, parent, node) and _is_value_shared(program, file, parent, depth + 1)
     if isinstance(parent, ast.keyword):
         node, parent = parent, file.parent(parent)
     match parent:
@@ -84,7 +84,7 @@ def _shared(program: Program, file: FileFacts, node: ast.AST, depth: int) -> boo
             return isinstance(named, ast.Name) and _uses_shared(program, file, named, depth)
         case ast.Call() if parent.func is not node:
             callee = options(program.value(file, parent.func))
-            return not all(isinstance(one, Api) and not _keeps(one) for one in callee)
+            return not all(isinstance(one, Api) and not _stores_arguments(one) for one in callee)
         case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
             targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
             if any(_for_want_of(file, parent, target) for target in targets):
@@ -97,7 +97,7 @@ def _shared(program: Program, file: FileFacts, node: ast.AST, depth: int) -> boo
     return True
 
 
-def _keeps(callee: Api) -> bool:
+def _stores_arguments(callee: Api) -> bool:
     """Return whether a library function stores its arguments and passes them to other code."""
     return callee.name in ("functools.partial", "dataclasses.replace") or not callee.name.startswith(
         ("jax.", "builtins.", "numpy.", "contextlib.", "logging.")
@@ -112,7 +112,7 @@ def _uses_shared(program: Program, file: FileFacts, target: ast.Name, depth: int
         if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
             bindings, _ = lookup(file, use, target.id)
             may_be = any(one.node is target or one.kind == "more" for one in bindings)
-            if may_be and _shared(program, file, use, depth + 1):
+            if may_be and _is_value_shared(program, file, use, depth + 1):
                 return True
     return False
 
@@ -126,7 +126,7 @@ def _result_shared(program: Program, file: FileFacts, statement: ast.Return, dep
         return True
     calls = [end.place for end in program.flow.ends(file, scope.node).found if end.kind == "called"]
     inside = [place for place in calls if not program.project.is_test(place.file.path)]
-    return not inside or any(_shared(program, place.file, place.node, depth + 1) for place in inside)
+    return not inside or any(_is_value_shared(program, place.file, place.node, depth + 1) for place in inside)
 
 
 def _stands_in(file: FileFacts, outer: ast.IfExp | ast.BoolOp, node: ast.AST) -> bool:
@@ -194,14 +194,14 @@ def _ever_given(program: Program, file: FileFacts, function: ast.FunctionDef, fl
 
 def making_meshes(program: Program, path: Path, tests: bool) -> Iterator[FileFacts | None]:
     """The files that run with one and may make a mesh, tests or all others; None where they cannot be told."""
-    for file in program.project.holding(path, tuple(f"{word}(" for word in _words(program))):
+    for file in program.project.holding(path, tuple(f"{word}(" for word in _mesh_maker_words(program))):
         if file is None or program.project.is_test(file.path) is tests:
             yield file
 
 
 def made_meshes(program: Program, file: FileFacts) -> Iterator[Mesh | None]:
     """The meshes made in a file; None where one cannot be told."""
-    for call in _made(program, file):
+    for call in _mesh_maker_calls(program, file):
         for option in options(program.value(file, call)):
             yield mesh_of(option, program.evaluator)
 
@@ -217,15 +217,15 @@ class NamedMesh:
 
 def named_meshes(program: Program, file: FileFacts) -> tuple[NamedMesh, ...]:
     """The meshes, made where a file runs, that may reach code elsewhere and whose axes are known, tests aside."""
-    return program.once(file, "named meshes", lambda: tuple(_named(program, file.path)))
+    return program.once(file, "named meshes", lambda: tuple(_named_meshes(program, file.path)))
 
 
-def _named(program: Program, path: Path) -> Iterator[NamedMesh]:
-    for file in program.project.calling(path, _words(program)):
+def _named_meshes(program: Program, path: Path) -> Iterator[NamedMesh]:
+    for file in program.project.calling(path, _mesh_maker_words(program)):
         if file is None:
             return
-        for call in _made(program, file):
-            if _shared(program, file, call, 0):
+        for call in _mesh_maker_calls(program, file):
+            if _is_value_shared(program, file, call, 0):
                 for option in options(program.value(file, call)):
                     mesh = mesh_of(option, program.evaluator)
                     if mesh is not None and mesh.axis_names is not None:

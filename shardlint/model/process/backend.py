@@ -75,24 +75,24 @@ class Backend:
     def before(self, place: Place) -> Started | None:
         """The first call that has started the backend when the statement of a place runs."""
         for event in _Running(self.program).before(place):
-            found = self._followed(event)
+            found = self._follow_event(event)
             if found is not None:
                 return found
         return None
 
-    def _followed(self, event: _Event) -> Started | None:
+    def _follow_event(self, event: _Event) -> Started | None:
         if isinstance(event, Started):
             return event
         if event.file in self.seen or len(self.seen) > _FILES:
             return None
         self.seen.add(event.file)
-        for inner in self._events(event.file):
-            found = self._followed(inner)
+        for inner in self._events_of_file(event.file):
+            found = self._follow_event(inner)
             if found is not None:
                 return Started(found.place, (*event.through, *found.through))
         return None
 
-    def _events(self, file: FileFacts) -> tuple[_Event, ...]:
+    def _events_of_file(self, file: FileFacts) -> tuple[_Event, ...]:
         """Return the relevant events of importing a file, computed once for all questions."""
         return self.program.of_node(
             ("events", file.tree), lambda: tuple(_Running(self.program).imported(file))
@@ -109,35 +109,39 @@ class _Running:
 
     def imported(self, file: FileFacts) -> Iterator[_Event]:
         """Return the events of importing a file."""
-        return _until_started(self._block(file, file.module.body, 0))
+        return _until_started(self._events_of_block(file, file.module.body, 0))
 
     def before(self, place: Place) -> Iterator[_Event]:
         """Return the events before the statement of a place, and in the arguments of a call."""
-        return _until_started(chain(self._around(place), self._within(place)))
+        return _until_started(chain(self._events_around(place), self._events_in_arguments(place)))
 
-    def _around(self, place: Place) -> Iterator[_Event]:
+    def _events_around(self, place: Place) -> Iterator[_Event]:
         file = place.file
         inner: ast.AST = file.statement(place.node)
         outer = file.parent(inner)
         blocks: list[list[ast.stmt]] = []
         while outer is not None:
-            blocks.append(list(_earlier(file, outer, inner)))
+            blocks.append(list(_earlier_statements(file, outer, inner)))
             if isinstance(outer, ast.If | ast.While) and inner is not outer.test:
                 blocks[-1].insert(0, ast.Expr(outer.test))
             inner, outer = outer, file.parent(outer)
         for statements in reversed(blocks):
-            yield from self._block(file, statements, 0)
+            yield from self._events_of_block(file, statements, 0)
 
-    def _within(self, place: Place) -> Iterator[_Event]:
+    def _events_in_arguments(self, place: Place) -> Iterator[_Event]:
         """Yield the events in the arguments of the very call."""
         node = place.node
         if isinstance(node, ast.Call):
-            yield from self._expressions(place.file, [*node.args, *(one.value for one in node.keywords)], 0)
+            yield from self._events_of_expressions(
+                place.file, [*node.args, *(one.value for one in node.keywords)], 0
+            )
 
-    def _block(self, file: FileFacts, statements: Iterable[ast.stmt], depth: int) -> Iterator[_Event]:
+    def _events_of_block(
+        self, file: FileFacts, statements: Iterable[ast.stmt], depth: int
+    ) -> Iterator[_Event]:
         block = list(statements)
         for index, statement in enumerate(block):
-            yield from self._statement(file, statement, depth)
+            yield from self._events_of_statement(file, statement, depth)
             if isinstance(statement, ast.If | ast.Match):
                 found = self._on_each_way(file, block[index:] if depth else [statement], depth)
                 if isinstance(found, Started):
@@ -164,7 +168,7 @@ class _Running:
                 if not _takes_all(statement):
                     ways.append([])
             else:
-                events = self._statement(file, statement, depth)
+                events = self._events_of_statement(file, statement, depth)
                 started = next((one for one in events if isinstance(one, Started)), None)
                 if started is not None:
                     return started
@@ -185,10 +189,10 @@ class _Running:
                 return ""
         return ""
 
-    def _statement(self, file: FileFacts, statement: ast.stmt, depth: int) -> Iterator[_Event]:
+    def _events_of_statement(self, file: FileFacts, statement: ast.stmt, depth: int) -> Iterator[_Event]:
         match statement:
             case ast.Import() | ast.ImportFrom():
-                for module in self._modules(file, statement):
+                for module in self._imported_modules(file, statement):
                     yield _Import(module, (Place(file, statement),))
                 return
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -209,11 +213,13 @@ class _Running:
                 values = [value] if value is not None else []
             case _:
                 values = [child for child in children(statement) if isinstance(child, ast.expr)]
-        yield from self._expressions(file, values, depth)
+        yield from self._events_of_expressions(file, values, depth)
         if isinstance(statement, _RUN_AT_ONCE):
-            yield from self._block(file, statement.body, depth)
+            yield from self._events_of_block(file, statement.body, depth)
 
-    def _modules(self, file: FileFacts, statement: ast.Import | ast.ImportFrom) -> Iterator[FileFacts]:
+    def _imported_modules(
+        self, file: FileFacts, statement: ast.Import | ast.ImportFrom
+    ) -> Iterator[FileFacts]:
         if isinstance(statement, ast.ImportFrom):
             module = self.linker.imported(file, statement)
             if isinstance(module, ModuleValue):
@@ -229,19 +235,21 @@ class _Running:
             if isinstance(found, ModuleValue):
                 yield found.file
 
-    def _expressions(self, file: FileFacts, nodes: Iterable[ast.expr], depth: int) -> Iterator[_Event]:
+    def _events_of_expressions(
+        self, file: FileFacts, nodes: Iterable[ast.expr], depth: int
+    ) -> Iterator[_Event]:
         for node in nodes:
-            for call in _calls(node):
-                yield from self._call(file, call, depth)
+            for call in _evaluated_calls(node):
+                yield from self._events_of_call(file, call, depth)
 
-    def _call(self, file: FileFacts, call: ast.Call, depth: int) -> Iterator[_Event]:
+    def _events_of_call(self, file: FileFacts, call: ast.Call, depth: int) -> Iterator[_Event]:
         callees = options(self.evaluator.value(Place(file, call.func)))
         if len(callees) == 1:
-            yield from self._called(file, call, callees[0], depth)
+            yield from self._events_of_callee(file, call, callees[0], depth)
             return
         first: Started | None = None
         for callee in callees:
-            events = self._called(file, call, callee, depth)
+            events = self._events_of_callee(file, call, callee, depth)
             started = next((one for one in events if isinstance(one, Started)), None)
             if started is None:
                 return
@@ -249,7 +257,9 @@ class _Running:
         if first is not None:
             yield first
 
-    def _called(self, file: FileFacts, call: ast.Call, callee: object, depth: int) -> Iterator[_Event]:
+    def _events_of_callee(
+        self, file: FileFacts, call: ast.Call, callee: object, depth: int
+    ) -> Iterator[_Event]:
         place = Place(file, call)
         if isinstance(callee, Api):
             if callee.name in STARTS or callee.name in _ARRAYS:
@@ -258,19 +268,19 @@ class _Running:
         if isinstance(callee, Transformed) and callee.api.name in _COMPILED:
             yield Started(place)
             return
-        function = self._function(callee)
+        function = self._called_function(callee)
         if function is None and isinstance(callee, ClassValue):
             for event in self._fields(callee, call, depth):
                 yield replace(event, through=(place, *event.through))
-            function = self._function(callee, "__post_init__") if _is_dataclass(callee) else None
+            function = self._called_function(callee, "__post_init__") if _is_dataclass(callee) else None
         if function is None or depth >= _DEPTH or function.node in self.seen:
             return
         if isinstance(function.node, ast.Lambda | ast.AsyncFunctionDef):
             return
-        if _deferred(function.node, file):
+        if _is_body_deferred(function.node, file):
             return
         self.seen.add(function.node)
-        for event in self._block(function.place.file, function.node.body, depth + 1):
+        for event in self._events_of_block(function.place.file, function.node.body, depth + 1):
             yield replace(event, through=(place, *event.through))
 
     def _fields(self, cls: ClassValue, call: ast.Call, depth: int) -> Iterator[_Event]:
@@ -288,14 +298,14 @@ class _Running:
                 continue
             factory = next((one.value for one in made.keywords if one.arg == "default_factory"), None)
             if isinstance(factory, ast.Lambda):
-                yield from self._expressions(inside, [factory.body], depth + 1)
+                yield from self._events_of_expressions(inside, [factory.body], depth + 1)
             elif factory is not None:
                 found = options(self.evaluator.value(Place(inside, factory)))
                 names = [one.name if isinstance(one, Api) else "" for one in found]
                 if names and all(name in STARTS for name in names):
                     yield Started(Place(inside, factory))
 
-    def _function(self, callee: object, name: str = "__init__") -> Function | None:
+    def _called_function(self, callee: object, name: str = "__init__") -> Function | None:
         if isinstance(callee, Function):
             return callee
         if isinstance(callee, ClassValue):
@@ -319,14 +329,14 @@ def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:
             return
 
 
-def _deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
+def _is_body_deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
     """Return whether a call of it does not run its body: a generator, or a function that a decorator may delay."""
     return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(node)) or bool(
         node.decorator_list
     )
 
 
-def _earlier(file: FileFacts, outer: ast.AST, inner: ast.AST) -> Iterator[ast.stmt]:
+def _earlier_statements(file: FileFacts, outer: ast.AST, inner: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a block before one of its own."""
     for name, before in file.before_in(outer, inner):
         yield from before
@@ -346,21 +356,21 @@ def _takes_all(statement: ast.Match) -> bool:
     return last.guard is None and isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
 
 
-def _calls(node: ast.AST) -> Iterator[ast.Call]:
+def _evaluated_calls(node: ast.AST) -> Iterator[ast.Call]:
     """The calls that evaluating an expression surely makes, the inner ones first."""
     match node:
         case ast.Lambda() | ast.GeneratorExp():
             return
         case ast.ListComp() | ast.SetComp() | ast.DictComp():
-            yield from _calls(node.generators[0].iter)
+            yield from _evaluated_calls(node.generators[0].iter)
             return
         case ast.IfExp(test=test):
-            yield from _calls(test)
+            yield from _evaluated_calls(test)
             return
         case ast.BoolOp(values=values):
-            yield from _calls(values[0])
+            yield from _evaluated_calls(values[0])
             return
     for child in children(node):
-        yield from _calls(child)
+        yield from _evaluated_calls(child)
     if isinstance(node, ast.Call):
         yield node

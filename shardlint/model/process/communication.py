@@ -39,16 +39,16 @@ _ELEMENTWISE_METHODS = ("astype", "clip")
 _REDUCING_METHODS = ("max", "mean", "min", "std", "sum", "var")
 
 
-def communicates(program: Program, call: Place) -> bool | None:
+def call_communicates(program: Program, call: Place) -> bool | None:
     """Return whether a call communicates if its arrays are sharded; None if their layout decides.
 
     A call of what is not seen counts as one that does.
     """
     assert isinstance(call.node, ast.Call)
-    return _call(program, call, call.node, 0)
+    return _call_communicates(program, call, call.node, 0)
 
 
-def _call(program: Program, place: Place, call: ast.Call, depth: int) -> bool | None:
+def _call_communicates(program: Program, place: Place, call: ast.Call, depth: int) -> bool | None:
     called = options(program.value(place.file, call.func))
     is_seen = any(isinstance(one, Api | Function | Transformed) for one in called)
     if isinstance(call.func, ast.Attribute) and not is_seen:
@@ -56,21 +56,21 @@ def _call(program: Program, place: Place, call: ast.Call, depth: int) -> bool | 
             return None if _names_axis(call, 0) else True
         if call.func.attr in _ELEMENTWISE_METHODS:
             return False
-    return _joined({_called(program, one, call, depth) for one in called})
+    return _join_answers({_callee_communicates(program, one, call, depth) for one in called})
 
 
-def _called(program: Program, value: Value, call: ast.Call, depth: int) -> bool | None:
+def _callee_communicates(program: Program, value: Value, call: ast.Call, depth: int) -> bool | None:
     match value:
         case Api(name=name) if name in _ELEMENTWISE or name.startswith("builtins."):
             return False
         case Api(name=name) if name in _BY_LAYOUT or (name.startswith("jax.numpy.") and _names_axis(call, 1)):
             return None
         case Transformed(api=Api(name=name), inner=Function() as inner, call=made) if name in JIT_WRAPPERS:
-            found = _body(program, inner, depth)
+            found = _body_communicates(program, inner, depth)
             moved = made is not None and "out_shardings" in made.keywords
             return None if moved and found is False else found
         case Function():
-            return _body(program, value, depth)
+            return _body_communicates(program, value, depth)
     return True
 
 
@@ -78,7 +78,7 @@ def _names_axis(call: ast.Call, position: int) -> bool:
     return len(call.args) > position or any(one.arg == "axis" for one in call.keywords)
 
 
-def _body(program: Program, function: Function, depth: int) -> bool | None:
+def _body_communicates(program: Program, function: Function, depth: int) -> bool | None:
     """Return whether the computation of a function communicates."""
     if depth > _DEPTH:
         return True
@@ -87,10 +87,10 @@ def _body(program: Program, function: Function, depth: int) -> bool | None:
     for statement in [node.body] if isinstance(node, ast.Lambda) else node.body:
         for part in walk(statement):
             if isinstance(part, ast.Call):
-                answers.add(_call(program, Place(file, part), part, depth + 1))
+                answers.add(_call_communicates(program, Place(file, part), part, depth + 1))
             elif _depends_on_layout(part):
                 answers.add(None)
-    return _joined(answers)
+    return _join_answers(answers)
 
 
 def _depends_on_layout(node: ast.AST) -> bool:
@@ -101,5 +101,5 @@ def _depends_on_layout(node: ast.AST) -> bool:
     return False
 
 
-def _joined(answers: set[bool | None]) -> bool | None:
+def _join_answers(answers: set[bool | None]) -> bool | None:
     return True if True in answers else None if None in answers else False

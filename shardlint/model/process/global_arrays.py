@@ -52,55 +52,57 @@ class GlobalArrays:
         """Return the name of the function that made the array of all processes which an expression is, or was computed
         from; "" if none is visible.
         """
-        return self._of(place, {}, 0)
+        return self._maker_with_parameters(place, {}, 0)
 
-    def _of(self, place: Place, given: Given, depth: int) -> str:
+    def _maker_with_parameters(self, place: Place, given: Given, depth: int) -> str:
         """As `maker`, in a function whose parameters are given as `given` says."""
         if depth > _DEPTH:
             return ""
         if given:
-            return self._kind(place, given, depth)
+            return self._maker_of_expression(place, given, depth)
         if place.node not in self._known:
             self._known[place.node] = ""
-            self._known[place.node] = self._kind(place, given, depth)
+            self._known[place.node] = self._maker_of_expression(place, given, depth)
         return self._known[place.node]
 
-    def _kind(self, place: Place, given: Given, depth: int) -> str:
+    def _maker_of_expression(self, place: Place, given: Given, depth: int) -> str:
         file, node = place.file, place.node
         match node:
             case ast.Call():
-                return self._call(place, node, given, depth)
+                return self._maker_of_call(place, node, given, depth)
             case ast.Name():
-                return self._name(place, node, given, depth)
+                return self._maker_of_name(place, node, given, depth)
             case ast.Attribute():
-                return self._attribute(place, node, depth) or self._of(Place(file, node.value), given, depth + 1)
+                return self._maker_of_attribute(place, node, depth) or self._maker_with_parameters(
+                    Place(file, node.value), given, depth + 1
+                )
             case ast.Subscript(value=inner) | ast.Starred(value=inner) | ast.NamedExpr(value=inner):
-                return self._of(Place(file, inner), given, depth + 1)
+                return self._maker_with_parameters(Place(file, inner), given, depth + 1)
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
-                return self._any((Place(file, part) for part in parts), given, depth)
+                return self._maker_of_any((Place(file, part) for part in parts), given, depth)
             case ast.GeneratorExp(elt=part) | ast.ListComp(elt=part) | ast.DictComp(value=part):
-                return self._of(Place(file, part), given, depth + 1)
+                return self._maker_with_parameters(Place(file, part), given, depth + 1)
             case ast.IfExp(body=one, orelse=other):
-                return self._any((Place(file, one), Place(file, other)), given, depth)
+                return self._maker_of_any((Place(file, one), Place(file, other)), given, depth)
             case ast.BinOp(left=one, right=other):
-                return self._any((Place(file, one), Place(file, other)), given, depth)
+                return self._maker_of_any((Place(file, one), Place(file, other)), given, depth)
         return ""
 
-    def _any(self, places: Iterable[Place], given: Given, depth: int) -> str:
-        return next(filter(None, (self._of(one, given, depth + 1) for one in places)), "")
+    def _maker_of_any(self, places: Iterable[Place], given: Given, depth: int) -> str:
+        return next(filter(None, (self._maker_with_parameters(one, given, depth + 1) for one in places)), "")
 
-    def _call(self, place: Place, node: ast.Call, given: Given, depth: int) -> str:
+    def _maker_of_call(self, place: Place, node: ast.Call, given: Given, depth: int) -> str:
         file = place.file
         for option in member(self.program, Place(file, node.func)):
-            found = self._called(option, place, node, given, depth)
+            found = self._maker_by_callee(option, place, node, given, depth)
             if found:
                 return found
         func = node.func
         if isinstance(func, ast.Attribute) and func.attr in METHODS:
-            return self._of(Place(file, func.value), given, depth + 1)
+            return self._maker_with_parameters(Place(file, func.value), given, depth + 1)
         return ""
 
-    def _called(self, option: Value, place: Place, node: ast.Call, given: Given, depth: int) -> str:
+    def _maker_by_callee(self, option: Value, place: Place, node: ast.Call, given: Given, depth: int) -> str:
         file = place.file
         match option:
             case Api(name=name) if name in MAKERS:
@@ -108,26 +110,26 @@ class GlobalArrays:
             case Api(name=name) if name in _HOST:
                 return ""
             case Api(name="jax.device_put"):
-                return self._placed(file, node)
+                return self._maker_of_placement(file, node)
             case Api(name="builtins.dict"):
                 nodes = (*node.args, *(one.value for one in node.keywords))
-                return self._any((Place(file, one) for one in nodes), given, depth)
+                return self._maker_of_any((Place(file, one) for one in nodes), given, depth)
             case Api(name=name) if name in _TREE_MAPS and node.args:
-                return self._mapped(place, node, depth)
+                return self._maker_of_mapped(place, node, depth)
             case Api(name=name) if name.startswith("jax.numpy."):
-                return self._any((Place(file, one) for one in node.args), given, depth)
+                return self._maker_of_any((Place(file, one) for one in node.args), given, depth)
             case Transformed(api=Api(name=name)) if name in JIT_WRAPPERS:
                 made = option.call
                 sharding = made.keywords.get("out_shardings") if made is not None else None
                 if sharding is not None and sharding_of_all(self.program, sharding):
                     return "out_shardings over the devices of all processes"
                 nodes = (*node.args, *(one.value for one in node.keywords))
-                return self._any((Place(file, one) for one in nodes), given, depth)
+                return self._maker_of_any((Place(file, one) for one in nodes), given, depth)
             case Function():
-                return self._returned(option, place, node, given, depth)
+                return self._maker_of_result(option, place, node, given, depth)
         return ""
 
-    def _placed(self, file: FileFacts, call: ast.Call) -> str:
+    def _maker_of_placement(self, file: FileFacts, call: ast.Call) -> str:
         target = next((one.value for one in call.keywords if one.arg == "device"), None)
         if target is None and len(call.args) > 1:
             target = call.args[1]
@@ -135,47 +137,51 @@ class GlobalArrays:
             return ""
         return "device_put with a sharding over the devices of all processes"
 
-    def _mapped(self, place: Place, node: ast.Call, depth: int) -> str:
+    def _maker_of_mapped(self, place: Place, node: ast.Call, depth: int) -> str:
         """`tree.map(f, tree)`: what f gives back."""
         file, first = place.file, node.args[0]
         for option in member(self.program, Place(file, first)):
             if isinstance(option, Api) and option.name in MAKERS:
                 return option.name
             if isinstance(option, Function):
-                found = self._body(option, {}, depth)
+                found = self._maker_in_body(option, {}, depth)
                 if found:
                     return found
             if isinstance(option, Transformed) and isinstance(option.inner, Api) and option.inner.name in MAKERS:
                 return option.inner.name
         return ""
 
-    def _returned(self, function: Function, place: Place, node: ast.Call, given: Given, depth: int) -> str:
+    def _maker_of_result(
+        self, function: Function, place: Place, node: ast.Call, given: Given, depth: int
+    ) -> str:
         """Return the maker of the array that a function of the project returns for these arguments."""
         inner: dict[str, Place] = {}
         if not any(isinstance(one, ast.Starred) for one in node.args):
             inner = {name: Place(place.file, one) for name, one in zip(function.positional, node.args, strict=False)}
         inner |= {one.arg: Place(place.file, one.value) for one in node.keywords if one.arg is not None}
         # What the arguments are is known here alone: the names in them are looked up in the caller.
-        known = {name: one for name, one in inner.items() if self._of(one, given, depth + 1)}
-        return self._body(function, known, depth)
+        known = {
+            name: one for name, one in inner.items() if self._maker_with_parameters(one, given, depth + 1)
+        }
+        return self._maker_in_body(function, known, depth)
 
-    def _body(self, function: Function, given: Given, depth: int) -> str:
+    def _maker_in_body(self, function: Function, given: Given, depth: int) -> str:
         file, node = function.place.file, function.node
         if isinstance(node, ast.Lambda):
-            return self._of(Place(file, node.body), given, depth + 1)
+            return self._maker_with_parameters(Place(file, node.body), given, depth + 1)
         if isinstance(node, ast.AsyncFunctionDef):
             return ""
         returned = [one.value for one in file.walked(file.scope(node)).returns if one.value is not None]
         returned += [one.value for one in walk(node) if isinstance(one, ast.Yield) and one.value is not None]
-        return self._any((Place(file, one) for one in returned), given, depth)
+        return self._maker_of_any((Place(file, one) for one in returned), given, depth)
 
-    def _name(self, place: Place, node: ast.Name, given: Given, depth: int) -> str:
+    def _maker_of_name(self, place: Place, node: ast.Name, given: Given, depth: int) -> str:
         file = place.file
         bindings, scope = lookup(file, node, node.id)
         for one in bindings:
             if one.kind == "param" and scope is not None:
                 if node.id in given:
-                    return self._of(given[node.id], {}, depth + 1)
+                    return self._maker_with_parameters(given[node.id], {}, depth + 1)
                 found = self._from_callers(file, scope.node, node.id, depth)
                 if found:
                     return found
@@ -184,7 +190,7 @@ class GlobalArrays:
                 if one.kind == "unpack" and isinstance(value, ast.Tuple | ast.List) and one.index is not None:
                     value = value.elts[one.index] if one.index < len(value.elts) else value
                 if not any(part is node for part in walk(value)):
-                    found = self._of(Place(file, value), given, depth + 1)
+                    found = self._maker_with_parameters(Place(file, value), given, depth + 1)
                     if found:
                         return found
         return ""
@@ -204,15 +210,15 @@ class GlobalArrays:
                 at = arguments.index(name) - (arguments[:1] in (["self"], ["cls"]))
                 written = call.args[at] if 0 <= at < len(call.args) else None
             if written is not None:
-                answers.append(self._of(Place(end.place.file, written), {}, depth + 1))
+                answers.append(self._maker_with_parameters(Place(end.place.file, written), {}, depth + 1))
         return answers[0] if answers and all(answers) else ""
 
-    def _attribute(self, place: Place, node: ast.Attribute, depth: int) -> str:
+    def _maker_of_attribute(self, place: Place, node: ast.Attribute, depth: int) -> str:
         """`self.params`: what the methods of the class assign to it."""
         for cls in classes(self.program, Place(place.file, node.value)):
             file = cls.place.file
             for value in stored(file, cls.node, node.attr):
-                found = self._of(Place(file, value), {}, depth + 2)
+                found = self._maker_with_parameters(Place(file, value), {}, depth + 2)
                 if found:
                     return found
         return ""

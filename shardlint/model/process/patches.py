@@ -29,13 +29,13 @@ def calls_replacement(program: Program, place: Place, module: str, name: str) ->
         file = project.facts(path) if not project.is_test(path) else None
         if file is None:
             continue
-        for node in _replacements(program, file, module, name):
+        for node in _find_replacements(program, file, module, name):
             if not _is_undone(node, file) or _is_inside(program, place, Place(file, node), _DEPTH):
                 return True
     return False
 
 
-def _replacements(program: Program, file: FileFacts, module: str, name: str) -> Iterator[ast.AST]:
+def _find_replacements(program: Program, file: FileFacts, module: str, name: str) -> Iterator[ast.AST]:
     """The assignments and calls of a file that replace `module.name`."""
     for node in file.mentions(name):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -49,11 +49,15 @@ def _replacements(program: Program, file: FileFacts, module: str, name: str) -> 
             call = file.parent(node)
             if isinstance(call, ast.Attribute) and call.attr == "object":
                 call = file.parent(call)
-            if isinstance(call, ast.Call) and call.args and _replaces(program, file, call, module, name):
+            if (
+                isinstance(call, ast.Call)
+                and call.args
+                and _call_replaces_name(program, file, call, module, name)
+            ):
                 yield call
 
 
-def _replaces(program: Program, file: FileFacts, call: ast.Call, module: str, name: str) -> bool:
+def _call_replaces_name(program: Program, file: FileFacts, call: ast.Call, module: str, name: str) -> bool:
     first, second = call.args[0], call.args[1] if len(call.args) > 1 else None
     if isinstance(first, ast.Constant):
         return first.value == f"{module}.{name}"
@@ -88,10 +92,10 @@ def _is_inside(program: Program, place: Place, patch: Place, depth: int) -> bool
     file, inner = place.file, place.node
     for outer in file.ancestors(place.node):
         if isinstance(outer, ast.With | ast.AsyncWith) and inner in outer.body:
-            if any(_applies(program, Place(file, one.context_expr), patch) for one in outer.items):
+            if any(_applies_patch(program, Place(file, one.context_expr), patch) for one in outer.items):
                 return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and inner in outer.body:
-            if any(_applies(program, Place(file, one), patch) for one in outer.decorator_list):
+            if any(_applies_patch(program, Place(file, one), patch) for one in outer.decorator_list):
                 return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
             calls = program.flow.ends(file, outer).called() if depth else []
@@ -101,7 +105,7 @@ def _is_inside(program: Program, place: Place, patch: Place, depth: int) -> bool
     return False
 
 
-def _applies(program: Program, item: Place, patch: Place) -> bool:
+def _applies_patch(program: Program, item: Place, patch: Place) -> bool:
     """Return whether a `with` item or a decorator is a patch, or a function of the project whose body has it."""
     if item.node is patch.node:
         return True

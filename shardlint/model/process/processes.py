@@ -106,10 +106,10 @@ def runs_code_with(program: Program, file: FileFacts, name: str) -> bool:
 
 def _is_in_code(project: Project, path: Path, name: str) -> bool:
     file = project.facts(path)
-    return file is not None and file.kept(("in code", name), lambda: _mention(file, name) is not None)
+    return file is not None and file.kept(("in code", name), lambda: _first_mention(file, name) is not None)
 
 
-def _mention(file: FileFacts, name: str) -> ast.AST | None:
+def _first_mention(file: FileFacts, name: str) -> ast.AST | None:
     """The first place where code of a file reads or imports a dotted name."""
     last = name.rpartition(".")[2]
     for node in file.mentions(last):
@@ -140,10 +140,10 @@ def _process_question(file: FileFacts) -> ast.AST | None:
             if isinstance(call, ast.Call) and call.func is node:
                 return call
     if file.says(_INITIALIZING) and not starts_one(file):
-        start = _mention(file, _STARTING[-1])
+        start = _first_mention(file, _STARTING[-1])
         if start is not None:
             return start
-    return _mention(file, "multihost_utils") if file.says("multihost_utils") else None
+    return _first_mention(file, "multihost_utils") if file.says("multihost_utils") else None
 
 
 def starts_one(file: FileFacts) -> bool:
@@ -187,13 +187,13 @@ def first(program: Program, place: Place, depth: int = 0) -> First | None:
         return None
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            if _index(program, Place(file, operand)) is not None:
-                return First(True, bool(_index(program, Place(file, operand))))
+            if _is_process_index(program, Place(file, operand)) is not None:
+                return First(True, bool(_is_process_index(program, Place(file, operand))))
             found = first(program, Place(file, operand), depth)
             return replace(found, truth=not found.truth) if found is not None else None
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             for one, other in ((left, right), (right, left)):
-                proven = _index(program, Place(file, one))
+                proven = _is_process_index(program, Place(file, one))
                 if proven is not None and isinstance(other, ast.Constant) and isinstance(other.value, int):
                     truth = _on_one(op, other.value, one is right)
                     return First(truth, proven) if truth is not None else None
@@ -207,11 +207,13 @@ def first(program: Program, place: Place, depth: int = 0) -> First | None:
             return None
         case ast.Call(func=func):
             callee = program.evaluator.value(Place(file, func))
-            return _returned(program, callee, depth) or (_named(func) if not node.args else None)
+            return _answer_of_result(program, callee, depth) or (
+                _answer_by_name(func) if not node.args else None
+            )
         case ast.Name(id=name):
-            return _bound(program, place, name, depth) or _named(node)
+            return _answer_of_binding(program, place, name, depth) or _answer_by_name(node)
         case ast.Attribute():
-            return _member(program, file, node, depth) or _named(node)
+            return _answer_of_member(program, file, node, depth) or _answer_by_name(node)
     return None
 
 
@@ -219,22 +221,29 @@ def may_ask(program: Program, place: Place) -> bool:
     """Return whether a condition reads a name bound in files that read the process index. Any other condition is
     skipped.
     """
-    names = {one.attr if isinstance(one, ast.Attribute) else one.id for one in walk(place.node) if _is_read(one)}
-    return bool(names & program.once(place.file, "names that ask for the process", lambda: _asking(program, place)))
+    names = {
+        one.attr if isinstance(one, ast.Attribute) else one.id for one in walk(place.node) if _is_read(one)
+    }
+    return bool(
+        names
+        & program.once(
+            place.file, "names that ask for the process", lambda: _names_asking_process(program, place)
+        )
+    )
 
 
 def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute | ast.Name]:
     return isinstance(node, ast.Attribute | ast.Name)
 
 
-def _asking(program: Program, place: Place) -> frozenset[str]:
+def _names_asking_process(program: Program, place: Place) -> frozenset[str]:
     """The names that are bound with what says which process this is: a function that asks, and what is made of that."""
     project = program.project
     files = project.saying(place.file.path, _INDEX_WORDS)
     return frozenset(name for one in files for name in project.bound_with(one, _INDEX_WORDS))
 
 
-def _index(program: Program, place: Place) -> bool | None:
+def _is_process_index(program: Program, place: Place) -> bool | None:
     """Return whether an expression is the index of this process: True is sure, False is a guess by its name."""
     if is_index(program, place):
         return True
@@ -264,7 +273,7 @@ def _on_one(op: ast.cmpop, number: int, turned: bool) -> bool | None:
     return None
 
 
-def _named(node: ast.AST) -> First | None:
+def _answer_by_name(node: ast.AST) -> First | None:
     """By its name: `is_main_process`."""
     name = last_name(node)
     if _FIRST.match(name) and _SURE.search(name):
@@ -272,7 +281,7 @@ def _named(node: ast.AST) -> First | None:
     return None
 
 
-def _returned(program: Program, value: Value, depth: int) -> First | None:
+def _answer_of_result(program: Program, value: Value, depth: int) -> First | None:
     """Return the answer in the result of a function of the project, also with arguments bound by
     `functools.partial`.
     """
@@ -289,7 +298,7 @@ def _returned(program: Program, value: Value, depth: int) -> First | None:
     return first(program, Place(file, returns[0].value), depth + 1)
 
 
-def _bound(program: Program, place: Place, name: str, depth: int) -> First | None:
+def _answer_of_binding(program: Program, place: Place, name: str, depth: int) -> First | None:
     """Return the answer in the value bound to a name, in this file or another of the project."""
     bindings, _ = lookup(place.file, place.node, name)
     if len(bindings) == 1 and bindings[0].kind in ("assign", "walrus") and bindings[0].value is not None:
@@ -318,13 +327,13 @@ def _on_one_alone(program: Program, file: FileFacts, value: ast.expr, depth: int
     return False
 
 
-def _member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> First | None:
+def _answer_of_member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> First | None:
     """Return the answer in a property or an attribute of an object whose class is visible."""
     for candidate in classes(program, Place(file, node.value)):
         inside = candidate.place.file
         bound = inside.bindings(inside.scope(candidate.node), node.attr)
         if bound and isinstance(bound[0].node, ast.FunctionDef):
-            return _returned(program, Function(Place(inside, bound[0].node)), depth)
+            return _answer_of_result(program, Function(Place(inside, bound[0].node)), depth)
         for value in assigned(inside, candidate.node, node.attr):
             return first(program, Place(inside, value), depth + 1)
     return None

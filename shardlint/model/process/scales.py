@@ -26,11 +26,13 @@ LISTS: dict[str, Scale] = {"jax.devices": ALL, "jax.local_devices": PROCESS}
 def count(program: Program, file: FileFacts, node: ast.expr) -> Scale | None:
     """The scale of a number of devices or processes that jax returns."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
-        return _of(program, file, node.args[0], LISTS)
-    return _of(program, file, node, COUNTS)
+        return _scale_by_table(program, file, node.args[0], LISTS)
+    return _scale_by_table(program, file, node, COUNTS)
 
 
-def _of(program: Program, file: FileFacts, node: ast.expr, table: dict[str, Scale]) -> Scale | None:
+def _scale_by_table(
+    program: Program, file: FileFacts, node: ast.expr, table: dict[str, Scale]
+) -> Scale | None:
     if not isinstance(node, ast.Call | ast.Name | ast.Attribute):
         return None
     found = {

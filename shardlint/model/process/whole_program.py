@@ -11,7 +11,7 @@ from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.held import assigned, held, member
 from shardlint.model.process.all_devices import sharding_of_all
-from shardlint.model.process.communication import communicates
+from shardlint.model.process.communication import call_communicates
 from shardlint.model.process.global_arrays import METHODS, GlobalArrays
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
@@ -63,10 +63,10 @@ class Together:
 
 def joined(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0) -> Iterator[Together]:
     """The calls under some nodes that all processes must make, of each call at most one."""
-    for call, tests in _block(nodes, ()):
-        found = _one(program, Place(file, call), depth)
+    for call, tests in _calls_of_block(nodes, ()):
+        found = _collective_of_call(program, Place(file, call), depth)
         if found is not None and depth:
-            found = replace(found, branches=(*_branches(file, call, tests), *found.branches))
+            found = replace(found, branches=(*_conditions_around(file, call, tests), *found.branches))
         if found is not None:
             yield found
 
@@ -74,12 +74,12 @@ def joined(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: i
 _Tests = tuple[tuple[ast.expr | None, bool], ...]
 
 
-def _branches(file: FileFacts, call: ast.Call, tests: _Tests) -> Iterator[tuple[Place, bool]]:
+def _conditions_around(file: FileFacts, call: ast.Call, tests: _Tests) -> Iterator[tuple[Place, bool]]:
     """The conditions around a call; what says nothing of itself, as an exception that is caught, is its own place."""
     return ((Place(file, test or call), truth) for test, truth in tests)
 
 
-def _one(program: Program, place: Place, depth: int) -> Together | None:
+def _collective_of_call(program: Program, place: Place, depth: int) -> Together | None:
     call, file = place.node, place.file
     assert isinstance(call, ast.Call)
     callees = options(program.evaluator.value(Place(file, call.func)))
@@ -87,23 +87,25 @@ def _one(program: Program, place: Place, depth: int) -> Together | None:
         if isinstance(callee, Api) and (callee.name in COLLECTIVES or callee.name == FLAX_SAVE):
             return Together(callee.name, place, (), len(callees) == 1)
         if isinstance(callee, Api) and callee.name.startswith("jax.tree."):
-            inside = _mapped(program, place, depth)
+            inside = _mapped_collective(program, place, depth)
             if inside is not None:
                 return inside
-        function = _function(callee) or (_object(program, place, callee) if depth < _DEPTH else None)
+        function = _synchronous_function(callee) or (
+            _called_object_method(program, place, callee) if depth < _DEPTH else None
+        )
         if function is not None and depth < _DEPTH:
-            inside = _within(program, function, depth + 1)
+            inside = _collective_in_function(program, function, depth + 1)
             if inside is not None:
                 sure = inside.sure and len(callees) == 1
                 return replace(inside, through=(place, *inside.through), sure=sure)
-    return _saving(program, file, call) or _computing(program, place)
+    return _checkpoint_save(program, file, call) or _compiled_collective(program, place)
 
 
-def _computing(program: Program, place: Place) -> Together | None:
+def _compiled_collective(program: Program, place: Place) -> Together | None:
     """A compiled function that is given an array of all processes: each of them must start it."""
     call = place.node
     assert isinstance(call, ast.Call)
-    name = _compiled(program, place.file, call) if call.args or call.keywords else ""
+    name = _compiled_function_name(program, place.file, call) if call.args or call.keywords else ""
     given: tuple[ast.expr, ...] = (*call.args, *(one.value for one in call.keywords)) if name else ()
     if not name and isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and call.func.attr != "astype":
         name, given = f"`{ast.unparse(call.func)}`", (call.func.value,)
@@ -114,7 +116,7 @@ def _computing(program: Program, place: Place) -> Together | None:
         if made:
             why = f"{place.file.text(one)} is of all processes: {made}"
             break
-    needed = (any(map(_takes_part, given)) or communicates(program, place)) if why else False
+    needed = (any(map(_takes_part, given)) or call_communicates(program, place)) if why else False
     return Together(name, place, (), False, why, True, needed is None) if needed is not False else None
 
 
@@ -141,7 +143,7 @@ def _laid_out(program: Program, place: Place) -> str:
     return ""
 
 
-def _mapped(program: Program, place: Place, depth: int) -> Together | None:
+def _mapped_collective(program: Program, place: Place, depth: int) -> Together | None:
     """The function that a tree map runs."""
     call = place.node
     assert isinstance(call, ast.Call)
@@ -151,19 +153,19 @@ def _mapped(program: Program, place: Place, depth: int) -> Together | None:
         if isinstance(callee, Transformed) and isinstance(callee.inner, Api) and callee.inner.name in COLLECTIVES:
             return Together(callee.inner.name, place)
         if isinstance(callee, Function) and depth < _DEPTH:
-            inside = _within(program, callee, depth + 1)
+            inside = _collective_in_function(program, callee, depth + 1)
             if inside is not None:
                 return replace(inside, through=(place, *inside.through))
     return None
 
 
-def _function(callee: object) -> Function | None:
+def _synchronous_function(callee: object) -> Function | None:
     if isinstance(callee, Function) and not isinstance(callee.node, ast.AsyncFunctionDef):
         return callee
     return None
 
 
-def _object(program: Program, place: Place, callee: object) -> Function | None:
+def _called_object_method(program: Program, place: Place, callee: object) -> Function | None:
     """The method that calling an object of the project runs: `pipeline(prompts)`."""
     call = place.node
     assert isinstance(call, ast.Call)
@@ -174,11 +176,11 @@ def _object(program: Program, place: Place, callee: object) -> Function | None:
     for one in held(program, Place(place.file, call.func)):
         for method in options(program.evaluator.attribute(one, "__call__")):
             if isinstance(method, Function):
-                return _function(method)
+                return _synchronous_function(method)
     return None
 
 
-def _within(program: Program, function: Function, depth: int) -> Together | None:
+def _collective_in_function(program: Program, function: Function, depth: int) -> Together | None:
     """The first such call in a function; one that a test of the process count goes around is right."""
     node = function.node
     body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
@@ -189,7 +191,7 @@ def _within(program: Program, function: Function, depth: int) -> Together | None
     return program.of_node(("together", node, depth), find)
 
 
-def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | None:
+def _checkpoint_save(program: Program, file: FileFacts, call: ast.Call) -> Together | None:
     """`manager.save(...)`: Orbax's checkpointers wait for all processes."""
     func = call.func
     if not isinstance(func, ast.Attribute) or func.attr not in _SAVING:
@@ -227,7 +229,7 @@ def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
     return any(isinstance(one, Api) and _SAVERS.match(one.name) is not None for one in kinds)
 
 
-def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
+def _compiled_function_name(program: Program, file: FileFacts, call: ast.Call) -> str:
     """The name of a compiled function that a call runs."""
     for option in member(program, Place(file, call.func)):
         if isinstance(option, Transformed) and option.api.name in JIT_WRAPPERS:
@@ -237,15 +239,15 @@ def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
     return ""
 
 
-def _block(nodes: Iterable[ast.AST], tests: _Tests) -> Iterator[tuple[ast.Call, _Tests]]:
+def _calls_of_block(nodes: Iterable[ast.AST], tests: _Tests) -> Iterator[tuple[ast.Call, _Tests]]:
     """The calls of one statement after the other: behind `if done: return` only where that is not so."""
     for node in nodes:
-        yield from _calls(node, tests)
+        yield from _calls_of_node(node, tests)
         if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return | ast.Continue | ast.Break):
             tests = (*tests, (node.test, False))
 
 
-def _calls(node: ast.AST, tests: _Tests) -> Iterator[tuple[ast.Call, _Tests]]:
+def _calls_of_node(node: ast.AST, tests: _Tests) -> Iterator[tuple[ast.Call, _Tests]]:
     """The calls that a node makes, the inner ones first, and the conditions under which it makes each."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
         return
@@ -256,8 +258,8 @@ def _calls(node: ast.AST, tests: _Tests) -> Iterator[tuple[ast.Call, _Tests]]:
         elif name == "body" and isinstance(node, ast.ExceptHandler):
             inside = (*tests, (None, True))
         if isinstance(value, list):
-            yield from _block((child for child in value if isinstance(child, ast.AST)), inside)
+            yield from _calls_of_block((child for child in value if isinstance(child, ast.AST)), inside)
         elif isinstance(value, ast.AST):
-            yield from _calls(value, inside)
+            yield from _calls_of_node(value, inside)
     if isinstance(node, ast.Call):
         yield node, tests

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardlint.source.files import replace_file
-from shardlint.verify.golden.drift import compare, keep
-from shardlint.verify.golden.file import BadGolden, Golden, Kept, read, written
+from shardlint.verify.golden.drift import compare_runs, keep
+from shardlint.verify.golden.file import BadGolden, Golden, Kept, golden_text, read
 from shardlint.verify.report import FAIL, PASS, Failure, Result
 from shardlint.verify.spec import sizes_text
 
@@ -42,13 +42,13 @@ def goldens_of(files: Iterable[Path]) -> Goldens:
     found: dict[Path, Golden | BadGolden] = {}
     for folder in dict.fromkeys(golden_path(f"{file}::x").parent for file in files):
         for path in sorted(folder.glob("*.toml")):
-            golden = _read(path)
+            golden = _read_golden(path)
             if golden is not None:
                 found[path] = golden
     return found
 
 
-def _read(path: Path) -> Golden | BadGolden | None:
+def _read_golden(path: Path) -> Golden | BadGolden | None:
     try:
         return read(path)
     except BadGolden as error:
@@ -80,18 +80,18 @@ def hold(
     said: list[str] = []
     for fixture, group in groups.items():
         path = golden_path(fixture)
-        before = _read(path) if goldens is None else goldens.get(path)
+        before = _read_golden(path) if goldens is None else goldens.get(path)
         one = _Holding(fixture, path, stamp, group, whole, before)
         try:
             said += one.update() if update else one.compare()
         except OSError as error:  # it may name a temporary file, or none
             raise OSError(error.errno, error.strerror, str(one.path)) from None
     if whole:
-        said += _orphans(groups)
+        said += _orphaned_goldens(groups)
     return said
 
 
-def _orphans(fixtures: Mapping[str, object]) -> Iterator[str]:
+def _orphaned_goldens(fixtures: Mapping[str, object]) -> Iterator[str]:
     known = {golden_path(fixture) for fixture in fixtures}
     for folder in dict.fromkeys(path.parent for path in known):
         if folder.is_dir():
@@ -115,44 +115,44 @@ class _Holding:
         """Add the drifts from the golden, if there is one, to the results."""
         golden = self.before
         if isinstance(golden, BadGolden):
-            for result in self._compiled():
-                _fail(result, [Failure("golden", f"{golden}; --update rewrites it")])
+            for result in self._compiled_results():
+                _fail_result(result, [Failure("golden", f"{golden}; --update rewrites it")])
             return []
-        now = _read(self.path)
+        now = _read_golden(self.path)
         changed = []
         if str(now) != str(golden):
             changed = [f"{self.path} changed while the programs ran; they were compared with its old content"]
         if golden is None:
             return changed
-        for result in self._compiled():
-            this = self._keep(result)
+        for result in self._compiled_results():
+            this = self._keep_run(result)
             kept = golden.find(this.key())
             if kept is None:
                 result.notes.append(f"{self.path} has no {this.name()}; --update adds it")
                 continue
-            drifts, notes = compare(kept, this, golden.tolerance, self.path, self._folder())
+            drifts, notes = compare_runs(kept, this, golden.tolerance, self.path, self._fixture_folder())
             result.notes += notes
-            _fail(result, drifts)
+            _fail_result(result, drifts)
         return changed + [
             f"{self.path}: {run.name()} is on a mesh that the fixture does not have; --update removes it"
-            for run in self._gone(golden)
+            for run in self._runs_no_longer_declared(golden)
         ]
 
     def update(self) -> list[str]:
         """Put the programs of results that pass in place of the golden's."""
         said = [
-            f"{self.path}: {self._keep(result).name()} was not updated, because it fails"
-            for result in self._compiled()
+            f"{self.path}: {self._keep_run(result).name()} was not updated, because it fails"
+            for result in self._compiled_results()
             if result.status == FAIL
         ]
-        fresh = [self._keep(result) for result in self._compiled() if result.status == PASS]
-        with _locked(self.path.parent.parent):
+        fresh = [self._keep_run(result) for result in self._compiled_results() if result.status == PASS]
+        with _lock_folder(self.path.parent.parent):
             try:
                 old = read(self.path)
             except BadGolden:
                 old = None
             old = old or Golden(self.fixture.rpartition("::")[2])
-            gone = {run.key() for run in self._gone(old)}
+            gone = {run.key() for run in self._runs_no_longer_declared(old)}
             if not fresh and not gone:
                 return said
             # In the old order, so that a diff shows what changed and nothing else.
@@ -161,7 +161,7 @@ class _Holding:
             if not runs:
                 self.path.unlink()
                 return [*said, f"removed {self.path}: the fixture has none of its meshes"]
-            data = written(replace(old, runs=list(runs.values()))).encode()
+            data = golden_text(replace(old, runs=list(runs.values()))).encode()
             if self.path.is_file() and self.path.read_bytes() == data:
                 return [*said, f"{self.path} is up to date"]
             self.path.parent.mkdir(exist_ok=True)
@@ -169,37 +169,37 @@ class _Holding:
         left = len(runs) - len(fresh)
         return [
             *said,
-            f"wrote {self.path}: {_runs(len(fresh))}" + (f", {left} unchanged" if left else ""),
+            f"wrote {self.path}: {_count_runs(len(fresh))}" + (f", {left} unchanged" if left else ""),
         ]
 
-    def _compiled(self) -> list[Result]:
+    def _compiled_results(self) -> list[Result]:
         return [one for one in self.results if one.program is not None and one.status in (PASS, FAIL)]
 
-    def _keep(self, result: Result) -> Kept:
+    def _keep_run(self, result: Result) -> Kept:
         assert result.program is not None
-        return keep(result.program, result.level, self._folder(), self.stamp)
+        return keep(result.program, result.level, self._fixture_folder(), self.stamp)
 
-    def _folder(self) -> Path:
+    def _fixture_folder(self) -> Path:
         return Path(self.fixture.rpartition("::")[0]).parent
 
-    def _gone(self, golden: Golden) -> list[Kept]:
+    def _runs_no_longer_declared(self, golden: Golden) -> list[Kept]:
         """Runs of the golden on meshes the fixture no longer has."""
         meshes = {sizes_text(result.mesh) for result in self.results if result.mesh}
         return [run for run in golden.runs if self.whole and meshes and run.mesh not in meshes]
 
 
-def _fail(result: Result, failures: Sequence[Failure]) -> None:
+def _fail_result(result: Result, failures: Sequence[Failure]) -> None:
     if failures:
         result.status = FAIL
         result.failures += failures
 
 
-def _runs(count: int) -> str:
+def _count_runs(count: int) -> str:
     return f"{count} run{'' if count == 1 else 's'}"
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Alone among processes that update goldens beside one another, where the system has such locks."""
     try:
         import fcntl

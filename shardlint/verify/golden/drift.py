@@ -34,7 +34,9 @@ def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -
         releases=dict(stamp),
         arrays={printable(array.where): _kept_array(array, program.mesh) for array in program.arrays},
         lines=[
-            KeptLine(*key, sum(count for _, count in each), _kinds(kind for kind, _ in each), numbers[key])
+            KeptLine(
+                *key, sum(count for _, count in each), _count_kinds(kind for kind, _ in each), numbers[key]
+            )
             for key, each in moved.items()
         ],
     )
@@ -42,10 +44,10 @@ def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -
 
 def _kept_array(array: Array, mesh: Mapping[str, int]) -> KeptArray:
     reused = array.aliased if array.donated else None
-    return KeptArray(printable(array.array), printable(_spec(array, mesh)), array.bytes, reused)
+    return KeptArray(printable(array.array), printable(_normalized_spec(array, mesh)), array.bytes, reused)
 
 
-def _spec(array: Array, mesh: Mapping[str, int]) -> str:
+def _normalized_spec(array: Array, mesh: Mapping[str, int]) -> str:
     """The spec without axes of size 1 and trailing None, which say nothing and which releases write differently."""
     if array.axes is None:
         return array.spec
@@ -58,12 +60,12 @@ def _spec(array: Array, mesh: Mapping[str, int]) -> str:
     return str(P(*entries))
 
 
-def _kinds(kinds: Iterable[str]) -> str:
+def _count_kinds(kinds: Iterable[str]) -> str:
     counts = sorted(Counter(kinds).items())
     return ", ".join(kind if count == 1 else f"{count} {kind}" for kind, count in counts)
 
 
-def compare(
+def compare_runs(
     old: Kept, now: Kept, tolerance: float, path: Path, folder: Path
 ) -> tuple[list[Failure], list[str]]:
     """The drifts from what the golden at `path` has to now, and what is no drift but worth saying.
@@ -90,7 +92,7 @@ def _array_drifts(old: Kept, now: Kept, tolerance: float, path: Path) -> Iterabl
             # A release that cannot tell whether a buffer was reused does not say that it was not.
             kept = None in (was.reused, is_now.reused) or was.reused == is_now.reused
             same = (was.array, was.spec) == (is_now.array, is_now.spec)
-            if same and kept and _near(was.bytes, is_now.bytes, tolerance):
+            if same and kept and _is_near(was.bytes, is_now.bytes, tolerance):
                 continue
         array = is_now or was
         assert array is not None
@@ -108,7 +110,7 @@ def _line_drifts(old: Kept, now: Kept, tolerance: float, lines: Lines) -> tuple[
     changed: list[_Change] = [
         (before[key], after[key])
         for key in before
-        if key in after and not _near(before[key].bytes, after[key].bytes, tolerance)
+        if key in after and not _is_near(before[key].bytes, after[key].bytes, tolerance)
     ]
     gone = [line for key, line in before.items() if key not in after]
     come = [line for key, line in after.items() if key not in before]
@@ -119,7 +121,7 @@ def _line_drifts(old: Kept, now: Kept, tolerance: float, lines: Lines) -> tuple[
             if same is _same_place and lines.holds(line.file, line.text):
                 continue
             match = next(
-                (new for new in come if same(line, new) and _near(line.bytes, new.bytes, tolerance)), None
+                (new for new in come if same(line, new) and _is_near(line.bytes, new.bytes, tolerance)), None
             )
             if match is not None:
                 gone.remove(line)
@@ -152,5 +154,5 @@ def _line_failure(was: KeptLine | None, now: KeptLine | None, path: Path) -> Fai
     return Failure("golden", "\n".join([f"differs from {path}", *text, *shown]), line.place())
 
 
-def _near(old: int, new: int, tolerance: float) -> bool:
+def _is_near(old: int, new: int, tolerance: float) -> bool:
     return abs(new - old) <= tolerance * old

@@ -111,36 +111,44 @@ class Golden:
         return next((run for run in self.runs if run.key() == key), None)
 
 
-def written(golden: Golden) -> str:
+def golden_text(golden: Golden) -> str:
     """The file's text."""
     out = [
         _HEAD,
         f"format = {FORMAT}",
-        f"fixture = {_string(golden.fixture)}",
+        f"fixture = {_write_string(golden.fixture)}",
         f"tolerance = {golden.tolerance!r}",
     ]
     for run in golden.runs:
-        out += ["", "[[run]]", f"mesh = {_string(run.mesh)}", f"level = {_string(run.level)}"]
-        out += [f"backend = {_string(run.backend)}"]
-        out += [f"releases = {_table({name: _string(text) for name, text in run.releases.items()})}"]
+        out += ["", "[[run]]", f"mesh = {_write_string(run.mesh)}", f"level = {_write_string(run.level)}"]
+        out += [f"backend = {_write_string(run.backend)}"]
+        out += [
+            f"releases = {_write_table({name: _write_string(text) for name, text in run.releases.items()})}"
+        ]
         out += ["lines = ["]
         for line in run.lines:
-            told = {name: _string(getattr(line, name)) for name in ("file", "function", "text", "axes")}
-            out.append(f"  {_table({**told, 'bytes': f'{line.bytes:_}', 'by': _string(line.by)})},")
+            told = {name: _write_string(getattr(line, name)) for name in ("file", "function", "text", "axes")}
+            out.append(
+                f"  {_write_table({**told, 'bytes': f'{line.bytes:_}', 'by': _write_string(line.by)})},"
+            )
         out += ["]", "", "[run.arrays]"]
         for where, array in run.arrays.items():
-            kept = {"array": _string(array.array), "spec": _string(array.spec), "bytes": f"{array.bytes:_}"}
+            kept = {
+                "array": _write_string(array.array),
+                "spec": _write_string(array.spec),
+                "bytes": f"{array.bytes:_}",
+            }
             if array.reused is not None:
                 kept["reused"] = str(array.reused).lower()
-            out.append(f"{_string(where)} = {_table(kept)}")
+            out.append(f"{_write_string(where)} = {_write_table(kept)}")
     return "\n".join(out) + "\n"
 
 
-def _table(values: Mapping[str, str]) -> str:
+def _write_table(values: Mapping[str, str]) -> str:
     return "{" + ", ".join(f"{name} = {value}" for name, value in values.items()) + "}"
 
 
-def _string(text: str) -> str:
+def _write_string(text: str) -> str:
     text = printable(text)
     if any(mark in text for mark in '"\\') and "'" not in text:
         return f"'{text}'"
@@ -159,7 +167,9 @@ def read(path: Path) -> Golden | None:
         tolerance = float(data["tolerance"])
         if not 0 <= tolerance < 1:
             raise BadGolden(f"{path}: tolerance is {tolerance:g}; write a fraction such as 0.01")
-        return Golden(_text(data, "fixture"), tolerance, [_run(run) for run in data.get("run", ())])
+        return Golden(
+            _read_text_field(data, "fixture"), tolerance, [_read_run(run) for run in data.get("run", ())]
+        )
     except OSError as error:
         raise BadGolden(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -168,32 +178,37 @@ def read(path: Path) -> Golden | None:
         raise BadGolden(f"{path}: not a golden: {type(error).__name__}: {error}") from None
 
 
-def _run(data: Mapping[str, Any]) -> Kept:
+def _read_run(data: Mapping[str, Any]) -> Kept:
     return Kept(
-        _text(data, "mesh"),
-        _text(data, "level"),
-        _text(data, "backend"),
+        _read_text_field(data, "mesh"),
+        _read_text_field(data, "level"),
+        _read_text_field(data, "backend"),
         {str(name): str(release) for name, release in data["releases"].items()},
-        {where: _array(array) for where, array in data.get("arrays", {}).items()},
-        [_line(line) for line in data["lines"]],
+        {where: _read_array(array) for where, array in data.get("arrays", {}).items()},
+        [_read_line(line) for line in data["lines"]],
     )
 
 
-def _array(data: Mapping[str, Any]) -> KeptArray:
+def _read_array(data: Mapping[str, Any]) -> KeptArray:
     reused = data.get("reused")
     if reused is not None and not isinstance(reused, bool):
         raise TypeError(f"reused is {reused!r}")
-    return KeptArray(_text(data, "array"), _text(data, "spec"), parse_bytes(int(data["bytes"])), reused)
+    return KeptArray(
+        _read_text_field(data, "array"),
+        _read_text_field(data, "spec"),
+        parse_bytes(int(data["bytes"])),
+        reused,
+    )
 
 
-def _line(data: Mapping[str, Any]) -> KeptLine:
+def _read_line(data: Mapping[str, Any]) -> KeptLine:
     file, function, text, axes, by = (
-        _text(data, name) for name in ("file", "function", "text", "axes", "by")
+        _read_text_field(data, name) for name in ("file", "function", "text", "axes", "by")
     )
     return KeptLine(file, function, text, axes, parse_bytes(int(data["bytes"])), by)
 
 
-def _text(data: Mapping[str, Any], name: str) -> str:
+def _read_text_field(data: Mapping[str, Any], name: str) -> str:
     if not isinstance(data[name], str):
         raise TypeError(f"{name} is {data[name]!r}")
     return str(data[name])

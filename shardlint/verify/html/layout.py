@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from shardlint.verify.facts import Array
-from shardlint.verify.html.page import Child, Html, code, element, join
+from shardlint.verify.html.page import Child, Html, code, element, join_html
 from shardlint.verify.spec import P
 from shardlint.verify.texts import size_text
 
@@ -38,14 +38,14 @@ class Layouts:
 
     def add(self, array: Array) -> Html:
         """Count an array in, and give the link to its picture; words where nothing can be drawn."""
-        key = self._key(array)
+        key = self._layout_key(array)
         if key is None and array.spec != ONE_DEVICE:
             return element(
                 "span", "not drawn", class_="quiet", title="its sharding is not a spec over this mesh"
             )
         self._seen.setdefault(key, []).append(array)
         name = self._ids.setdefault(key, f"{self.prefix}-lay{len(self._ids)}")
-        letter = self._letter(key)
+        letter = self._letter_of_layout(key)
         if not self.small:
             return element("a", letter, href=f"#{name}")
         width, height = Grid(self.mesh, key).size()
@@ -53,16 +53,16 @@ class Layouts:
         drawn = element("svg", picture, class_="thumb", viewbox=f"0 0 {width} {height}", aria_hidden="true")
         return element("a", element("span", letter), drawn, href=f"#{name}", class_="to-layout")
 
-    def _letter(self, key: Axes | None) -> str:
+    def _letter_of_layout(self, key: Axes | None) -> str:
         index = list(self._ids).index(key)
         return chr(ord("A") + index % 26) + (str(index // 26) if index >= 26 else "")
 
     def figures(self) -> Html:
         """Every picture, those of the most bytes first."""
         found = sorted(self._seen.items(), key=lambda item: -sum(array.bytes for array in item[1]))
-        return element("div", [self._figure(key, arrays) for key, arrays in found], class_="layouts")
+        return element("div", [self._draw_figure(key, arrays) for key, arrays in found], class_="layouts")
 
-    def _key(self, array: Array) -> Axes | None:
+    def _layout_key(self, array: Array) -> Axes | None:
         """The axes that cut each dimension, without those of size 1 and trailing empty ones."""
         if array.axes is None or any(name not in self.mesh for names in array.axes for name in names):
             return None
@@ -71,7 +71,7 @@ class Layouts:
             axes.pop()
         return tuple(axes)
 
-    def _figure(self, key: Axes | None, arrays: Sequence[Array]) -> Html:
+    def _draw_figure(self, key: Axes | None, arrays: Sequence[Array]) -> Html:
         grid = Grid(self.mesh, key)
         spec = ONE_DEVICE if key is None else _spec_text(key)
         width, height = grid.size()
@@ -88,13 +88,17 @@ class Layouts:
             height=height + _TOP,
         )
         largest = max(arrays, key=lambda array: array.bytes_whole)
-        example = join([code(largest.where), f" {largest.array}: {size_text(largest.bytes)} per device"])
+        example = join_html([code(largest.where), f" {largest.array}: {size_text(largest.bytes)} per device"])
         others: Child = None
         if len(arrays) > 1:
             others = f", and {len(arrays) - 1} other array{'s' if len(arrays) > 2 else ''}"
         return element(
             "figure",
-            element("figcaption", element("strong", f"{self._letter(key)} ", code(spec)), f" {grid.words()}"),
+            element(
+                "figcaption",
+                element("strong", f"{self._letter_of_layout(key)} ", code(spec)),
+                f" {grid.words()}",
+            ),
             grid.array(),
             drawn,
             element("div", example, others, class_="quiet"),
@@ -118,7 +122,7 @@ class Grid:
         self.drawn = [name for name in real if name in kept] or list(mesh)[:1]
         self.left_out = [name for name in real if name not in kept]
         most = _MOST[len(self.drawn)]
-        shown = [_sample(mesh[name], most) for name in self.drawn]
+        shown = [_sample_indexes(mesh[name], most) for name in self.drawn]
         one: list[int | None] = [0]
         # One axis lies along a row; of two the first goes down; of three the first goes from panel to panel.
         self.panels, self.rows, self.columns = [one] * (3 - len(shown)) + shown
@@ -134,10 +138,10 @@ class Grid:
 
     def devices(self) -> Iterator[Html]:
         """A rectangle a device, in the colour of its part."""
-        for place, left, top in self._places():
+        for place, left, top in self._device_places():
             if place is None:
                 continue
-            part = self._part(place)
+            part = self._part_of_device(place)
             where = ", ".join(f"{name}={place[name]}" for name in self.drawn)
             holds = "nothing" if part is None else "all of it" if not part else f"part {_part_text(part)}"
             yield element(
@@ -148,45 +152,45 @@ class Grid:
                 width=self.width,
                 height=_HEIGHT,
                 class_="cell empty" if part is None else "cell",
-                fill=None if part is None else self._colour(part),
+                fill=None if part is None else self._colour_of_part(part),
             )
 
     def numbers(self) -> Iterator[Html]:
         """The number of its part on each device, and dots for devices not drawn."""
-        for place, left, top in self._places():
+        for place, left, top in self._device_places():
             middle = left + self.width / 2
             if place is None:
-                yield _label(middle, top + 16, "⋯", "by-cell middle")
-            elif part := self._part(place):
-                yield _label(middle, top + 16, _part_text(part), "in-cell")
+                yield _draw_label(middle, top + 16, "⋯", "by-cell middle")
+            elif part := self._part_of_device(place):
+                yield _draw_label(middle, top + 16, _part_text(part), "in-cell")
 
     def labels(self) -> Iterator[Html]:
         """Names of the axes and numbers along them."""
         names = [*[""] * (3 - len(self.drawn)), *self.drawn]
         width, _ = self.size()
         if names[1]:
-            yield _label(-_LEFT, -6, names[1], "by-cell name")
+            yield _draw_label(-_LEFT, -6, names[1], "by-cell name")
             for index, row in enumerate(self.rows):
-                yield _label(-6, index * _HEIGHT + 16, "⋮" if row is None else str(row), "by-cell end")
-        yield _label(
+                yield _draw_label(-6, index * _HEIGHT + 16, "⋮" if row is None else str(row), "by-cell end")
+        yield _draw_label(
             width / 2 if not names[0] else -_LEFT,
             -20,
             names[2],
             "by-cell name" + (" middle" if not names[0] else ""),
         )
-        for left, panel in self._panels():
+        for left, panel in self._panel_offsets():
             if names[0]:
                 said = "⋯" if panel is None else f"{names[0]} {panel}"
-                yield _label(left + len(self.columns) * self.width / 2, -20, said, "by-cell name middle")
+                yield _draw_label(left + len(self.columns) * self.width / 2, -20, said, "by-cell name middle")
             for index, column in enumerate(self.columns):
                 said = "⋯" if column is None else str(column)
-                yield _label(left + (index + 0.5) * self.width, -6, said, "by-cell middle")
+                yield _draw_label(left + (index + 0.5) * self.width, -6, said, "by-cell middle")
 
     def array(self) -> Html | None:
         """The array itself, cut in its parts; None where it is whole or cut in more than three dimensions."""
         if self.axes is None or not 1 <= len(self.split) <= 3:
             return None
-        shown = [_sample(self.counts[index], _MOST[len(self.split)]) for index in self.split]
+        shown = [_sample_indexes(self.counts[index], _MOST[len(self.split)]) for index in self.split]
         one: list[int | None] = [0]
         if len(shown) == 1:
             # A first dimension goes down in a matrix, but as a row its parts take less room.
@@ -213,7 +217,7 @@ class Grid:
                             width=self.width,
                             height=_HEIGHT,
                             class_="cell",
-                            fill=self._colour(part),
+                            fill=self._colour_of_part(part),
                         )
                     )
                     drawn.append(
@@ -222,7 +226,7 @@ class Grid:
                         )
                     )
         width, height = len(panels) * step - 10, len(rows) * _HEIGHT
-        title = _label(-_LEFT, 16, "the array", "by-cell name")
+        title = _draw_label(-_LEFT, 16, "the array", "by-cell name")
         return element(
             "svg",
             title,
@@ -245,22 +249,22 @@ class Grid:
             for index in self.split
         ]
         each = "each shard on one device" if copies == 1 else f"each shard on {copies} devices"
-        return f"{'; '.join(cut)}; {each}{self._undrawn()}"
+        return f"{'; '.join(cut)}; {each}{self._describe_undrawn()}"
 
-    def _undrawn(self) -> str:
+    def _describe_undrawn(self) -> str:
         used = {name for names in self.axes or () for name in names}
         said = [
             f"drawn at {name}=0" if name in used else f"the same at every {name}" for name in self.left_out
         ]
         return "".join(f"; {one}" for one in said)
 
-    def _panels(self) -> Iterator[tuple[int, int | None]]:
+    def _panel_offsets(self) -> Iterator[tuple[int, int | None]]:
         for index, panel in enumerate(self.panels):
             yield index * (len(self.columns) * self.width + 14), panel
 
-    def _places(self) -> Iterator[tuple[dict[str, int] | None, int, int]]:
+    def _device_places(self) -> Iterator[tuple[dict[str, int] | None, int, int]]:
         """Each device as its index on every drawn axis (None: dots), and where it is drawn."""
-        for left, panel in self._panels():
+        for left, panel in self._panel_offsets():
             for r, row in enumerate(self.rows):
                 for c, column in enumerate(self.columns):
                     indexes = [index for index in (panel, row, column) if index is not None]
@@ -268,7 +272,7 @@ class Grid:
                     place = dict(zip(reversed(self.drawn), reversed(indexes), strict=False))
                     yield place if len(indexes) == 3 else None, left + c * self.width, r * _HEIGHT
 
-    def _part(self, place: Mapping[str, int]) -> Part | None:
+    def _part_of_device(self, place: Mapping[str, int]) -> Part | None:
         """Which part a device holds: an index for each dimension that is cut; None: nothing."""
         if self.axes is None:
             return () if not any(place.values()) else None
@@ -280,7 +284,7 @@ class Grid:
             part.append(number)
         return tuple(part)
 
-    def _colour(self, part: Part) -> str:
+    def _colour_of_part(self, part: Part) -> str:
         """Hue by the first dimension that is cut, lightness by the second, saturation by the third."""
         counts = [self.counts[index] for index in self.split]
         if not part:
@@ -293,11 +297,11 @@ class Grid:
         return f"hsl({hue:.0f} {strong:.0f}% {light:.0f}%)"
 
 
-def _label(x: float, y: float, text: str, class_: str) -> Html:
+def _draw_label(x: float, y: float, text: str, class_: str) -> Html:
     return element("text", text, x=f"{x:g}", y=f"{y:g}", class_=class_)
 
 
-def _sample(size: int, most: int) -> list[int | None]:
+def _sample_indexes(size: int, most: int) -> list[int | None]:
     """Indexes to draw of an axis: all, or the first, a gap (None) and the last."""
     if size <= most:
         return list(range(size))

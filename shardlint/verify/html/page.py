@@ -39,7 +39,7 @@ class Html(str):
 Child: TypeAlias = "str | Iterable[Child] | None"
 
 
-def escape(text: str) -> Html:
+def escape_html(text: str) -> Html:
     """Text as markup, its control characters made visible; newlines stay."""
     return Html(html.escape(printable_lines(text) if "\n" in text else printable(text)))
 
@@ -59,26 +59,26 @@ def element(tag: str, *children: Child, **attributes: Any) -> Html:
         shown = name.rstrip("_").replace("_", "-")
         # The names XML has in capitals are few, and all of them of pictures.
         shown = "viewBox" if shown == "viewbox" else shown
-        pieces.append(f" {shown}" if value is True else f' {shown}="{escape(str(value))}"')
+        pieces.append(f" {shown}" if value is True else f' {shown}="{escape_html(str(value))}"')
     pieces.append(">")
     if tag not in _VOID:
-        pieces += [*_flat(children), f"</{tag}>"]
+        pieces += [*_flatten_children(children), f"</{tag}>"]
     return Html("".join(pieces))
 
 
-def join(children: Iterable[Child], between: str = "") -> Html:
+def join_html(children: Iterable[Child], between: str = "") -> Html:
     """Several children in a row."""
-    return Html(escape(between).join(_flat(children)))
+    return Html(escape_html(between).join(_flatten_children(children)))
 
 
-def _flat(children: Iterable[Child]) -> Iterable[str]:
+def _flatten_children(children: Iterable[Child]) -> Iterable[str]:
     for child in children:
         if isinstance(child, Html):
             yield child
         elif isinstance(child, str):
-            yield escape(child)
+            yield escape_html(child)
         elif child is not None:
-            yield from _flat(child)
+            yield from _flatten_children(child)
 
 
 @dataclass(frozen=True)
@@ -191,12 +191,12 @@ def share(part: float, whole: float) -> Html:
 
 def document(title: str, body: Iterable[Child], *, verdict: Child = None, footer: Child = None) -> str:
     """The whole page. `verdict` stands beside the title, `body` are sections, `footer` the small print."""
-    css, script = _asset("page.css"), _asset("page.js")
+    css, script = _read_asset("page.css"), _read_asset("page.js")
     policy = (
-        f"default-src 'none'; style-src {_digest(css)}; script-src {_digest(script)}; "
+        f"default-src 'none'; style-src {_hash_source(css)}; script-src {_hash_source(script)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    head = join(
+    head = join_html(
         [
             element("meta", charset="utf-8"),
             # Not by `element`: the quotes of the policy must stay quotes, and they are ours.
@@ -209,7 +209,7 @@ def document(title: str, body: Iterable[Child], *, verdict: Child = None, footer
         ],
         "\n",
     )
-    page = join(
+    page = join_html(
         [
             element("a", "Skip to the report", href="#main", class_="skip-link"),
             element("header", element("h1", title), verdict, element("div", id="tools"), class_="top"),
@@ -224,9 +224,9 @@ def document(title: str, body: Iterable[Child], *, verdict: Child = None, footer
     )
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _digest(text: str) -> str:
+def _hash_source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -15,7 +15,7 @@ from shardlint.verify.html.page import (
     code,
     count,
     element,
-    join,
+    join_html,
     share,
     size,
     table,
@@ -36,23 +36,23 @@ def program_view(
     where the partitioner was not run, so that there being no communication says nothing.
     """
     layouts = Layouts(program.mesh, prefix, small=len(program.arrays) <= _SMALL)
-    arrays = [_arrays(program, role, failures, layouts) for role in ("out", "in")]
-    costs = _costs(program)
-    return join(
+    arrays = [_array_table(program, role, failures, layouts) for role in ("out", "in")]
+    costs = _costs_of_program(program)
+    return join_html(
         [
-            _memory(program) if program.memory_bytes else None,
+            _memory_bar(program) if program.memory_bytes else None,
             *(element("p", note, class_="quiet") for note in program.notes),
             *arrays,
-            _part("Shardings of the arrays", layouts.figures()) if program.arrays else None,
-            _warned(program),
-            _communication(program, prefix) if compiled or program.collectives else None,
-            _products(program, prefix),
-            _part("Source", listing(costs, sources, prefix)),
+            _collapsible_part("Shardings of the arrays", layouts.figures()) if program.arrays else None,
+            _warning_section(program),
+            _communication_section(program, prefix) if compiled or program.collectives else None,
+            _product_section(program, prefix),
+            _collapsible_part("Source", listing(costs, sources, prefix)),
         ]
     )
 
 
-def _part(title: str, body: Child, open_: bool = True) -> Html | None:
+def _collapsible_part(title: str, body: Child, open_: bool = True) -> Html | None:
     if body is None:
         return None
     return element("details", element("summary", title), body, class_="part", open=open_)
@@ -61,7 +61,7 @@ def _part(title: str, body: Child, open_: bool = True) -> Html | None:
 _PARTS = ("arguments", "results", "temporaries")
 
 
-def _memory(program: Program) -> Html:
+def _memory_bar(program: Program) -> Html:
     """Return the memory of one device, as a bar."""
     parts = (program.argument_bytes, program.output_bytes - program.alias_bytes, program.temporary_bytes)
     whole = sum(max(part, 0) for part in parts) or 1
@@ -91,7 +91,7 @@ def _memory(program: Program) -> Html:
         if program.alias_bytes
         else ""
     )
-    return join(
+    return join_html(
         [
             element("p", element("strong", f"{size_text(program.memory_bytes)} on one device"), reused),
             element(
@@ -107,7 +107,7 @@ def _memory(program: Program) -> Html:
     )
 
 
-def _arrays(program: Program, role: str, failures: Sequence[Failure], layouts: Layouts) -> Html | None:
+def _array_table(program: Program, role: str, failures: Sequence[Failure], layouts: Layouts) -> Html | None:
     arrays = [array for array in program.arrays if array.role == role]
     if not arrays:
         return None
@@ -125,7 +125,7 @@ def _arrays(program: Program, role: str, failures: Sequence[Failure], layouts: L
         Column("Copies", number=True, help="number of devices with the same shard"),
         *([Column("Donated")] if given else []),
     ]
-    rows = [_row(array, array.where in wrong, declared, given, layouts) for array in arrays]
+    rows = [_array_row(array, array.where in wrong, declared, given, layouts) for array in arrays]
     name = "Results" if role == "out" else "Arguments"
     total = size_text(sum(array.bytes for array in arrays))
     body = table(
@@ -136,14 +136,14 @@ def _arrays(program: Program, role: str, failures: Sequence[Failure], layouts: L
         long=len(arrays) > _LONG,
     )
     bad = any(array.where in wrong for array in arrays)
-    return _part(name, body, role == "out" or bad or len(arrays) <= _LONG)
+    return _collapsible_part(name, body, role == "out" or bad or len(arrays) <= _LONG)
 
 
-def _row(array: Array, wrong: bool, declared: bool, given: bool, layouts: Layouts) -> list[Cell]:
+def _array_row(array: Array, wrong: bool, declared: bool, given: bool, layouts: Layouts) -> list[Cell]:
     mark = element("strong", "✗ ", class_="minus", title="a failure names this leaf") if wrong else None
     donated = {True: "reused", False: "donated, not reused", None: "donated; reuse not known"}[array.aliased]
     return [
-        Cell(join([mark, code(array.where or "(whole)")])),
+        Cell(join_html([mark, code(array.where or "(whole)")])),
         Cell(code(array.array)),
         *([Cell(code(array.expected) if array.expected else "")] if declared else []),
         Cell(code(array.spec)),
@@ -155,9 +155,9 @@ def _row(array: Array, wrong: bool, declared: bool, given: bool, layouts: Layout
     ]
 
 
-def _communication(program: Program, prefix: str) -> Html | None:
+def _communication_section(program: Program, prefix: str) -> Html | None:
     if not program.collectives:
-        return _part("Communication", element("p", "None: no device needs data of another."))
+        return _collapsible_part("Communication", element("p", "None: no device needs data of another."))
     found = sorted(program.collectives, key=lambda one: -one.moved)
     whole = program.moved_bytes
     columns = [
@@ -173,8 +173,8 @@ def _communication(program: Program, prefix: str) -> Html | None:
     ]
     rows = [
         [
-            Cell(_line(one.line, prefix)),
-            Cell(join([one.kind, join([" of ", code(one.of)]) if one.of else None]), class_="text"),
+            Cell(_line_link(one.line, prefix)),
+            Cell(join_html([one.kind, join_html([" of ", code(one.of)]) if one.of else None]), class_="text"),
             Cell(code(", ".join(one.axes)) if one.axes else ""),
             count(one.group),
             Cell(code(one.array)),
@@ -194,10 +194,10 @@ def _communication(program: Program, prefix: str) -> Html | None:
     if unknown:
         caption += f", and more: {unknown} of them run in loops of unknown length, counted once"
     body = table(columns, rows, caption=caption, sorted_by=7, long=len(rows) > _LONG)
-    return _part("Communication", body)
+    return _collapsible_part("Communication", body)
 
 
-def _products(program: Program, prefix: str) -> Html | None:
+def _product_section(program: Program, prefix: str) -> Html | None:
     if not program.products:
         return None
     columns = [
@@ -214,35 +214,35 @@ def _products(program: Program, prefix: str) -> Html | None:
         Column("Times", number=True, help="in one call"),
         Column("Paid", number=True, help="bytes of its collectives, in one call"),
     ]
-    rows = [_product(product, program.collectives, prefix) for product in program.products]
+    rows = [_product_row(product, program.collectives, prefix) for product in program.products]
     natural = sum(not product.paid for product in program.products)
     caption = f"{len(rows)} products, {natural} of them without communication"
-    return _part(
+    return _collapsible_part(
         "Products", table(columns, rows, caption=caption, long=len(rows) > _LONG), len(rows) <= _LONG
     )
 
 
-def _product(product: Product, collectives: Sequence[Collective], prefix: str) -> list[Cell]:
+def _product_row(product: Product, collectives: Sequence[Collective], prefix: str) -> list[Cell]:
     paid = [collectives[index] for index in product.paid if 0 <= index < len(collectives)]
     moved = sum(one.moved for one in paid)
     what = ", ".join(dict.fromkeys(f"{one.kind} over {', '.join(one.axes)}" for one in paid))
     return [
-        Cell(_line(product.line, prefix)),
+        Cell(_line_link(product.line, prefix)),
         Cell(code(product.text), class_="wide"),
         Cell(product.parallelism),
         *(
             Cell(code(", ".join(axes)) if axes else "")
             for axes in (product.free, product.reduced, product.batch)
         ),
-        Cell(_flops(product.flops), product.flops, title=f"{product.flops:,}"),
+        Cell(_format_flops(product.flops), product.flops, title=f"{product.flops:,}"),
         count(product.trips),
-        Cell(join([size_text(moved), element("br"), element("span", what, class_="quiet")]), moved)
+        Cell(join_html([size_text(moved), element("br"), element("span", what, class_="quiet")]), moved)
         if paid
         else Cell("nothing", 0, class_="quiet"),
     ]
 
 
-def _warned(program: Program) -> Html | None:
+def _warning_section(program: Program) -> Html | None:
     if not program.warned:
         return None
     items = [
@@ -255,10 +255,10 @@ def _warned(program: Program) -> Html | None:
         )
         for one in program.warned
     ]
-    return _part("What the partitioner did on its own", element("ul", items, class_="failures"))
+    return _collapsible_part("What the partitioner did on its own", element("ul", items, class_="failures"))
 
 
-def _costs(program: Program) -> Costs:
+def _costs_of_program(program: Program) -> Costs:
     costs = Costs()
     groups: dict[tuple[Line, str, tuple[str, ...]], list[Collective]] = {}
     for one in program.collectives:
@@ -277,18 +277,18 @@ def _costs(program: Program) -> Costs:
     return costs
 
 
-def _line(line: Line, prefix: str) -> Html:
+def _line_link(line: Line, prefix: str) -> Html:
     if not line.file:
         return element("span", "(no line)", class_="quiet")
     shown = f"{shown_path(line.file)}:{line.line}"
     link = element("a", code(shown), href=f"#{line_id(prefix, line)}")
-    return join([link, element("span", f" {line.function}", class_="quiet") if line.function else None])
+    return join_html([link, element("span", f" {line.function}", class_="quiet") if line.function else None])
 
 
 _UNITS = ("", "k", "M", "G", "T", "P")
 
 
-def _flops(number: float) -> str:
+def _format_flops(number: float) -> str:
     for unit in _UNITS:
         if number < 1000 or unit == _UNITS[-1]:
             break

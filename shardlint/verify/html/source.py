@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from shardlint.output.printable import printable
 from shardlint.verify.facts import Line
 from shardlint.verify.here import shown_path
-from shardlint.verify.html.page import Html, element, escape, join
+from shardlint.verify.html.page import Html, element, escape_html, join_html
 from shardlint.verify.lines import Lines
 from shardlint.verify.texts import size_text
 
@@ -57,7 +57,7 @@ def listing(costs: Costs, sources: Lines, prefix: str) -> Html | None:
     for (file, number), cost in costs.lines.items():
         files.setdefault(file, {})[number] = cost
     dearest = sorted(files, key=lambda file: (-sum(cost.moved for cost in files[file].values()), file))
-    shown = [_file(file, files[file], sources.of(file), most, prefix) for file in dearest[:_FILES]]
+    shown = [_render_file(file, files[file], sources.of(file), most, prefix) for file in dearest[:_FILES]]
     if len(dearest) > _FILES:
         rest = sum(cost.moved for file in dearest[_FILES:] for cost in files[file].values())
         shown.append(
@@ -65,7 +65,7 @@ def listing(costs: Costs, sources: Lines, prefix: str) -> Html | None:
                 "p", f"{len(dearest) - _FILES} other files move {size_text(rest)} in all.", class_="quiet"
             )
         )
-    return join(shown)
+    return join_html(shown)
 
 
 def line_id(prefix: str, line: Line) -> str:
@@ -73,28 +73,31 @@ def line_id(prefix: str, line: Line) -> str:
     return f"{prefix}-{line.file}:{line.line}"
 
 
-def _file(file: str, costs: Mapping[int, Cost], lines: Sequence[str], most: int, prefix: str) -> Html:
+def _render_file(file: str, costs: Mapping[int, Cost], lines: Sequence[str], most: int, prefix: str) -> Html:
     total = sum(cost.moved for cost in costs.values())
     rows: list[Html] = []
     if not lines:
-        rows = [_row(file, number, escape(""), costs[number], most, prefix) for number in sorted(costs)]
+        rows = [
+            _source_row(file, number, escape_html(""), costs[number], most, prefix)
+            for number in sorted(costs)
+        ]
     else:
-        marked = _coloured(lines)
+        marked = _highlight_lines(lines)
         last = 0
-        for number in _windows(costs, len(lines)):
+        for number in _line_windows(costs, len(lines)):
             if len(rows) >= _SHOWN:
-                rows.append(_gap(f"… more lines are not shown (the first {_SHOWN} are)"))
+                rows.append(_gap_row(f"… more lines are not shown (the first {_SHOWN} are)"))
                 break
             if number != last + 1:
-                rows.append(_gap("⋯"))
-            rows.append(_row(file, number, marked[number - 1], costs.get(number), most, prefix))
+                rows.append(_gap_row("⋯"))
+            rows.append(_source_row(file, number, marked[number - 1], costs.get(number), most, prefix))
             last = number
         for number in sorted(number for number in costs if number > len(lines)):
             rows.append(
-                _row(
+                _source_row(
                     file,
                     number,
-                    escape("(past the end of the file as it is now)"),
+                    escape_html("(past the end of the file as it is now)"),
                     costs[number],
                     most,
                     prefix,
@@ -107,7 +110,7 @@ def _file(file: str, costs: Mapping[int, Cost], lines: Sequence[str], most: int,
     return element("div", body, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
-def _windows(costs: Mapping[int, Cost], count: int) -> Iterator[int]:
+def _line_windows(costs: Mapping[int, Cost], count: int) -> Iterator[int]:
     wanted = {
         near
         for number in costs
@@ -117,11 +120,11 @@ def _windows(costs: Mapping[int, Cost], count: int) -> Iterator[int]:
     return iter(sorted(wanted))
 
 
-def _gap(text: str) -> Html:
+def _gap_row(text: str) -> Html:
     return element("tr", element("td", text, colspan="4"), class_="gap")
 
 
-def _row(file: str, number: int, text: Html, cost: Cost | None, most: int, prefix: str) -> Html:
+def _source_row(file: str, number: int, text: Html, cost: Cost | None, most: int, prefix: str) -> Html:
     heat = ""
     if cost and cost.moved and most:
         # By the logarithm over four powers of ten: a line of a thousandth of the bytes is still worth seeing.
@@ -137,12 +140,12 @@ def _row(file: str, number: int, text: Html, cost: Cost | None, most: int, prefi
     )
 
 
-def _coloured(lines: Sequence[str]) -> list[Html]:
+def _highlight_lines(lines: Sequence[str]) -> list[Html]:
     """Lines as markup, with keywords, strings and comments told apart where Python can read them."""
     marks: dict[int, list[tuple[int, int, str]]] = {}
     try:
         for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
-            kind = _kind(token)
+            kind = _token_class(token)
             if kind:
                 (first, start), (last, end) = token.start, token.end
                 for number in range(first, last + 1):
@@ -151,10 +154,10 @@ def _coloured(lines: Sequence[str]) -> list[Html]:
                     marks.setdefault(number, []).append((begin, stop, kind))
     except (tokenize.TokenError, SyntaxError, IndexError):
         pass  # what was read until there is coloured, the rest is plain
-    return [_marked(line, marks.get(number, ())) for number, line in enumerate(lines, 1)]
+    return [_mark_line(line, marks.get(number, ())) for number, line in enumerate(lines, 1)]
 
 
-def _kind(token: tokenize.TokenInfo) -> str:
+def _token_class(token: tokenize.TokenInfo) -> str:
     if token.type == tokenize.COMMENT:
         return "c"
     if token.type == tokenize.STRING or tokenize.tok_name[token.type].startswith("FSTRING"):
@@ -164,20 +167,20 @@ def _kind(token: tokenize.TokenInfo) -> str:
     return ""
 
 
-def _marked(line: str, marks: Sequence[tuple[int, int, str]]) -> Html:
+def _mark_line(line: str, marks: Sequence[tuple[int, int, str]]) -> Html:
     pieces: list[Html] = []
     at = 0
     for start, stop, kind in marks:
         if start < at or start >= _WIDTH:
             continue
-        pieces.append(_text(line[at:start]))
-        pieces.append(element("span", _text(line[start : min(stop, _WIDTH)]), class_=kind))
+        pieces.append(_escape_text(line[at:start]))
+        pieces.append(element("span", _escape_text(line[start : min(stop, _WIDTH)]), class_=kind))
         at = min(stop, _WIDTH)
-    pieces.append(_text(line[at:_WIDTH]))
+    pieces.append(_escape_text(line[at:_WIDTH]))
     if len(line) > _WIDTH:
         pieces.append(Html("…"))
-    return join(pieces)
+    return join_html(pieces)
 
 
-def _text(text: str) -> Html:
-    return escape(printable(text.replace("\t", "    ")))
+def _escape_text(text: str) -> Html:
+    return escape_html(printable(text.replace("\t", "    ")))

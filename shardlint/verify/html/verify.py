@@ -17,7 +17,7 @@ from shardlint.verify.html.page import (
     count,
     document,
     element,
-    join,
+    join_html,
     size,
     status,
     table,
@@ -70,15 +70,15 @@ def html_report(run: Run, version: str) -> str:
 
     Sources of the user's files are read now, as they are; only Python files that a line names.
     """
-    fixtures, others = _grouped(run.results)
+    fixtures, others = _group_results(run.results)
     counts = run.counts()
-    sections: list[Child] = [_facts(run)]
+    sections: list[Child] = [_run_facts(run)]
     if fixtures:
-        sections.append(_sweep(fixtures))
+        sections.append(_sweep_table(fixtures))
     whole = sum(len(fixture.meshes) for fixture in fixtures)
-    sections += [_fixture(fixture, open_all=whole == 1) for fixture in fixtures]
+    sections += [_fixture_section(fixture, open_all=whole == 1) for fixture in fixtures]
     if others:
-        sections.append(_others(others))
+        sections.append(_other_results(others))
     verdict = element(
         "ul",
         [
@@ -88,11 +88,11 @@ def html_report(run: Run, version: str) -> str:
         ],
         class_="chips",
     )
-    footer = join([f"shardlint {version}. Each level claims only what it names and ran."])
+    footer = join_html([f"shardlint {version}. Each level claims only what it names and ran."])
     return document("shardlint verify", sections, verdict=verdict, footer=footer)
 
 
-def _grouped(results: Iterable[Result]) -> tuple[list[_Fixture], list[Result]]:
+def _group_results(results: Iterable[Result]) -> tuple[list[_Fixture], list[Result]]:
     fixtures: dict[str, _Fixture] = {}
     others: list[Result] = []
     for result in results:
@@ -111,14 +111,14 @@ def _grouped(results: Iterable[Result]) -> tuple[list[_Fixture], list[Result]]:
     return list(fixtures.values()), others
 
 
-def _facts(run: Run) -> Html:
+def _run_facts(run: Run) -> Html:
     releases = [element("li", f"{name} {release}", class_="chip") for name, release in run.releases.items()]
     said = [
         *run.goldens,
         *(f"limit: {limit}" for limit in run.limits),
         *(f"self-test: {one}" for one in run.self_test),
     ]
-    return join(
+    return join_html(
         [
             element("ul", releases, class_="chips", aria_label="releases") if releases else None,
             element(
@@ -132,7 +132,7 @@ def _facts(run: Run) -> Html:
     )
 
 
-def _sweep(fixtures: Sequence[_Fixture]) -> Html:
+def _sweep_table(fixtures: Sequence[_Fixture]) -> Html:
     levels = list(
         dict.fromkeys(result.level for one in fixtures for on in one.meshes.values() for result in on.results)
     )
@@ -155,9 +155,10 @@ def _sweep(fixtures: Sequence[_Fixture]) -> Html:
     rows = [_sweep_row(fixture, on, levels) for fixture in fixtures for on in fixture.meshes.values()]
     classes = ["bad" if on.failed() else "" for fixture in fixtures for on in fixture.meshes.values()]
     if not rows:
-        return join([])
+        return join_html([])
     heading = element("h2", "All meshes", id="sweep")
-    caption = f"{_many(len(rows), 'run')} of {_many(len(fixtures), 'fixture')} on a mesh; a header sorts"
+    runs = _count_things(len(rows), "run")
+    caption = f"{runs} of {_count_things(len(fixtures), 'fixture')} on a mesh; a header sorts"
     return element(
         "section", heading, table(columns, rows, caption=caption, row_classes=classes, long=len(rows) > 40)
     )
@@ -171,7 +172,7 @@ def _sweep_row(fixture: _Fixture, on: _OnMesh, levels: Sequence[str]) -> list[Ce
         shown = [
             element("span", status(one.status), f" {one.topology}" if one.topology else None) for one in found
         ]
-        by_level.append(Cell(join(shown, " ") if shown else element("span", "not run", class_="quiet")))
+        by_level.append(Cell(join_html(shown, " ") if shown else element("span", "not run", class_="quiet")))
     unknown = Cell("", -1)
     copied = [array.bytes for array in program.arrays if array.role == "out"] if program else []
     if program:
@@ -179,12 +180,12 @@ def _sweep_row(fixture: _Fixture, on: _OnMesh, levels: Sequence[str]) -> list[Ce
             one.bytes for one in program.arrays if one.role == "out" and one.copies == program.devices > 1
         ]
     return [
-        Cell(element("a", _short(fixture.name), href=f"#{fixture.id}")),
+        Cell(element("a", _short_fixture_name(fixture.name), href=f"#{fixture.id}")),
         Cell(element("a", code(mesh_text(on.mesh)), href=f"#{on.id}")),
         count(math.prod(on.mesh.values())),
         *by_level,
         count(sum(len(result.failures) for result in on.results)),
-        Cell(_first(on), class_="wide"),
+        Cell(_first_failure_line(on), class_="wide"),
         size(program.moved_bytes) if program else unknown,
         count(len(program.collectives)) if program else unknown,
         size(program.memory_bytes) if program else unknown,
@@ -192,22 +193,22 @@ def _sweep_row(fixture: _Fixture, on: _OnMesh, levels: Sequence[str]) -> list[Ce
     ]
 
 
-def _first(on: _OnMesh) -> str:
+def _first_failure_line(on: _OnMesh) -> str:
     """The first line of the first failure."""
     texts = (text for result in on.results for _, text in failure_texts(result.failures))
     return next(texts, "").partition("\n")[0]
 
 
-def _many(number: int, what: str) -> str:
+def _count_things(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _short(name: str) -> str:
+def _short_fixture_name(name: str) -> str:
     file, _, variable = name.rpartition("::")
     return f"{Path(file).name}::{variable}" if file else variable
 
 
-def _fixture(fixture: _Fixture, open_all: bool) -> Html:
+def _fixture_section(fixture: _Fixture, open_all: bool) -> Html:
     results = fixture.results()
     folder = Path(fixture.name.rpartition("::")[0] or ".").parent
     sources = Lines(folder)
@@ -215,14 +216,14 @@ def _fixture(fixture: _Fixture, open_all: bool) -> Html:
     parts: list[Child] = [
         element("h2", code(fixture.name), id=fixture.id),
         element("p", "of ", code(fixture.target), f", defined at {line}" if line else None, class_="quiet"),
-        *(_result(result) for result in fixture.others),
+        *(_result_section(result) for result in fixture.others),
     ]
     for on in fixture.meshes.values():
-        parts.append(_mesh(on, sources, open_all or on.failed()))
+        parts.append(_mesh_section(on, sources, open_all or on.failed()))
     return element("section", parts)
 
 
-def _mesh(on: _OnMesh, sources: Lines, open_: bool) -> Html:
+def _mesh_section(on: _OnMesh, sources: Lines, open_: bool) -> Html:
     program = on.program()
     chips = [
         element(
@@ -238,7 +239,7 @@ def _mesh(on: _OnMesh, sources: Lines, open_: bool) -> Html:
         chips.append(element("li", f"{size_text(program.moved_bytes)} moved", class_="chip"))
         chips.append(element("li", f"{size_text(program.memory_bytes)} a device", class_="chip"))
     summary = element("summary", code(mesh_text(on.mesh)), element("ul", chips, class_="chips"))
-    body: list[Child] = [_result(result) for result in on.results]
+    body: list[Child] = [_result_section(result) for result in on.results]
     for index, result in enumerate(on.results):
         if result.program is None:
             continue
@@ -255,7 +256,7 @@ def _mesh(on: _OnMesh, sources: Lines, open_: bool) -> Html:
     return element("details", summary, body, class_=classes, id=on.id, open=open_)
 
 
-def _result(result: Result) -> Html:
+def _result_section(result: Result) -> Html:
     """Return the result of one level, in words."""
     said = [f"{result.checked} checked" if result.status == PASS else "", result.reason, result.how]
     head = element(
@@ -263,12 +264,12 @@ def _result(result: Result) -> Html:
         status(result.status),
         element("strong", f" {result.level} {result.topology}".rstrip() + " ") if result.level else " ",
         "; ".join(part for part in said if part),
-        element("span", f" ({_took(result)})", class_="quiet") if result.seconds else None,
+        element("span", f" ({_format_duration(result)})", class_="quiet") if result.seconds else None,
     )
-    return join(
+    return join_html(
         [
             head,
-            _failures(result),
+            _failure_list(result),
             *(element("p", f"note: {note}", class_="quiet") for note in result.notes),
             element("p", "Reproduce: ", code(result.rerun))
             if result.rerun and result.status == FAIL
@@ -278,17 +279,17 @@ def _result(result: Result) -> Html:
     )
 
 
-def _took(result: Result) -> str:
+def _format_duration(result: Result) -> str:
     again = f", kept from {result.kept}" if result.kept else ", from cache" if result.cached else ""
     return f"{result.seconds:.1f} s{again}"
 
 
-def _failures(result: Result) -> Html | None:
-    found = [_failure(kind, text) for kind, text in failure_texts(result.failures)]
+def _failure_list(result: Result) -> Html | None:
+    found = [_failure_item(kind, text) for kind, text in failure_texts(result.failures)]
     return element("ul", found, class_="failures") if found else None
 
 
-def _failure(kind: str, text: str) -> Html:
+def _failure_item(kind: str, text: str) -> Html:
     first, _, more = text.partition("\n")
     marked = [
         element("span", line, class_={"+": "line plus", "-": "line minus"}.get(line[:1], "line"))
@@ -303,7 +304,7 @@ def _failure(kind: str, text: str) -> Html:
     )
 
 
-def _others(results: Sequence[Result]) -> Html:
+def _other_results(results: Sequence[Result]) -> Html:
     """Proofs of rules, and files that could not be read."""
     columns = [
         Column("Target"),
@@ -319,10 +320,10 @@ def _others(results: Sequence[Result]) -> Html:
             Cell(status(result.status)),
             count(result.checked),
             Cell(
-                join(
+                join_html(
                     [
                         result.reason or None,
-                        _failures(result),
+                        _failure_list(result),
                     ]
                 ),
                 class_="wide",

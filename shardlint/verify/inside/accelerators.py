@@ -47,7 +47,7 @@ class Mistaken(Exception):
     """A fixture that cannot be meant: a topology its own compiler says does not exist, a program for no device."""
 
 
-def compiler(platform: str) -> str:
+def installed_compiler(platform: str) -> str:
     """The module of the compiler installed for a platform (`tpu`, `cuda`); "" for none. Nothing is loaded."""
     names = {"tpu": ["libtpu"], "cuda": ["jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12"]}[platform]
     for name in names:
@@ -58,14 +58,14 @@ def compiler(platform: str) -> str:
     return ""
 
 
-def describe(topology: Topology) -> list[Any]:
+def describe_topology(topology: Topology) -> list[Any]:
     """The devices of a topology, which can be compiled for and nothing else.
 
     Raises `Unavailable` without its compiler, and `Mistaken` where that knows no such topology.
     """
     import jax
 
-    found = compiler(topology.platform)
+    found = installed_compiler(topology.platform)
     if not found:
         what = "libtpu" if topology.platform == "tpu" else "the CUDA plugin of jax"
         raise Unavailable(f"{topology.name} needs {what}, which is not installed: {topology.install}")

@@ -17,7 +17,7 @@ import numpy as np
 from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
 from shardlint.verify.inside import compare, devices, load, place, tree
 from shardlint.verify.inside.failures import failure_of
-from shardlint.verify.inside.invoke import call, in_float64
+from shardlint.verify.inside.invoke import call_function, in_float64
 
 Arrays = dict[str, tuple[str, Any]]
 
@@ -49,8 +49,8 @@ class Alone:
         found = cls(**said)
         if found.ended or found.raised or found.unmade:
             return found
-        files = _read(folder)
-        if _digest(files) != found.digest:
+        files = _read_files(folder)
+        if _digest_files(files) != found.digest:
             raise LookupError("the files of the single-device run were changed")
         found.arguments, found.numbers = compare.from_bytes(files[0]), compare.from_bytes(files[1])
         return found
@@ -65,24 +65,27 @@ def run_alone(fixture: Fixture, sizes: Mapping[str, int], folder: Path) -> dict[
         return {"unmade": f"was not possible: the program sets {count} devices"}
     mesh = devices.mesh_of(dict.fromkeys(sizes, 1), fixture.axis_types == EXPLICIT)
     try:
-        function = load.resolve(fixture.fn if fixture.reference == SINGLE_DEVICE else fixture.reference)
-        entered, _ = devices.context(fixture.context, mesh)
+        function = load.resolve_reference(
+            fixture.fn if fixture.reference == SINGLE_DEVICE else fixture.reference
+        )
+        entered, _ = devices.enter_mesh_context(fixture.context, mesh)
         with entered:
-            made = place.make(fixture, mesh)
-        hosts = place.fill(made)
+            made = place.make_arguments(fixture, mesh)
+        hosts = place.fill_arguments(made)
     except Exception as error:
         return {"unmade": failure_of(error).message}
     try:
         output, lowest, notes = in_float64(
-            hosts, lambda given: call(function, given_to_one(given, made, mesh), mesh, fixture.context)
+            hosts,
+            lambda given: call_function(function, given_to_one(given, made, mesh), mesh, fixture.context),
         )
     except Exception as error:
         return {"raised": failure_of(error).message}
-    files = [compare.to_bytes(named(hosts)), compare.to_bytes(compare.numbers(output))]
+    files = [compare.to_bytes(named_arrays(hosts)), compare.to_bytes(compare.numbers(output))]
     for name, data in zip(_FILES, files, strict=True):
         (folder / name).write_bytes(data)
     arrays = bool(tree.array_leaves(output, ""))
-    return {"digest": _digest(files), "lowest": lowest, "notes": notes, "returns_arrays": arrays}
+    return {"digest": _digest_files(files), "lowest": lowest, "notes": notes, "returns_arrays": arrays}
 
 
 def given_to_one(hosts: list[Any], made: list[place.HostArgument], one: Any) -> list[Any]:
@@ -96,11 +99,11 @@ def given_to_one(hosts: list[Any], made: list[place.HostArgument], one: Any) -> 
     return [tree.map_arrays(tree.from_host, host) for host in hosts]
 
 
-def named(hosts: list[Any]) -> Arrays:
+def named_arrays(hosts: list[Any]) -> Arrays:
     """The arrays of host copies, by argument and path."""
     found = {}
     for index, host in enumerate(hosts):
-        for path, where, leaf in tree.flatten(host):
+        for path, where, leaf in tree.flatten_tree(host):
             if isinstance(leaf, np.ndarray | tree.HostKey):
                 data = leaf.data if isinstance(leaf, tree.HostKey) else leaf
                 found[f"{index}/{path}"] = (f"args[{index}]{where}", data)
@@ -111,7 +114,7 @@ def with_numbers_of(hosts: list[Any], arguments: Arrays) -> tuple[list[Any], lis
     """Host copies with the numbers that the run on one device was given, the names of those that differed, and the
     first that has another shape or is missing there ("" where none is).
     """
-    mine = named(hosts)
+    mine = named_arrays(hosts)
     strange = [
         where
         for key, (where, data) in mine.items()
@@ -129,15 +132,16 @@ def with_numbers_of(hosts: list[Any], arguments: Arrays) -> tuple[list[Any], lis
     given = []
     for index, host in enumerate(hosts):
         leaves, treedef = jax.tree_util.tree_flatten(host)
-        paths = [path for path, _, _ in tree.flatten(host)]
+        paths = [path for path, _, _ in tree.flatten_tree(host)]
         put = [
-            _like(leaf, arguments.get(f"{index}/{path}")) for path, leaf in zip(paths, leaves, strict=True)
+            _leaf_like(leaf, arguments.get(f"{index}/{path}"))
+            for path, leaf in zip(paths, leaves, strict=True)
         ]
         given.append(jax.tree_util.tree_unflatten(treedef, put))
     return given, other, ""
 
 
-def _like(leaf: Any, given: tuple[str, Any] | None) -> Any:
+def _leaf_like(leaf: Any, given: tuple[str, Any] | None) -> Any:
     if given is None:
         return leaf
     return tree.HostKey(given[1], leaf.impl) if isinstance(leaf, tree.HostKey) else given[1]
@@ -172,9 +176,9 @@ def as_if_alone() -> Iterator[None]:
 _FILES = ("arguments", "numbers")
 
 
-def _read(folder: Path) -> list[bytes]:
+def _read_files(folder: Path) -> list[bytes]:
     return [(folder / name).read_bytes() for name in _FILES]
 
 
-def _digest(files: list[bytes]) -> str:
+def _digest_files(files: list[bytes]) -> str:
     return hashlib.sha256(b"".join(hashlib.sha256(data).digest() for data in files)).hexdigest()

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardlint.verify.inside.errors import flush
+from shardlint.verify.inside.errors import flush_output
 
 _MOST = 2**20
 _NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)
@@ -22,33 +22,33 @@ _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)
 _leader: tuple[int, Path] | None = None
 
 
-def _file(pid: int) -> Path:
+def _stderr_path(pid: int) -> Path:
     return Path(tempfile.gettempdir()) / f"shardlint-heard-{pid}.txt"
 
 
-def lead() -> None:
-    """Say that the parent of this process calls `leftover` when it ends. Call it before the user's code, which
+def lead_process_group() -> None:
+    """Say that the parent of this process calls `leftover_stderr` when it ends. Call it before the user's code, which
     may change where temporary files go.
     """
     global _leader
-    _leader = os.getpid(), _file(os.getpid())
+    _leader = os.getpid(), _stderr_path(os.getpid())
 
 
 def folder_prefix() -> str:
-    """How the names of temporary folders begin that `leftover` removes where their process could not."""
-    return _folders(os.getpgrp() if hasattr(os, "getpgrp") else os.getpid())
+    """How the names of temporary folders begin that `leftover_stderr` removes where their process could not."""
+    return _dump_folder_prefix(os.getpgrp() if hasattr(os, "getpgrp") else os.getpid())
 
 
-def _folders(pid: int) -> str:
+def _dump_folder_prefix(pid: int) -> str:
     return f"shardlint-hlo-{pid}-"
 
 
-def leftover(pid: int) -> bytes:
+def leftover_stderr(pid: int) -> bytes:
     """The end of what a dead process, the leader of its group, had written and not passed on; removes that and
     the folders of the group.
     """
-    path = _file(pid)
-    for folder in path.parent.glob(f"{_folders(pid)}*"):
+    path = _stderr_path(pid)
+    for folder in path.parent.glob(f"{_dump_folder_prefix(pid)}*"):
         shutil.rmtree(folder, ignore_errors=True)
     try:
         descriptor = os.open(path, os.O_RDONLY | _NOT_THROUGH_LINKS | _WITHOUT_WAITING)
@@ -60,7 +60,7 @@ def leftover(pid: int) -> bytes:
         theirs = hasattr(os, "getuid") and status.st_uid != os.getuid()
         if theirs or not stat.S_ISREG(status.st_mode):
             return b""
-        found = _end(descriptor)
+        found = _read_end(descriptor)
     finally:
         os.close(descriptor)
     with contextlib.suppress(OSError):
@@ -68,7 +68,7 @@ def leftover(pid: int) -> bytes:
     return found
 
 
-def _end(descriptor: int) -> bytes:
+def _read_end(descriptor: int) -> bytes:
     size = os.fstat(descriptor).st_size
     os.lseek(descriptor, max(0, size - _MOST), os.SEEK_SET)
     parts = []
@@ -78,18 +78,18 @@ def _end(descriptor: int) -> bytes:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[list[str]]:
+def listen_to_stderr() -> Iterator[list[str]]:
     """Keep what is written to standard error, by C++ too, and pass it on.
 
     The one string of the list is complete after the block. In a process whose parent asks for what is left, a
     file takes it, which outlives the process; in others a thread passes it on as it comes.
     """
-    flush()
+    flush_output()
     _open_missing()
     descriptor = None
     if _leader is not None and _leader[0] == os.getpid():
         with contextlib.suppress(OSError):
-            descriptor = _create(_leader[1])
+            descriptor = _create_file(_leader[1])
     if descriptor is not None and _leader is not None:
         with _in_file(descriptor, _leader[1]) as heard:
             yield heard
@@ -105,7 +105,7 @@ def _open_missing() -> None:
     os.close(descriptor)
 
 
-def _create(path: Path) -> int:
+def _create_file(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _NOT_THROUGH_LINKS
     try:
         return os.open(path, flags, 0o600)
@@ -122,9 +122,9 @@ def _in_file(descriptor: int, path: Path) -> Iterator[list[str]]:
     try:
         yield heard
     finally:
-        flush()
+        flush_output()
         os.dup2(kept, 2)
-        found = _end(descriptor)
+        found = _read_end(descriptor)
         os.close(descriptor)
         with contextlib.suppress(OSError):
             path.unlink()
@@ -154,7 +154,7 @@ def _through_pipe() -> Iterator[list[str]]:
     try:
         yield heard
     finally:
-        flush()
+        flush_output()
         os.dup2(kept, 2)
         # The pipe ends now, unless something the program started still holds it.
         listener.join(1.0)

@@ -11,12 +11,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardlint.verify.declarations import REPLICATED, item
+from shardlint.verify.declarations import REPLICATED, name_item
 from shardlint.verify.inside import tree
 from shardlint.verify.inside.compiled import Compiled
 from shardlint.verify.inside.coverage import Looked
-from shardlint.verify.inside.place import Indivisible, named
-from shardlint.verify.paths import idle_globs, select
+from shardlint.verify.inside.place import Indivisible, named_sharding
+from shardlint.verify.paths import idle_globs, select_glob
 from shardlint.verify.report import Failure
 from shardlint.verify.spec import P, sizes_text
 from shardlint.verify.texts import array_text, size_text
@@ -44,13 +44,13 @@ def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
     """Return whether a sharding places an array as `spec` on `mesh` does. The memory kind does not matter."""
     if isinstance(actual, jax.sharding.SingleDeviceSharding):
         return bool(mesh.devices.size == 1 and actual.device_set == set(mesh.devices.flat))
-    expected = named(mesh, spec, getattr(actual, "memory_kind", None))
+    expected = named_sharding(mesh, spec, getattr(actual, "memory_kind", None))
     return bool(actual.is_equivalent_to(expected, ndim))
 
 
 def on_one_device(sharding: Any) -> bool:
     """Return whether a sharding uses a single device."""
-    return len(sharding.device_set) == 1 or tree.holder(sharding) is not None
+    return len(sharding.device_set) == 1 or tree.holder_index(sharding) is not None
 
 
 def sharding_text(sharding: Any) -> str:
@@ -86,10 +86,10 @@ def check_placement(
     sizes = dict(mesh.shape)
     for glob, message in idle_globs(out, [leaf.path for leaf in leaves]).items():
         checked.failures.append(Failure("pattern", message))
-        checked.looked.proved.add(item(field, glob))
+        checked.looked.proved.add(name_item(field, glob))
     others = []
     for leaf in leaves:
-        found = select(out, leaf.path)
+        found = select_glob(out, leaf.path)
         if found is None:
             others.append(leaf)
             continue
@@ -98,22 +98,22 @@ def check_placement(
             misfit = spec.misfit(leaf.shape, sizes)
         except ValueError as error:
             failure = Failure("fixture", str(error), leaf.where, leaf.path, leaf.array)
-            checked += Checked([failure], 1, Looked({item(field, glob)}))
+            checked += Checked([failure], 1, Looked({name_item(field, glob)}))
             continue
         if misfit:
             raise Indivisible(f"{leaf.where}: {misfit}")
-        found_wrong = _compare(leaf, mesh, spec)
+        found_wrong = _compare_sharding(leaf, mesh, spec)
         checked.failures += found_wrong
-        checked += weigh(item(field, glob), spec, sizes, bool(found_wrong))
+        checked += weigh_leaf(name_item(field, glob), spec, sizes, bool(found_wrong))
     if replicated_max is not None and not leaves:
         nothing = Failure("empty", "checks nothing: no output leaf was compared")
         checked += Checked([nothing], 0, Looked({REPLICATED}))
     elif replicated_max is not None:
-        checked += _limited(others, mesh, replicated_max)
+        checked += _check_replicated_sizes(others, mesh, replicated_max)
     return checked
 
 
-def weigh(text: str, spec: P, sizes: Mapping[str, int], wrong: bool = False) -> Checked:
+def weigh_leaf(text: str, spec: P, sizes: Mapping[str, int], wrong: bool = False) -> Checked:
     """One leaf compared with `spec` for the declaration `text`; it counts where the mesh can tell a wrong one."""
     if wrong:
         return Checked([], 1, Looked({text}))
@@ -127,7 +127,7 @@ def weigh(text: str, spec: P, sizes: Mapping[str, int], wrong: bool = False) -> 
     return Checked([], 1, Looked({text}, said=said))
 
 
-def _limited(leaves: Sequence[tree.Leaf], mesh: Any, most: int) -> Checked:
+def _check_replicated_sizes(leaves: Sequence[tree.Leaf], mesh: Any, most: int) -> Checked:
     """Limit the size of leaves that no glob names, where they are replicated; the largest failure first."""
     if mesh.devices.size == 1:
         return Checked([], 0, Looked(idle={REPLICATED: "the mesh has one device"}))
@@ -140,13 +140,13 @@ def _limited(leaves: Sequence[tree.Leaf], mesh: Any, most: int) -> Checked:
     return Checked(failures, len(leaves), Looked({REPLICATED}))
 
 
-def _compare(leaf: tree.Leaf, mesh: Any, spec: P) -> list[Failure]:
+def _compare_sharding(leaf: tree.Leaf, mesh: Any, spec: P) -> list[Failure]:
     if leaf.sharding is not None and same_sharding(leaf.sharding, mesh, spec, len(leaf.shape)):
         return []
     failure = Failure(
         "sharding", "", leaf.where, leaf.path, leaf.array, str(spec), sharding_text(leaf.sharding)
     )
-    failure.bytes_expected = leaf.bytes_under(named(mesh, spec))
+    failure.bytes_expected = leaf.bytes_under(named_sharding(mesh, spec))
     failure.bytes_actual = leaf.local_bytes
     other = getattr(leaf.sharding, "mesh", None)
     if other is not None and not on_one_device(leaf.sharding) and dict(other.shape) != dict(mesh.shape):
@@ -178,7 +178,7 @@ def check_donation(compiled: Compiled) -> Checked:
                 if one.given
                 else "not donated by fn" + ("" if compiled.is_jit else ", nor by a jit that it calls")
             )
-            failures.append(_kept(one.leaf, message))
+            failures.append(_kept_buffer_failure(one.leaf, message))
     if not failures and any(one.aliased is None for one in donated):
         wanted = sum(one.leaf.local_bytes for one in donated)
         if compiled.alias_bytes < wanted:
@@ -188,8 +188,8 @@ def check_donation(compiled: Compiled) -> Checked:
             )
             failures.append(Failure("donation", reused, expected="all reused", actual="part"))
     arguments = dict.fromkeys(one.argument for one in compiled.taken if one.argument in compiled.donates)
-    proved = {item("donate", index) for index in arguments}
-    missed = {item("donate", index): _NO_ARRAY for index in compiled.donates if index not in arguments}
+    proved = {name_item("donate", index) for index in arguments}
+    missed = {name_item("donate", index): _NO_ARRAY for index in compiled.donates if index not in arguments}
     return Checked(failures, len(donated), Looked(proved, missed=missed))
 
 
@@ -199,23 +199,25 @@ def check_deleted(args: Sequence[Any], donate: Sequence[int]) -> Checked:
     """
     checked = Checked([], 0)
     for index in donate:
-        for path, where, leaf in tree.flatten(args[index]):
+        for path, where, leaf in tree.flatten_tree(args[index]):
             if isinstance(leaf, jax.Array):
                 checked.count += 1
-                checked.looked.proved.add(item("donate", index))
+                checked.looked.proved.add(name_item("donate", index))
                 if not leaf.is_deleted():
                     held = tree.Leaf(
                         path, f"args[{index}]{where}", tuple(leaf.shape), leaf.dtype, leaf.sharding
                     )
                     checked.failures.append(
-                        _kept(held, "its buffer was not reused: it is still alive after the call")
+                        _kept_buffer_failure(
+                            held, "its buffer was not reused: it is still alive after the call"
+                        )
                     )
-        if item("donate", index) not in checked.looked.proved:
-            checked.looked.missed[item("donate", index)] = _NO_ARRAY
+        if name_item("donate", index) not in checked.looked.proved:
+            checked.looked.missed[name_item("donate", index)] = _NO_ARRAY
     return checked
 
 
-def _kept(leaf: tree.Leaf, message: str) -> Failure:
+def _kept_buffer_failure(leaf: tree.Leaf, message: str) -> Failure:
     return Failure(
         "donation",
         message,
@@ -232,7 +234,7 @@ def _kept(leaf: tree.Leaf, message: str) -> Failure:
 def check_replicas(output: Any) -> Checked:
     """Devices that hold the same part of an output array must hold the same numbers."""
     checked = Checked([], 0)
-    for path, where, leaf in tree.flatten(output):
+    for path, where, leaf in tree.flatten_tree(output):
         # Of an array on one device the others hold nothing, whatever jax hands out for them.
         if not isinstance(leaf, jax.Array) or on_one_device(leaf.sharding):
             continue

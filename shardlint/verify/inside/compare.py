@@ -26,7 +26,7 @@ _SHAKEN = 100.0
 def numbers(output: Any) -> dict[str, tuple[str, Any]]:
     """Path -> (spelling, host array) of every number in an output, python scalars too."""
     found = {}
-    for path, where, leaf in tree.flatten(output):
+    for path, where, leaf in tree.flatten_tree(output):
         if tree.is_array(leaf):
             host = tree.to_host(leaf)
             found[path] = ("out" + where, host.data if isinstance(host, tree.HostKey) else host)
@@ -70,7 +70,7 @@ class Difference:
     idle: str = ""
 
 
-def differences(
+def compare_leaves(
     got: Numbers, want: Numbers, nan_is_nan: bool = False, shaken: Numbers | None = None
 ) -> tuple[list[Difference], list[str]]:
     """The difference of each leaf both have, largest first, and what only one of them has.
@@ -83,8 +83,8 @@ def differences(
         where, actual = got[path]
         expected = np.asarray(want[path][1])
         other = None if shaken is None or path not in shaken else np.asarray(shaken[path][1])
-        size, reason = _difference(np.asarray(actual), expected, nan_is_nan, other)
-        idle = "" if size else _idle(expected)
+        size, reason = _largest_difference(np.asarray(actual), expected, nan_is_nan, other)
+        idle = "" if size else _explain_idle(expected)
         text = array_text(str(actual.dtype), actual.shape)
         found.append(Difference(size, where, path, text, reason, idle))
     odd = [
@@ -93,13 +93,13 @@ def differences(
     return sorted(found, key=lambda one: (-one.size, one.path)), odd
 
 
-def _idle(expected: Any) -> str:
+def _explain_idle(expected: Any) -> str:
     if expected.size == 0:
         return "empty"
     return "" if np.any(expected != 0) else "0 on both sides"
 
 
-def _difference(actual: Any, expected: Any, nan_is_nan: bool, shaken: Any) -> tuple[float, str]:
+def _largest_difference(actual: Any, expected: Any, nan_is_nan: bool, shaken: Any) -> tuple[float, str]:
     if actual.shape != expected.shape:
         return float("inf"), f"shape {actual.shape} instead of {expected.shape}"
     if actual.size == 0:
@@ -167,10 +167,10 @@ def check_numbers(
 ) -> tuple[Checked, list[str]]:
     """Compare all numbers leaf by leaf. Returns also sentences on the largest difference and on what proves nothing.
 
-    `tolerance` gives, for a path, the relative difference still taken for rounding; `shaken` as in `differences`.
+    `tolerance` gives, for a path, the relative difference still taken for rounding; `shaken` as in `compare_leaves`.
     `zeros_prove`: 0 on both sides counts, for it is what was written down beforehand.
     """
-    found, odd = differences(got, want, shaken=shaken)
+    found, odd = compare_leaves(got, want, shaken=shaken)
     failures = [Failure("numbers", f"{text}: compared with {against}") for text in odd]
     for one in found:
         allowed = tolerance(one.path)

@@ -109,19 +109,21 @@ def compile_function(
     its output shardings (unless `tolerant`: then there are no outputs), and whatever lowering and
     compiling raise.
     """
-    how, lowered, order = _lower(function, args, kwargs, donate)
+    how, lowered, order = _lower_function(function, args, kwargs, donate)
     dumped = compile_lowered(lowered, devices=remember.devices_of([args, kwargs]))
     compiled = dumped.compiled
     inner = getattr(compiled, "compiled", compiled)
     untold = ""
     try:
-        outputs, first = _outputs(lowered, compiled, is_haliax(function))
+        outputs, first = _output_leaves(lowered, compiled, is_haliax(function))
     except NoShardings as error:
         if not tolerant:
             raise
         outputs, first, untold = [], 0, str(error)
     final = dumped.final or inner.as_text()
-    taken = _taken(getattr(lowered, "lowered", lowered), compiled, inner, order, aliased_parameters(final))
+    taken = _fates_of_arrays(
+        getattr(lowered, "lowered", lowered), compiled, inner, order, aliased_parameters(final)
+    )
     donated = [Donated(one.leaf, one.given, one.aliased) for one in taken if one.argument in donate]
     memory = inner.memory_analysis()
     alias_bytes = int(getattr(memory, "alias_size_in_bytes", 0) or 0)
@@ -152,7 +154,7 @@ class _Order:
     """Of a function that was wrapped, the ids of the arrays that it donates itself."""
 
 
-def _lower(
+def _lower_function(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], donate: Sequence[int]
 ) -> tuple[str, Any, _Order]:
     arrays = {index: _leaves_with_values(value, f"args[{index}]") for index, value in enumerate(args)}
@@ -209,12 +211,12 @@ def _only_arrays(args: Sequence[Any]) -> bool:
 def _leaves_with_values(value: Any, name: str) -> list[tuple[tree.Leaf, Any]]:
     return [
         (tree.Leaf(path, name + where, tuple(leaf.shape), leaf.dtype, getattr(leaf, "sharding", None)), leaf)
-        for path, where, leaf in tree.flatten(value)
+        for path, where, leaf in tree.flatten_tree(value)
         if tree.is_array(leaf) or tree.is_abstract(leaf)
     ]
 
 
-def _outputs(lowered: Any, compiled: Any, named: bool) -> tuple[list[tree.Leaf], int]:
+def _output_leaves(lowered: Any, compiled: Any, named: bool) -> tuple[list[tree.Leaf], int]:
     """The output leaves, and how many results of the compiled program come before them. `named`: of a
     haliax.named_jit.
     """
@@ -247,7 +249,9 @@ def _outputs(lowered: Any, compiled: Any, named: bool) -> tuple[list[tree.Leaf],
     return outputs, first
 
 
-def _taken(lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[int]) -> list[Taken]:
+def _fates_of_arrays(
+    lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[int]
+) -> list[Taken]:
     """Return the fate of each array in the arguments."""
     wanted = [(index, leaf, value) for index, pairs in order.arrays.items() for leaf, value in pairs]
     info, treedef = jax.tree_util.tree_flatten(lowered.args_info)
@@ -256,7 +260,10 @@ def _taken(lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[
     flat = _flat_order(compiled, order, len(info))
     if flat is None:
         given = any(argument.donated for argument in info)
-        return [Taken(leaf, index, None, given and _own(order, value), None) for index, leaf, value in wanted]
+        return [
+            Taken(leaf, index, None, given and _is_own_value(order, value), None)
+            for index, leaf, value in wanted
+        ]
     places = {id(value): place for place, value in reversed(list(enumerate(flat)))}
     numbers = [count - 1 for count in itertools.accumulate(kept)]
     found = []
@@ -266,12 +273,12 @@ def _taken(lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[
             found.append(Taken(leaf, index, None, False, False))
             continue
         parameter = numbers[place] if kept[place] else None
-        given = bool(info[place].donated) and _own(order, value)
+        given = bool(info[place].donated) and _is_own_value(order, value)
         found.append(Taken(leaf, index, parameter, given, parameter in aliased))
     return found
 
 
-def _own(order: _Order, value: Any) -> bool:
+def _is_own_value(order: _Order, value: Any) -> bool:
     return order.own is None or id(value) in order.own
 
 

@@ -16,34 +16,34 @@ from shardlint.verify.report import Failure
 Holding = Mapping[str, Any]
 
 
-def before(ready: Sequence[Mapping[str, Any]], folder: Path) -> tuple[list[Failure], int]:
+def compare_before_run(ready: Sequence[Mapping[str, Any]], folder: Path) -> tuple[list[Failure], int]:
     """Return the differences between the processes before anything runs, and the count of compared arrays and
     programs.
     """
     args = [one["args"] for one in ready]
     why = "; each process made its own: use the same seed, or broadcast it from one process"
-    failures, count = agree(args, why)
+    failures, count = compare_held_arrays(args, why)
     if failures or not ready[0]["program"]:
         return failures, count
     for index, one in enumerate(ready):
         if one["program"] != ready[0]["program"]:
-            return [_programs(folder, index)], count + 1
+            return [_differing_programs(folder, index)], count + 1
     return [], count + 1
 
 
-def _programs(folder: Path, index: int) -> Failure:
-    mine, yours, place, other = programs.difference(folder / "program0", folder / f"program{index}")
+def _differing_programs(folder: Path, index: int) -> Failure:
+    mine, yours, place, other = programs.find_difference(folder / "program0", folder / f"program{index}")
     message = (
         f"processes 0 and {index} would run different programs, and hang or compute wrong numbers; they were "
         "not run. The first line that differs:"
     )
     for number, text, where in ((0, mine, place), (index, yours, other)):
         shown = f" (at {where})" if where else ""
-        message += f"\nprocess {number}: {_short(text) or '(its program ends)'}{shown}"
+        message += f"\nprocess {number}: {_shorten_text(text) or '(its program ends)'}{shown}"
     return Failure("program", message)
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
@@ -53,26 +53,30 @@ Call = Mapping[str, Any]
 `of` (the arrays all have a part of, by what they were made of; `names` as a person writes them)."""
 
 
-def order(calls: Sequence[Sequence[Sequence[str]]]) -> str:
+def first_call_difference(calls: Sequence[Sequence[Sequence[str]]]) -> str:
     """The first call in which the programs that processes ran one after another differ, as a sentence.
 
     A call is the name of a program and the user's line.
     """
-    found = _first([[{"name": name, "line": line} for name, line in one] for one in calls], ("name", "line"))
+    found = _first_differing_call(
+        [[{"name": name, "line": line} for name, line in one] for one in calls], ("name", "line")
+    )
     return f"the first difference between their programs is {found[1]}" if found else ""
 
 
-def _first(calls: Sequence[Sequence[Call]], keys: Sequence[str]) -> tuple[list[Call], str, int] | None:
+def _first_differing_call(
+    calls: Sequence[Sequence[Call]], keys: Sequence[str]
+) -> tuple[list[Call], str, int] | None:
     """The first call in which processes differ: of process 0 and of another, both as text, and which other it is."""
     for number, ones in enumerate(itertools.zip_longest(*calls, fillvalue={}), 1):
         for index, one in enumerate(ones):
             if any(one.get(key) != ones[0].get(key) for key in keys):
-                both = f"{_call(0, ones[0])}, {_call(index, one)}"
+                both = f"{_describe_call(0, ones[0])}, {_describe_call(index, one)}"
                 return [ones[0], one], f"program {number}: {both}", index
     return None
 
 
-def _call(index: int, call: Call) -> str:
+def _describe_call(index: int, call: Call) -> str:
     if not call:
         return f"process {index} ran no other program"
     names = [name for name in call.get("names", ()) if name]
@@ -83,13 +87,15 @@ def _call(index: int, call: Call) -> str:
 _DOES = ("name", "program", "host", "of")
 
 
-def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> tuple[Failure | None, str]:
+def compare_calls(
+    calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]
+) -> tuple[Failure | None, str]:
     """Return the inconsistency of the calls that processes made together (None: there is none), and a note.
 
     They must be of the same programs, with the same numbers from the host, on the same arrays. One that processes do
     alone does no harm where its devices exchange nothing and no result comes of it; `made` is what results are made of.
     """
-    found = _first(calls, _DOES)
+    found = _first_differing_call(calls, _DOES)
     if found is None:
         return None, ""
     (mine, other), text, index = found
@@ -102,9 +108,9 @@ def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> 
                 "equal on all: make them from one seed, or broadcast them from one process"
             )
             return Failure("replicas", message, where, array=str(another[0])), ""
-    sets = [Counter(_key(call) for call in one) for one in calls]
+    sets = [Counter(_call_key(call) for call in one) for one in calls]
     talks = any(
-        call["talks"] for one in calls for call in one if any(_key(call) not in other for other in sets)
+        call["talks"] for one in calls for call in one if any(_call_key(call) not in other for other in sets)
     )
     if not talks and all(one == made[0] for one in made):
         return None, f"the processes run different programs, without harm here: {text}"
@@ -118,15 +124,15 @@ def _alike_but_program(mine: Call, other: Call) -> bool:
     return all(mine.get(key) == other.get(key) for key in _DOES if key != "program")
 
 
-def _key(call: Call) -> str:
+def _call_key(call: Call) -> str:
     return repr([call[key] for key in _DOES])
 
 
-def after(results: Sequence[Mapping[str, Any]], order: str) -> tuple[list[Failure], int]:
+def compare_after_run(results: Sequence[Mapping[str, Any]], order: str) -> tuple[list[Failure], int]:
     """Return the inconsistencies of the results, and the count of compared arrays. `order` is the sentence of
     `order`.
     """
-    failures, count = agree([one["out"] for one in results], f"; {order}" if order else "")
+    failures, count = compare_held_arrays([one["out"] for one in results], f"; {order}" if order else "")
     if failures:
         return failures, count
     told: dict[tuple[str, str], list[int]] = {}
@@ -143,7 +149,7 @@ def after(results: Sequence[Mapping[str, Any]], order: str) -> tuple[list[Failur
     return failures, count + max(one["count"] for one in results)
 
 
-def agree(held: Sequence[Sequence[Holding]], why: str) -> tuple[list[Failure], int]:
+def compare_held_arrays(held: Sequence[Sequence[Holding]], why: str) -> tuple[list[Failure], int]:
     """Where arrays of several processes are not one and the same, and how many have a part that two
     devices hold.
     """
@@ -155,7 +161,7 @@ def agree(held: Sequence[Sequence[Holding]], why: str) -> tuple[list[Failure], i
         if missing:
             have = next(index for index in range(len(held)) if index not in missing)
             message = f"process {have} has it, and process {missing[0]} does not"
-            failures.append(_failure(by_name[have][where], message))
+            failures.append(_replica_failure(by_name[have][where], message))
             continue
         ones = [names[where] for names in by_name]
         other = next((i for i, one in enumerate(ones) if one["array"] != ones[0]["array"]), 0)
@@ -164,16 +170,16 @@ def agree(held: Sequence[Sequence[Holding]], why: str) -> tuple[list[Failure], i
             index = other or laid
             what = "array" if other else "spec"
             message = f"process 0 has {ones[0][what]}, and process {index} has {ones[index][what]}"
-            failures.append(_failure(ones[0], message))
+            failures.append(_replica_failure(ones[0], message))
             continue
-        shared, message = _replicas(ones)
+        shared, message = _compare_replicas(ones)
         count += shared
         if message:
-            failures.append(_failure(ones[0], message + why))
+            failures.append(_replica_failure(ones[0], message + why))
     return failures, count
 
 
-def _replicas(ones: Sequence[Holding]) -> tuple[bool, str]:
+def _compare_replicas(ones: Sequence[Holding]) -> tuple[bool, str]:
     """Return whether two devices hold the same part of an array, and a difference between its copies."""
     first: dict[str, tuple[int, int, str]] = {}
     shared = False
@@ -194,5 +200,5 @@ def _replicas(ones: Sequence[Holding]) -> tuple[bool, str]:
     return shared, ""
 
 
-def _failure(one: Holding, message: str) -> Failure:
+def _replica_failure(one: Holding, message: str) -> Failure:
     return Failure("replicas", message, one["where"], one["path"], one["array"])

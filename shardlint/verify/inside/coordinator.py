@@ -56,7 +56,7 @@ class _Process:
         self.told |= message
 
 
-def conduct(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
+def conduct_processes(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
     """Do a job of level `processes` and emit its one result."""
     result = Result(job["label"], "processes", SKIP, job["mesh"])
     if not contain.HERE:
@@ -64,7 +64,7 @@ def conduct(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
         emit(result)
         return
     contain.adopt_orphans()
-    with tempfile.TemporaryDirectory(prefix="shardlint-") as folder, _port() as held:
+    with tempfile.TemporaryDirectory(prefix="shardlint-") as folder, _reserve_port() as held:
         coordinator = _Conductor(job, held.getsockname()[1], Path(folder))
         try:
             coordinator.conduct(result)
@@ -73,7 +73,7 @@ def conduct(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
     emit(result)
 
 
-def _port() -> socket.socket:
+def _reserve_port() -> socket.socket:
     """A port of this machine's own network, kept from anyone else: a second socket may share it, which is
     how jax's coordinator opens its own, but none is given it by chance.
     """
@@ -91,7 +91,7 @@ class _Conductor:
         self.began, self.printed = time.monotonic(), 0
         self.processes: list[_Process] = []
         for index in range(job["processes"]):
-            self.processes.append(self._start(index))
+            self.processes.append(self._start_process(index))
 
     def conduct(self, result: Result) -> None:
         """Run the program and fill in what became of it."""
@@ -104,7 +104,7 @@ class _Conductor:
         result.line = next((one.told["line"] for one in self.processes if "line" in one.told), "")
         if not result.failures:
             ready = [one.told["ready"] for one in self.processes]
-            result.failures, result.checked = consistency.before(ready, self.folder)
+            result.failures, result.checked = consistency.compare_before_run(ready, self.folder)
             if not ready[0]["program"]:
                 result.notes.append(
                     "fn is a plain function: its programs could not be compared before they ran"
@@ -116,10 +116,10 @@ class _Conductor:
         if not result.failures:
             results = [one.told["result"] for one in self.processes]
             calls = [one.calls for one in self.processes]
-            apart, note = consistency.together(calls, [one["made"] for one in results])
+            apart, note = consistency.compare_calls(calls, [one["made"] for one in results])
             result.notes += [note] if note else []
             result.notes += dict.fromkeys(text for one in results for text in one["notes"])
-            result.failures, count = consistency.after(results, self._order())
+            result.failures, count = consistency.compare_after_run(results, self._describe_call_order())
             result.failures = [apart] if apart else result.failures
             # A jit's program was counted when it was compared before.
             result.checked += count + sum(len(call["host"]) for call in calls[0])
@@ -134,7 +134,7 @@ class _Conductor:
             f", under {under}" if under else ""
         )
         if result.failures:
-            result.output = self._printed()
+            result.output = self._last_printed_lines()
         else:
             result.status = PASS
 
@@ -150,7 +150,7 @@ class _Conductor:
             for descriptor in list(one.open):
                 self._hang_up(one, descriptor)
 
-    def _start(self, index: int) -> _Process:
+    def _start_process(self, index: int) -> _Process:
         said, say = os.pipe()
         printed, write = os.pipe()
         orders, order = os.pipe()
@@ -184,31 +184,31 @@ class _Conductor:
             if not left:
                 return []
             for selected, _ in self.selector.select(0.1):
-                self._listen(self.processes[selected.data], selected.fd)
-            self._reap()
+                self._read_pipe(self.processes[selected.data], selected.fd)
+            self._reap_processes()
             now = time.monotonic()
             if trouble == 0.0 and any("raised" in one.told or one.ended is not None for one in left):
                 trouble = now
             stuck = [one for one in left if "raised" not in one.told and one.ended is None]
             if trouble and (not stuck or now - trouble > _GRACE):
-                return self._troubles(stuck)
+                return self._process_failures(stuck)
             if now - self.began > self.job["limit"]:
-                return [self._hang(f"killed at the time limit of {self.job['limit']:g} s", stuck)]
+                return [self._hang_failure(f"killed at the time limit of {self.job['limit']:g} s", stuck)]
             if now - looked < _LOOK:
                 continue
-            looked, spent = now, self._ticks()
+            looked, spent = now, self._processor_ticks()
             idle = _IDLE * os.sysconf("SC_CLK_TCK") * len(self.processes) * (now - quiet_since) + 1
             if not 0 <= spent - used <= idle:  # less than before: one of them has ended
                 quiet_since, used = now, spent
             if self.printed - printed > _MUCH:
                 quiet_since, printed = now, self.printed
             if now - quiet_since > self.stall:
-                return [self._hang(f"hangs: no process did anything for {self.stall:g} s", stuck)]
+                return [self._hang_failure(f"hangs: no process did anything for {self.stall:g} s", stuck)]
 
-    def _ticks(self) -> int:
-        return sum(map(contain.ticks, contain.below(os.getpid())))
+    def _processor_ticks(self) -> int:
+        return sum(map(contain.processor_ticks, contain.processes_below(os.getpid())))
 
-    def _troubles(self, stuck: Sequence[_Process]) -> list[Failure]:
+    def _process_failures(self, stuck: Sequence[_Process]) -> list[Failure]:
         """Return the failures of the processes that raised or ended, merged if all are equal."""
         raised = {one.index: one.told["raised"] for one in self.processes if "raised" in one.told}
         if len(raised) == len(self.processes) and len(set(raised.values())) == 1:
@@ -217,10 +217,10 @@ class _Conductor:
         for one in self.processes:
             if one.ended is not None and "raised" not in one.told:
                 how = exits.describe_exit(one.ended) or "ended with exit code 0"
-                place = stacks.users_line(self._stack(one))
+                place = stacks.users_line(self._read_stack(one))
                 found.append(Failure("stopped", f"process {one.index} {how} while {one.stage}", place))
         if found:
-            found[-1].message += "".join(f"\n{line}" for line in self._whereabouts(stuck))
+            found[-1].message += "".join(f"\n{line}" for line in self._lines_of_processes(stuck))
             # Programs that meet each other's messages may raise anything. What one of them alone has run comes of
             # another's end.
             both = min(len(one.calls) for one in self.processes)
@@ -228,47 +228,49 @@ class _Conductor:
             found[-1].message += f"\n{order}" if order else ""
         return found
 
-    def _hang(self, what: str, stuck: Sequence[_Process]) -> Failure:
-        lines = list(self._whereabouts(stuck))
+    def _hang_failure(self, what: str, stuck: Sequence[_Process]) -> Failure:
+        lines = list(self._lines_of_processes(stuck))
         lines += [f"process {one.index} is {one.stage}" for one in self.processes if one not in stuck]
-        order = self._order()
+        order = self._describe_call_order()
         return Failure("stopped", "\n".join([what, *sorted(lines), *([order] if order else [])]))
 
-    def _order(self) -> str:
+    def _describe_call_order(self) -> str:
         """The first call in which the processes' programs differ, as a sentence."""
         return self._order_of([one.calls for one in self.processes])
 
     def _order_of(self, calls: Sequence[Sequence[consistency.Call]]) -> str:
-        return consistency.order([[[call["name"], call["line"]] for call in one] for one in calls])
+        return consistency.first_call_difference(
+            [[[call["name"], call["line"]] for call in one] for one in calls]
+        )
 
-    def _whereabouts(self, stuck: Sequence[_Process]) -> Iterator[str]:
+    def _lines_of_processes(self, stuck: Sequence[_Process]) -> Iterator[str]:
         """Where each of some processes stands: the line of the user's it has called from."""
         for one in stuck:
             os.kill(one.pid, signal.SIGUSR1)
         until = time.monotonic() + _GRACE
         for one in stuck:
-            while not (text := self._stack(one)) and time.monotonic() <= until:
+            while not (text := self._read_stack(one)) and time.monotonic() <= until:
                 time.sleep(0.02)
             time.sleep(0.05)  # the rest of it
-            place = stacks.users_line(self._stack(one) if text else "")
+            place = stacks.users_line(self._read_stack(one) if text else "")
             yield f"process {one.index} is {one.stage}" + (f", at {place}" if place else "")
 
-    def _stack(self, one: _Process) -> str:
+    def _read_stack(self, one: _Process) -> str:
         """Return the stack that a process wrote, also when it crashed."""
         file = self.folder / f"stack{one.index}"
         return file.read_text("utf-8", "replace") if file.exists() else ""
 
-    def _reap(self) -> None:
+    def _reap_processes(self) -> None:
         for one in self.processes:
             if one.ended is None:
                 pid, status = os.waitpid(one.pid, os.WNOHANG)
                 if pid:
                     one.ended = os.waitstatus_to_exitcode(status)
                     for descriptor in list(one.open):
-                        while self._listen(one, descriptor):
+                        while self._read_pipe(one, descriptor):
                             pass
 
-    def _listen(self, one: _Process, descriptor: int) -> bool:
+    def _read_pipe(self, one: _Process, descriptor: int) -> bool:
         """Take what a process wrote to a pipe; whether there may be more."""
         if descriptor not in one.open:
             return False
@@ -282,12 +284,12 @@ class _Conductor:
             if one.messages.spoilt:
                 one.told["raised"] = messages.SPOILT
         else:
-            self._print(one, data)
+            self._print_output(one, data)
         if not data:
             self._hang_up(one, descriptor)
         return bool(data)
 
-    def _print(self, one: _Process, data: bytes) -> None:
+    def _print_output(self, one: _Process, data: bytes) -> None:
         self.printed += len(data)
         *lines, one.partial = (one.partial + data).split(b"\n")
         for line in lines:
@@ -305,7 +307,7 @@ class _Conductor:
         os.close(descriptor)
         one.open.discard(descriptor)
 
-    def _printed(self) -> list[str]:
+    def _last_printed_lines(self) -> list[str]:
         """The last lines of each process."""
         each = _LINES // len(self.processes) or 1
         return [f"process {one.index}: {line}" for one in self.processes for line in one.lines[-each:]]

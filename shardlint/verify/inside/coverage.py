@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shardlint.verify.declarations import Declaration, declarations, natural_levels
+from shardlint.verify.declarations import Declaration, list_declarations, natural_levels
 from shardlint.verify.fixture import Fixture
 from shardlint.verify.report import Failure
 
@@ -51,7 +51,7 @@ class Coverage:
         skipped: Mapping[str, str] | None = None,
         elsewhere: Collection[str] = (),
     ) -> None:
-        self.left = {one.text: one for one in declarations(fixture)}
+        self.left = {one.text: one for one in list_declarations(fixture)}
         self.levels = list(levels)
         self.reasons: dict[str, list[str]] = {text: [] for text in self.left}
         self.skipped = dict(skipped or {})
@@ -85,10 +85,12 @@ class Coverage:
             if self.left_out & set(one.levels):
                 omitted.append(text)
                 continue
-            failures.append(Failure("unchecked", f"{text} was not checked: {self._why(one)}", path=text))
+            failures.append(
+                Failure("unchecked", f"{text} was not checked: {self._explain_uncovered(one)}", path=text)
+            )
         return failures, [f"not checked at this level: {', '.join(omitted)}"] if omitted else []
 
-    def _why(self, one: Declaration) -> str:
+    def _explain_uncovered(self, one: Declaration) -> str:
         reasons = list(dict.fromkeys(self.reasons[one.text]))
         if reasons:
             return "; ".join(reasons)

@@ -15,7 +15,7 @@ _BACKEND = 5 * 2**28
 _A_DEVICE = 48 * 2**20
 
 
-def simulate(count: int) -> None:
+def simulate_devices(count: int) -> None:
     """Give this process `count` CPU devices. Call it before anything starts a jax backend."""
     import jax
 
@@ -40,7 +40,7 @@ def compile_quickly() -> None:
     jax.config.update("jax_disable_most_optimizations", True)
 
 
-def limit(memory: int | None, seconds: float, devices: int) -> list[str]:
+def limit_process(memory: int | None, seconds: float, devices: int) -> list[str]:
     """Limit this process's memory (bytes beyond what the simulated devices reserve) and processor
     time.
 
@@ -137,7 +137,7 @@ def mesh_of(sizes: Mapping[str, int], explicit: bool = False) -> Any:
     return jax.sharding.Mesh(np.array(devices[:needed]).reshape(tuple(sizes.values())), tuple(sizes), **types)
 
 
-def context(kind: str, mesh: Any) -> tuple[contextlib.AbstractContextManager[Any], str]:
+def enter_mesh_context(kind: str, mesh: Any) -> tuple[contextlib.AbstractContextManager[Any], str]:
     """The context a function is called in, and its name for the report. `kind` is one of
     `fixture.CONTEXTS`.
     """

@@ -10,7 +10,7 @@ from collections.abc import Callable
 _MOST = 4000
 
 
-def told(value: object, how: Callable[[object], str] = str) -> str:
+def safe_text(value: object, how: Callable[[object], str] = str) -> str:
     """`str` (or `repr`) of something of a program's; where that raises, a sentence that says so."""
     try:
         return how(value)
@@ -18,14 +18,14 @@ def told(value: object, how: Callable[[object], str] = str) -> str:
         return f"(its {how.__name__}() raised {type(error).__name__})"
 
 
-def cut(text: str) -> str:
+def cut_text(text: str) -> str:
     """The beginning of a text that is too long to show."""
     return text if len(text) <= _MOST else f"{text[:_MOST]}... ({len(text) - _MOST} more characters)"
 
 
 def exit_code(error: SystemExit) -> str:
     """Return the argument of a program's `sys.exit`, as it is written there."""
-    return "" if error.code is None else cut(told(error.code, repr))
+    return "" if error.code is None else cut_text(safe_text(error.code, repr))
 
 
 def print_trace() -> None:
@@ -34,7 +34,7 @@ def print_trace() -> None:
         traceback.print_exc()
 
 
-def flush() -> None:
+def flush_output() -> None:
     """Flush standard output and error, which the program may have closed or replaced."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):

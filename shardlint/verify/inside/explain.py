@@ -23,7 +23,7 @@ _ONE_DEVICE = (
 )
 
 
-def explain(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], described: Described) -> None:
+def explain_failures(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], described: Described) -> None:
     """Add to each failure about an output's placement the collective that brought it there, and a hint."""
     places = {leaf.path: at for at, leaf in enumerate(leaves)}
     arrays = {one.path: one for one in described.program.arrays if one.role == "out"}
@@ -36,7 +36,7 @@ def explain(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], described:
         wanted = set(described.program.mesh)
         if failure.kind == "sharding":
             wanted = set(P.parse(failure.expected).axes())
-        cause = _cause(described.causes[at], wanted - split)
+        cause = _causing_collective(described.causes[at], wanted - split)
         if cause is not None:
             lines.append(f"caused by {collective_text(cause, source=True)}")
         if described.program.devices > 1 and failure.actual == ONE_DEVICE:
@@ -46,6 +46,6 @@ def explain(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], described:
         failure.message = "\n".join(lines)
 
 
-def _cause(found: Sequence[Collective], lost: set[str]) -> Collective | None:
+def _causing_collective(found: Sequence[Collective], lost: set[str]) -> Collective | None:
     """The nearest collective that runs over an axis the output should be split over, and is not."""
     return next((one for one in found if lost & set(one.axes)), None)

@@ -124,8 +124,8 @@ class _Calls:
                     fun, args, kwargs, lambda: older(fun, info, *args, **kwargs), lambda outs: outs[0]
                 ),
             )
-        self._ahead(put)
-        finder = _Finder(lambda kind: put(kind, "__call__", self._wrapped(kind.__call__)))
+        self._watch_lowered(put)
+        finder = _Finder(lambda kind: put(kind, "__call__", self._wrap_call(kind.__call__)))
         sys.meta_path.insert(0, finder)
         try:
             yield
@@ -134,7 +134,7 @@ class _Calls:
             for owner, name, function in reversed(changed):
                 setattr(owner, name, function)
 
-    def _ahead(self, put: Callable[[Any, str, Any], None]) -> None:
+    def _watch_lowered(self, put: Callable[[Any, str, Any], None]) -> None:
         """Look on where what `step.lower(...).compile()` gave is called: as a call of the function itself."""
         infer: Any = getattr(pjit, "_infer_params", None)
         begin = stages.Lowered.__init__
@@ -171,7 +171,7 @@ class _Calls:
             if hasattr(owner, name):
                 put(owner, name, function)
 
-    def _wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def called(wrapper: Any, /, *args: Any, **kwargs: Any) -> Any:
             fun = getattr(wrapper, "__wrapped__", None)
@@ -183,21 +183,23 @@ class _Calls:
         self, fun: Any, args: Any, kwargs: Any, go: Callable[[], Any], result: Callable[[Any], Any]
     ) -> Any:
         """Make a call; with a note of it, where it is the first of a function that was asked for."""
-        name = None if getattr(self.busy, "now", False) else self._name(fun)
+        name = None if getattr(self.busy, "now", False) else self._name_asked_for(fun)
         leaves = [] if name is None else jax.tree_util.tree_leaves((args, kwargs))
         if name is None or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return go()
         self.busy.now = True
         try:
-            found = {**paths("args", args), **paths("kwargs", kwargs)}
-            arrays = {path: _twin(leaf, zero=True) for path, leaf in found.items()}
+            found = {**paths_of_arrays("args", args), **paths_of_arrays("kwargs", kwargs)}
+            arrays = {path: _make_twin(leaf, zero=True) for path, leaf in found.items()}
             before = {f"args/{at}": one for at, one in enumerate(args)}
             before |= {f"kwargs/{key}": one for key, one in kwargs.items()}
             # What changes its arguments in place lets these leaves be.
             before = {path: jax.tree_util.tree_leaves(one) for path, one in before.items()}
             outs = go()
             self._given_up(name, before, found)
-            arrays |= {path: _twin(leaf) for path, leaf in paths("result", result(outs)).items()}
+            arrays |= {
+                path: _make_twin(leaf) for path, leaf in paths_of_arrays("result", result(outs)).items()
+            }
             self.found[name] = arrays
         finally:
             self.busy.now = False
@@ -205,7 +207,7 @@ class _Calls:
             raise _Enough
         return outs
 
-    def _name(self, fun: Any) -> str | None:
+    def _name_asked_for(self, fun: Any) -> str | None:
         """Under which name a function was asked for, or the one that it is a partial or a wrapper of."""
         for _ in range(8):
             code: Any = getattr(fun, "__code__", None)
@@ -228,16 +230,16 @@ class _Calls:
                 )
 
 
-def paths(root: str, value: Any) -> dict[str, Any]:
+def paths_of_arrays(root: str, value: Any) -> dict[str, Any]:
     """The arrays on devices in a tree by their paths; random keys are left out."""
     return {
         "/".join(part for part in (root, path) if part): leaf
-        for path, _, leaf in tree.flatten(value)
+        for path, _, leaf in tree.flatten_tree(value)
         if isinstance(leaf, jax.Array) and not tree.is_key(leaf.dtype)
     }
 
 
-def _twin(leaf: Any, zero: bool = False) -> Any:
+def _make_twin(leaf: Any, zero: bool = False) -> Any:
     """An array that lies as another one does, in memory of its own; with `zero`, of zeros."""
     if leaf.is_deleted():
         return leaf

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
 
-from shardlint.verify.declarations import REFERENCE, REPLICATED, item
+from shardlint.verify.declarations import REFERENCE, REPLICATED, name_item
 from shardlint.verify.facts import Program
 from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
 from shardlint.verify.inside import (
@@ -27,9 +27,9 @@ from shardlint.verify.inside import (
 )
 from shardlint.verify.inside.alone import Alone
 from shardlint.verify.inside.coverage import Coverage, Looked
-from shardlint.verify.inside.explain import explain
+from shardlint.verify.inside.explain import explain_failures
 from shardlint.verify.inside.failures import failure_of
-from shardlint.verify.paths import nothing_matches, select, unmatched
+from shardlint.verify.paths import nothing_matches, select_glob, unmatched_globs
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 from shardlint.verify.spec import P
 from shardlint.verify.texts import line_text
@@ -90,7 +90,7 @@ def run_fixture(
     done: list[str] = []
     coverage = coverage or Coverage(fixture, levels)
 
-    def tell(level: str, status: str, **more: Any) -> None:
+    def tell_result(level: str, status: str, **more: Any) -> None:
         done.append(level)
         emit(Result(fixture.label(), level, status, dict(sizes), **more))
 
@@ -100,18 +100,18 @@ def run_fixture(
             reason = "checks nothing: declare out, gradients, replicated_bytes_max, donate, forbid, budget, "
             reason += "memory_max or reference"
             for level in levels:
-                tell(level, FAIL, failures=[Failure("empty", reason)])
+                tell_result(level, FAIL, failures=[Failure("empty", reason)])
             return
-        function = load.resolve(fixture.fn)
+        function = load.resolve_reference(fixture.fn)
         line = load.place_of(function)
         mesh = devices.mesh_of(sizes, fixture.axis_types == EXPLICIT)
-        entered, under = devices.context(fixture.context, mesh)
+        entered, under = devices.enter_mesh_context(fixture.context, mesh)
         with entered:
-            made = place.make(fixture, mesh)
+            made = place.make_arguments(fixture, mesh)
         for index, level in enumerate(levels):
             case = _Case(fixture, function, made, mesh, levels[index + 1 :], alone, sketched)
             outcome = _LEVELS[level](case)
-            told_of = judge(coverage, level, outcome.checked, outcome.how)
+            told_of = judge_level(coverage, level, outcome.checked, outcome.how)
             told_of["notes"] = [*outcome.notes, *told_of["notes"]]
             if told_of["status"] != SKIP:
                 told_of |= {"line": line, "program": outcome.program}
@@ -119,20 +119,22 @@ def run_fixture(
             if sketched:
                 seen = {"sketch": outcome.sketch, "laid": outcome.laid, "given_up": outcome.given_up}
                 told_of |= {"program": outcome.program, **seen}
-            tell(level, **told_of)
+            tell_result(level, **told_of)
     except place.Indivisible as error:
         for level in levels:
             if level not in done:
-                tell(level, SKIP, reason=str(error))
+                tell_result(level, SKIP, reason=str(error))
     except Exception as error:
         left = [level for level in levels if level not in done]
         if left:
-            tell(left[0], FAIL, failures=[failure_of(error)], line=line)
+            tell_result(left[0], FAIL, failures=[failure_of(error)], line=line)
         for level in left[1:]:
-            tell(level, SKIP, reason=f"level {left[0]} raised")
+            tell_result(level, SKIP, reason=f"level {left[0]} raised")
 
 
-def judge(coverage: Coverage, level: str, checked: checks.Checked | None, reason: str) -> dict[str, Any]:
+def judge_level(
+    coverage: Coverage, level: str, checked: checks.Checked | None, reason: str
+) -> dict[str, Any]:
     """Return the fields of a level's result: `status`, `checked`, `failures`, `notes`, and the `reason` of a skip.
 
     It passes where something was compared, nothing failed, and no declaration is left that a level still to come
@@ -157,24 +159,24 @@ def judge(coverage: Coverage, level: str, checked: checks.Checked | None, reason
     return {"status": FAIL, **told_of, "failures": [nothing]}
 
 
-def _compile(case: _Case) -> _Outcome:
+def _run_compile_level(case: _Case) -> _Outcome:
     fixture, mesh = case.fixture, case.mesh
     shown = case.placed or bool(fixture.donate) or fixture.limits_compiled()
     if not (shown or fixture.gradients):
-        return _Outcome(None, _NOTHING, program=_undeclared(case) if case.sketch else None)
-    args, keywords = _given(case)
+        return _Outcome(None, _NOTHING, program=_undeclared_program(case) if case.sketch else None)
+    args, keywords = _arguments_to_compile(case)
     outcome, described = _Outcome(checks.Checked([], 0), ""), None
     if shown:
-        found = _compiled(case, args, keywords)
+        found = _compile_case(case, args, keywords)
         if isinstance(found, str):
             return _Outcome(None, found)
         outcome.how = found.how
-        described = program.describe(found, mesh, case.made, fixture.expected())
+        described = program.describe_program(found, mesh, case.made, fixture.expected())
         _check_compiled(case, found, described, outcome)
     if fixture.gradients:
-        entered, _ = devices.context(fixture.context, mesh)
+        entered, _ = devices.enter_mesh_context(fixture.context, mesh)
         with entered:
-            compared, of_gradients = _gradients(case, args, keywords)
+            compared, of_gradients = _check_gradients(case, args, keywords)
         assert outcome.checked is not None
         outcome.checked += compared
         if described is None:
@@ -188,36 +190,36 @@ def _compile(case: _Case) -> _Outcome:
     return outcome
 
 
-def _given(case: _Case) -> tuple[list[Any], Mapping[str, Any]]:
+def _arguments_to_compile(case: _Case) -> tuple[list[Any], Mapping[str, Any]]:
     """The arguments to compile with, and those that are given by name."""
     if compiled.takes_abstract(case.function, [one.tree for one in case.made]):
-        args = place.describe(case.made, case.mesh)
+        args = place.describe_arguments(case.made, case.mesh)
     else:
-        args = place.place(place.fill(case.made), case.made, case.mesh)
-    return args, invoke.keywords(case.function, args, case.mesh)
+        args = place.place(place.fill_arguments(case.made), case.made, case.mesh)
+    return args, invoke.keyword_arguments(case.function, args, case.mesh)
 
 
-def _undeclared(case: _Case) -> Program | None:
+def _undeclared_program(case: _Case) -> Program | None:
     """The program of a function of which nothing is declared that compiling could check; None where there is none.
 
     Of a plain function, which the compiler was given in a jit around it, not where its outputs lie.
     """
     try:
-        found = _compiled(case, *_given(case), tolerant=True)
+        found = _compile_case(case, *_arguments_to_compile(case), tolerant=True)
         if isinstance(found, str):
             return None
-        told = program.describe(found, case.mesh, case.made, {}).program
+        told = program.describe_program(found, case.mesh, case.made, {}).program
     except Exception:  # nothing was declared that this could break
         return None
     return told if found.is_jit else replace(told, arrays=())
 
 
-def _compiled(
+def _compile_case(
     case: _Case, args: list[Any], keywords: Mapping[str, Any], tolerant: bool = False
 ) -> compiled.Compiled | str:
     """The compiled function, or why there is none."""
     fixture = case.fixture
-    entered, _ = devices.context(fixture.context, case.mesh)
+    entered, _ = devices.enter_mesh_context(fixture.context, case.mesh)
     try:
         with entered:
             return compiled.compile_function(
@@ -246,7 +248,7 @@ def _check_compiled(
         checked = checks.check_placement(found.outputs, out, case.mesh, fixture.replicated_limit())
         if not found.is_jit and "execute" in case.later:
             outcome.notes += _put_off(checked, out)
-        explain(checked.failures, found.outputs, described)
+        explain_failures(checked.failures, found.outputs, described)
     checked += checks.check_donation(found)
     checked += limits.check_limits(fixture, described.program)
     outcome.checked = checked
@@ -259,8 +261,8 @@ def _put_off(checked: checks.Checked, out: Mapping[str, P]) -> list[str]:
     wrong = [failure for failure in checked.failures if failure.kind in ("sharding", "replicated")]
     checked.failures = [failure for failure in checked.failures if failure not in wrong]
     for failure in wrong:
-        found = select(out, failure.path) if failure.kind == "sharding" else None
-        text = REPLICATED if found is None else item("out", found[0])
+        found = select_glob(out, failure.path) if failure.kind == "sharding" else None
+        text = REPLICATED if found is None else name_item("out", found[0])
         checked.looked.proved.discard(text)
         checked.looked.missed[text] = f"fn is {PLAIN}: level execute checks the shardings of its outputs"
         checked.count -= 1
@@ -270,12 +272,12 @@ def _put_off(checked: checks.Checked, out: Mapping[str, P]) -> list[str]:
     return [f"in a jit around it: {wrong[0].text()}{more}; level execute calls fn as it is and decides"]
 
 
-def _gradients(
+def _check_gradients(
     case: _Case, args: list[Any], keywords: Mapping[str, Any]
 ) -> tuple[checks.Checked, program.Described | None]:
     """Where the gradients of a function that returns a scalar lie, and the program that computes them."""
     wanted = case.fixture.expected_gradients()
-    told_of = Looked({item("gradients", glob) for glob in wanted})
+    told_of = Looked({name_item("gradients", glob) for glob in wanted})
     try:
         found, leaves = gradients.compile_gradients(case.function, args, keywords, list(wanted))
     except gradients.NotScalar as error:
@@ -286,31 +288,35 @@ def _gradients(
         why = f"fn is {PLAIN}, and jax.grad of it cannot be traced: {type(error).__name__}"
         return checks.Checked([], 0, Looked(missed=dict.fromkeys(told_of.proved, why))), None
     if found is None:
-        lost = unmatched(wanted, [leaf.path for leaf in leaves])
+        lost = unmatched_globs(wanted, [leaf.path for leaf in leaves])
         failures = [
             Failure("pattern", f"gradients: {nothing_matches(glob, near)}") for glob, near in lost.items()
         ]
         return checks.Checked(failures, 0, told_of), None
     checked = checks.check_placement(leaves, wanted, case.mesh, None, "gradients")
-    described = program.describe(found, case.mesh, case.made, wanted)
-    explain(checked.failures, leaves, described)
+    described = program.describe_program(found, case.mesh, case.made, wanted)
+    explain_failures(checked.failures, leaves, described)
     return checked, described
 
 
-def _execute(case: _Case) -> _Outcome:
+def _run_execute_level(case: _Case) -> _Outcome:
     fixture, function, made, mesh = case.fixture, case.function, case.made, case.mesh
     declares = case.placed or fixture.donate or fixture.reference is not None
     if not (declares or case.sketch):
         return _Outcome(None, _NOTHING)
     how = "called as it is" if compiled.can_lower(function) else f"{PLAIN}, called as it is"
-    hosts = place.fill(made)
+    hosts = place.fill_arguments(made)
     args = place.place(hosts, made, mesh)
-    given = tree.snapshot(args)
-    output = invoke.call(function, args, mesh, fixture.context)
+    given = tree.snapshot_tree(args)
+    output = invoke.call_function(function, args, mesh, fixture.context)
     leaves = tree.array_leaves(output, "out")
     seen: dict[str, Any] = {}
     if case.sketch:
-        seen = {"sketch": sketch.of(output), "laid": sketch.laid(leaves), "given_up": sketch.given_up(given)}
+        seen = {
+            "sketch": sketch.sketch_output(output),
+            "laid": sketch.laid_arrays(leaves),
+            "given_up": sketch.given_up(given),
+        }
     if not declares:
         return _Outcome(None, _NOTHING, **seen)
     checked = checks.check_placement(leaves, fixture.expected(), mesh, fixture.replicated_limit())
@@ -319,18 +325,18 @@ def _execute(case: _Case) -> _Outcome:
     checked.failures += opaque.check_opaque(output)
     notes = opaque.left_where_they_are(given)
     if fixture.reference is not None:
-        compared, said = _numbers(case, hosts)
+        compared, said = _compare_numbers(case, hosts)
         checked += compared
         notes += said
     return _Outcome(checked, how, notes, **seen)
 
 
-def _numbers(case: _Case, hosts: list[Any]) -> tuple[checks.Checked, list[str]]:
+def _compare_numbers(case: _Case, hosts: list[Any]) -> tuple[checks.Checked, list[str]]:
     """The numbers beside those of the reference."""
     fixture = case.fixture
     if fixture.reference == SINGLE_DEVICE and case.mesh.devices.size == 1:
         return checks.Checked([], 0, Looked(idle={REFERENCE: "the mesh has one device"})), []
-    other = None if fixture.reference == SINGLE_DEVICE else load.resolve(fixture.reference)
+    other = None if fixture.reference == SINGLE_DEVICE else load.resolve_reference(fixture.reference)
     compared, said = numerics.compare_with(
         case.function, other, hosts, case.made, case.mesh, fixture.context, case.alone
     )
@@ -340,4 +346,7 @@ def _numbers(case: _Case, hosts: list[Any]) -> tuple[checks.Checked, list[str]]:
 
 _WARNINGS = {"rematerialised": "involuntary rematerialisation", "indivisible": "indivisible constraint"}
 _NOTHING = "the fixture declares nothing this level can check"
-_LEVELS: Mapping[str, Callable[[_Case], _Outcome]] = {"compile": _compile, "execute": _execute}
+_LEVELS: Mapping[str, Callable[[_Case], _Outcome]] = {
+    "compile": _run_compile_level,
+    "execute": _run_execute_level,
+}

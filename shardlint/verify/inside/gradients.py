@@ -11,7 +11,7 @@ import numpy as np
 
 from shardlint.verify.inside import tree
 from shardlint.verify.inside.compiled import Compiled, compile_function
-from shardlint.verify.paths import matches, path_text
+from shardlint.verify.paths import glob_matches, path_text
 
 
 class NotScalar(Exception):
@@ -30,11 +30,13 @@ def compile_gradients(
     leaves, treedef = jax.tree_util.tree_flatten_with_path(list(args))
     paths = [path_text(keys) for keys, _ in leaves]
     floats = [at for at, (_, leaf) in enumerate(leaves) if _is_float(leaf)]
-    reached = {paths[at].split("/")[0] for at in floats if any(matches(glob, paths[at]) for glob in globs)}
+    reached = {
+        paths[at].split("/")[0] for at in floats if any(glob_matches(glob, paths[at]) for glob in globs)
+    }
     wanted = [at for at in floats if paths[at].split("/")[0] in reached]
     others = [at for at, (_, leaf) in enumerate(leaves) if at not in set(wanted) and _is_array(leaf)]
     if not wanted:
-        return None, [_leaf(paths[at], leaves[at], None) for at in floats]
+        return None, [_gradient_leaf(paths[at], leaves[at], None) for at in floats]
 
     def scalar(moving: list[Any], still: list[Any]) -> Any:
         values = [leaf for _, leaf in leaves]
@@ -50,7 +52,8 @@ def compile_gradients(
     given = [[leaves[at][1] for at in part] for part in (wanted, others)]
     found = compile_function(jitted, given, {}, ())
     outputs = [
-        _leaf(paths[at], leaves[at], out.sharding) for at, out in zip(wanted, found.outputs, strict=True)
+        _gradient_leaf(paths[at], leaves[at], out.sharding)
+        for at, out in zip(wanted, found.outputs, strict=True)
     ]
     # Arguments keep the names the fixture knows them by.
     taken = []
@@ -62,7 +65,7 @@ def compile_gradients(
     return replace(found, taken=taken, outputs=outputs), outputs
 
 
-def _leaf(path: str, found: tuple[Any, Any], sharding: Any) -> tree.Leaf:
+def _gradient_leaf(path: str, found: tuple[Any, Any], sharding: Any) -> tree.Leaf:
     keys, leaf = found
     where = f"gradient of args{jax.tree_util.keystr(keys)}"
     return tree.Leaf(path, where, tuple(leaf.shape), leaf.dtype, sharding)

@@ -38,21 +38,21 @@ def load_all() -> None:
 def known_codes() -> set[int]:
     """The ids of the code objects of the verifier."""
     found: set[int] = set()
-    for _, module in _modules():
+    for _, module in _own_modules():
         for value in vars(module).values():
-            for function in _functions(value):
-                _add(function.__code__, found)
+            for function in _functions_of_value(value):
+                _add_code(function.__code__, found)
     return found
 
 
 def watch() -> Callable[[], str]:
     """Remember everything; the function returned says what has been changed since, "" for nothing."""
-    places = list(_places())
+    places = list(_guarded_namespaces())
     codes = [
         (f"{owner}.{name}", function, function.__code__, function.__defaults__, function.__kwdefaults__)
         for owner, _, values in places
         for name, value in values.items()
-        for function in _functions(value)
+        for function in _functions_of_value(value)
     ]
     copies = [
         (f"{owner}.{name}", value, value.copy())
@@ -63,7 +63,7 @@ def watch() -> Callable[[], str]:
     ]
     # A copy of the function of its own, which no name leads to.
     space = {"__builtins__": dict(vars(builtins)), "missing": object()}
-    return functools.partial(types.FunctionType(_changed.__code__, space), places, codes, copies)
+    return functools.partial(types.FunctionType(_find_changed_name.__code__, space), places, codes, copies)
 
 
 def ready() -> tuple[set[int], Callable[[], str]]:
@@ -83,7 +83,7 @@ def ready() -> tuple[set[int], Callable[[], str]]:
 _ready: tuple[set[int], Callable[[], str]] | None = None
 
 
-def _changed(places: list[Place], codes: list[Code], copies: list[tuple[str, Any, Any]]) -> str:
+def _find_changed_name(places: list[Place], codes: list[Code], copies: list[tuple[str, Any, Any]]) -> str:
     for owner, space, values in places:
         for name, value in values.items():
             if space.get(name, missing) is not value:  # type: ignore[name-defined]  # noqa: F821  # see `watch`
@@ -101,29 +101,29 @@ def _changed(places: list[Place], codes: list[Code], copies: list[tuple[str, Any
     return ""
 
 
-def _places() -> Iterator[Place]:
+def _guarded_namespaces() -> Iterator[Place]:
     """Each namespace that counts: its name, itself, and what it holds that counts."""
     named = set(_NEEDED)
-    for name, module in _modules():
-        values = {key: value for key, value in vars(module).items() if _counts(key, value)}
+    for name, module in _own_modules():
+        values = {key: value for key, value in vars(module).items() if _must_keep_value(key, value)}
         yield name, vars(module), values
         for key, value in values.items():
             if isinstance(value, type) and value.__module__ == name:
-                own = {inner: one for inner, one in vars(value).items() if _counts(inner, one)}
+                own = {inner: one for inner, one in vars(value).items() if _must_keep_value(inner, one)}
                 yield f"{name}.{key}", vars(value), own
         for value in vars(module).values():
-            for function in _functions(value):
-                named |= _names(function.__code__)
-    yield "sys.modules", sys.modules, dict(_modules())
+            for function in _functions_of_value(value):
+                named |= _names_in_code(function.__code__)
+    yield "sys.modules", sys.modules, dict(_own_modules())
     named -= _THEIRS
-    for name, space in _others():
+    for name, space in _foreign_namespaces():
         # numpy 2 has a name `bool` again, and programs that were written for numpy 1 set it.
         left_out = {"bool"} if name == "numpy" else set()
         values = {key: space[key] for key in named - left_out if key in space and _is_code(space[key])}
         yield name, space, values
 
 
-def _others() -> Iterator[tuple[str, Any]]:
+def _foreign_namespaces() -> Iterator[tuple[str, Any]]:
     """The namespaces of others, of which what the verifier names counts."""
     import jax
     import numpy as np
@@ -164,13 +164,13 @@ def _others() -> Iterator[tuple[str, Any]]:
         yield f"{one.__module__}.{one.__qualname__}", vars(one)
 
 
-def _modules() -> Iterator[tuple[str, Any]]:
+def _own_modules() -> Iterator[tuple[str, Any]]:
     for name, module in list(sys.modules.items()):
         if (name == _OURS or name.startswith(f"{_OURS}.")) and isinstance(module, types.ModuleType):
             yield name, module
 
 
-def _counts(name: str, value: Any) -> bool:
+def _must_keep_value(name: str, value: Any) -> bool:
     """Return whether a name of the verifier's own must keep its value. Code and constants must; the rest is state."""
     return _is_code(value) or isinstance(value, types.ModuleType) or name.strip("_").isupper()
 
@@ -179,31 +179,31 @@ def _is_code(value: Any) -> bool:
     return callable(value) or isinstance(value, property | classmethod | staticmethod)
 
 
-def _functions(value: Any) -> Iterator[Any]:
+def _functions_of_value(value: Any) -> Iterator[Any]:
     """The functions a value is made of."""
     if isinstance(value, types.FunctionType):
         yield value
     elif isinstance(value, classmethod | staticmethod):
-        yield from _functions(value.__func__)
+        yield from _functions_of_value(value.__func__)
     elif isinstance(value, property):
         for part in (value.fget, value.fset):
-            yield from _functions(part)
+            yield from _functions_of_value(part)
     elif isinstance(value, type) and value.__module__.startswith(_OURS):
         for one in vars(value).values():
             if not isinstance(one, type):
-                yield from _functions(one)
+                yield from _functions_of_value(one)
 
 
-def _add(code: types.CodeType, found: set[int]) -> None:
+def _add_code(code: types.CodeType, found: set[int]) -> None:
     found.add(id(code))
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
-            _add(one, found)
+            _add_code(one, found)
 
 
-def _names(code: types.CodeType) -> set[str]:
+def _names_in_code(code: types.CodeType) -> set[str]:
     found = set(code.co_names)
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
-            found |= _names(one)
+            found |= _names_in_code(one)
     return found

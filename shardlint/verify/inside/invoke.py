@@ -10,16 +10,16 @@ import jax
 from shardlint.verify.inside import devices, load, tree
 
 
-def keywords(function: Any, args: Sequence[Any], mesh: Any) -> dict[str, Any]:
+def keyword_arguments(function: Any, args: Sequence[Any], mesh: Any) -> dict[str, Any]:
     """The keyword arguments a fixture's function is called with: the mesh, where it takes it."""
     return {"mesh": mesh} if load.takes_mesh(function, len(args)) else {}
 
 
-def call(function: Callable[..., Any], args: Sequence[Any], mesh: Any, kind: str) -> Any:
+def call_function(function: Callable[..., Any], args: Sequence[Any], mesh: Any, kind: str) -> Any:
     """Call a fixture's function and wait for its result."""
-    entered, _ = devices.context(kind, mesh)
+    entered, _ = devices.enter_mesh_context(kind, mesh)
     with entered:
-        return jax.block_until_ready(function(*args, **keywords(function, args, mesh)))
+        return jax.block_until_ready(function(*args, **keyword_arguments(function, args, mesh)))
 
 
 def in_float64(hosts: list[Any], run: Callable[[list[Any]], Any]) -> tuple[Any, str, list[str]]:
@@ -28,7 +28,7 @@ def in_float64(hosts: list[Any], run: Callable[[list[Any]], Any]) -> tuple[Any, 
     """
     jax.config.update("jax_enable_x64", True)
     try:
-        return run([tree.map_arrays(tree.upcast, host) for host in hosts]), "float64", []
+        return run([tree.map_arrays(tree.upcast_leaf, host) for host in hosts]), "float64", []
     except Exception as error:
         jax.config.update("jax_enable_x64", False)
         output = run(hosts)

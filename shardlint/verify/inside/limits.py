@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardlint.verify.claims import check_budget, check_forbidden, check_memory
-from shardlint.verify.declarations import MEMORY, item
+from shardlint.verify.declarations import MEMORY, name_item
 from shardlint.verify.facts import Program
 from shardlint.verify.fixture import Fixture, parse_bytes
 from shardlint.verify.inside.checks import Checked
@@ -27,7 +27,7 @@ def check_claims(fixture: Fixture, program: Program) -> Checked:
     checked = Checked(check_forbidden(program, forbid) + check_budget(program, budget), 0)
     for field, claims in (("forbid", forbid), ("budget", budget)):
         for claim in claims:
-            text = item(field, claim.text)
+            text = name_item(field, claim.text)
             why = claim.idle(program.mesh)
             checked += Checked([], 0, Looked(idle={text: why})) if why else Checked([], 1, Looked({text}))
     return checked

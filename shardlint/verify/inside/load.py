@@ -101,32 +101,35 @@ def fixture_named(file: Path, name: str, digest: str | None = None) -> Fixture:
             f"{shown_path(str(file))} did not make the fixture {name!r} again, which was there when it was "
             "listed"
         )
-    return _copied(found)
+    return _copy_fixture(found)
 
 
-def _copied(fixture: Fixture) -> Fixture:
+def _copy_fixture(fixture: Fixture) -> Fixture:
     """A fixture of its own, made of copies all through, but for the functions and what they need."""
     values: dict[str, Any] = {one.name: getattr(fixture, one.name) for one in dataclasses.fields(Fixture)}
     values["args"] = tuple(
-        dataclasses.replace(one, spec=_copy(one.spec), specs=_copy(one.specs)) for one in values["args"]
+        dataclasses.replace(one, spec=_copy_value(one.spec), specs=_copy_value(one.specs))
+        for one in values["args"]
     )
     for name in ("out", "gradients"):
         values[name] = MappingProxyType({path: P(*P.of(spec)) for path, spec in values[name].items()})
     values["budget"] = MappingProxyType(dict(values["budget"]))
     for name in ("meshes", "donate", "forbid", "topology"):
-        values[name] = tuple(_copy(one) for one in values[name])
+        values[name] = tuple(_copy_value(one) for one in values[name])
     return Fixture(**values)
 
 
-def _copy(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _copy(one) for key, one in value.items()} if type(value) is dict else copy.copy(value)
+        return (
+            {key: _copy_value(one) for key, one in value.items()} if type(value) is dict else copy.copy(value)
+        )
     if type(value) in (list, tuple):
-        return type(value)(_copy(one) for one in value)
+        return type(value)(_copy_value(one) for one in value)
     return P(*value) if isinstance(value, P) else value
 
 
-def declared(fixture: Fixture | None) -> str:
+def declared_text(fixture: Fixture | None) -> str:
     """All that a fixture declares, as text."""
     return "" if fixture is None else repr([getattr(fixture, name) for name in _FIELDS])
 
@@ -145,7 +148,7 @@ def fixtures_in(module: ModuleType) -> dict[str, Fixture]:
     return found
 
 
-def resolve(reference: Any) -> Any:
+def resolve_reference(reference: Any) -> Any:
     """Return the object that `"module:attribute"` names. Anything but a string is returned as it is.
 
     Raises `ImportError` or `AttributeError`, naming the reference.
@@ -182,12 +185,12 @@ def takes_mesh(function: Any, filled: int) -> bool:
     return False
 
 
-def made(maker: Any, mesh: Any) -> Any:
+def value_of_reference(maker: Any, mesh: Any) -> Any:
     """The value of a reference: called if it is callable, with the mesh if it has a parameter `mesh`.
 
     A Module that holds arrays is callable too, and yet the value itself.
     """
-    value = resolve(maker)
+    value = resolve_reference(maker)
     if not callable(value) or (not inspect.isroutine(value) and _holds_arrays(value)):
         return value
     return value(mesh=mesh) if takes_mesh(value, 0) else value()
@@ -219,7 +222,7 @@ def is_theirs(file: str) -> bool:
     return theirs and str(Path(sys.base_prefix) / "lib") not in file
 
 
-def blame(error: BaseException) -> str:
+def blame_line(error: BaseException) -> str:
     """Where an error arose in the user's code, `path:line in name`, or an empty string."""
     frames = []
     trace = error.__traceback__

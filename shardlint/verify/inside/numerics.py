@@ -13,7 +13,7 @@ import numpy as np
 from shardlint.verify.inside import checks, compare, compiled, devices, place, tree
 from shardlint.verify.inside.alone import Alone, as_if_alone, given_to_one, with_numbers_of
 from shardlint.verify.inside.failures import failure_of
-from shardlint.verify.inside.invoke import call, in_float64, keywords
+from shardlint.verify.inside.invoke import call_function, in_float64, keyword_arguments
 from shardlint.verify.report import Failure
 
 # Relative to an element, or to the size of its leaf's numbers. Measured for correct shardings: 8e-16, 7e-7 and
@@ -46,20 +46,20 @@ def compare_with(
     """
     against = "one device" if reference is None else "the reference"
     try:
-        hosts, ran, notes = _reference(
+        hosts, ran, notes = _run_reference(
             reference or function, reference is None, hosts, made, mesh, kind, alone
         )
     except _Stop as stop:
         return checks.Checked([Failure("numbers", str(stop))], 0), []
 
     def on_mesh(given: list[Any]) -> Any:
-        return call(function, place.place(given, made, mesh), mesh, kind)
+        return call_function(function, place.place(given, made, mesh), mesh, kind)
 
     if ran.lowest == "float64":
         together, lowest, said = in_float64(hosts, on_mesh)
         if lowest != "float64":  # only on the mesh, so that the other side is to be had again
             try:
-                ran = _here(reference or function, hosts, made, mesh, kind, wide=False)
+                ran = _run_on_one_device(reference or function, hosts, made, mesh, kind, wide=False)
             except _Stop as stop:
                 return checks.Checked([Failure("numbers", str(stop))], 0), notes
             notes += said
@@ -69,22 +69,28 @@ def compare_with(
     if reference is None and not ran.returns_arrays:
         notes.append("fn returns no arrays, so it is not known whether the reference ran on one device")
     got = compare.numbers(together)
-    result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against)
+    result, summary = compare.check_numbers(got, ran.numbers, _tolerance_by_path(got, lowest), against)
     if result.failures and lowest == "float64":
         # Only now is it worth asking whether the program itself computes in something coarser.
-        wide = [tree.map_arrays(tree.upcast, host) for host in hosts]
-        lowest = _lowest(function, wide, made, mesh, kind)
+        wide = [tree.map_arrays(tree.upcast_leaf, host) for host in hosts]
+        lowest = _lowest_precision(function, wide, made, mesh, kind)
         if lowest != "float64":
             notes.append(f"fn computes in {lowest}, whatever the dtype of its arguments")
-            result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against)
+            result, summary = compare.check_numbers(
+                got, ran.numbers, _tolerance_by_path(got, lowest), against
+            )
         hosts = wide
-    if result.failures and (unstable := _unstable(got, on_mesh, hosts, _tolerance(got, lowest))):
+    if result.failures and (
+        unstable := _unstable_failure(got, on_mesh, hosts, _tolerance_by_path(got, lowest))
+    ):
         return checks.Checked([unstable], result.count), notes
     if any(failure.where for failure in result.failures):
         # A gradient that is 0 but for rounding differs by all of itself.
-        shaken = compare.numbers(on_mesh([tree.map_arrays(_shaken, host) for host in hosts]))
+        shaken = compare.numbers(on_mesh([tree.map_arrays(_shake_floats, host) for host in hosts]))
         before = len(result.failures)
-        result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against, shaken)
+        result, summary = compare.check_numbers(
+            got, ran.numbers, _tolerance_by_path(got, lowest), against, shaken
+        )
         if len(result.failures) < before:
             notes.append(
                 "differences up to the effect of rounding the arguments were ignored"
@@ -92,7 +98,7 @@ def compare_with(
     return result, [*notes, *summary]
 
 
-def _shaken(leaf: Any) -> Any:
+def _shake_floats(leaf: Any) -> Any:
     """A host copy in which every other float is the next one up or down."""
     if not isinstance(leaf, np.ndarray) or leaf.dtype not in (np.float32, np.float64):
         return leaf
@@ -100,7 +106,7 @@ def _shaken(leaf: Any) -> Any:
     return np.where(leaf == 0, leaf, np.nextafter(leaf, ways.astype(leaf.dtype)))
 
 
-def _reference(
+def _run_reference(
     function: Any,
     itself: bool,
     hosts: list[Any],
@@ -121,7 +127,7 @@ def _reference(
                 f"the single-device reference ran on one of {count} devices, because a process with one device "
                 f"{alone.unmade}"
             )
-        return hosts, _here(function, hosts, made, mesh, kind), notes
+        return hosts, _run_on_one_device(function, hosts, made, mesh, kind), notes
     if alone.ended:
         raise _Stop(f"the run on one device {alone.ended}")
     if alone.raised:
@@ -130,7 +136,7 @@ def _reference(
     given, other, strange = with_numbers_of(hosts, alone.arguments)
     if strange:
         note = f"{strange} differs in a process with one device, so the reference ran on one of {count} devices"
-        return hosts, _here(function, hosts, made, mesh, kind), [note]
+        return hosts, _run_on_one_device(function, hosts, made, mesh, kind), [note]
     notes = []
     if other:
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
@@ -140,33 +146,33 @@ def _reference(
     return given, alone, notes
 
 
-def _here(
+def _run_on_one_device(
     function: Any, hosts: list[Any], made: list[place.HostArgument], mesh: Any, kind: str, wide: bool = True
 ) -> Alone:
     """The run on one device, in this process. Raises `_Stop` where it came to nothing."""
     one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1), devices.is_explicit(mesh))
 
     def run(given: list[Any]) -> Any:
-        return call(function, given_to_one(given, made, one), one, kind)
+        return call_function(function, given_to_one(given, made, one), one, kind)
 
     try:
         with as_if_alone():
             output, lowest, notes = in_float64(hosts, run) if wide else (run(hosts), "float32", [])
     except Exception as error:
         raise _Stop(f"the run on one device {failure_of(error).message}\nperhaps {_OWN_MESH}") from error
-    spread = [where for _, where, leaf in tree.flatten(output) if _is_spread(leaf)]
+    spread = [where for _, where, leaf in tree.flatten_tree(output) if _is_spread(leaf)]
     if spread:
         raise _Stop(f"the run on one device used several (out{spread[0]}): {_OWN_MESH}")
     arrays = bool(tree.array_leaves(output, ""))
     return Alone(lowest=lowest, notes=notes, numbers=compare.numbers(output), returns_arrays=arrays)
 
 
-def _unstable(
+def _unstable_failure(
     got: compare.Numbers, run: Callable[[list[Any]], Any], hosts: list[Any], tolerance: Callable[[str], float]
 ) -> Failure | None:
     """The failure of a function that returns other numbers when it is called again with the same arguments."""
     jax.clear_caches()  # so that what is drawn when a function is traced is drawn again
-    found, odd = compare.differences(compare.numbers(run(hosts)), got, nan_is_nan=True)
+    found, odd = compare.compare_leaves(compare.numbers(run(hosts)), got, nan_is_nan=True)
     worst = next((one for one in found if one.size > tolerance(one.path)), None)
     if worst is None and not odd:
         return None
@@ -183,7 +189,7 @@ def _is_spread(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
 
 
-def _tolerance(got: Mapping[str, tuple[str, Any]], lowest: str) -> Callable[[str], float]:
+def _tolerance_by_path(got: Mapping[str, tuple[str, Any]], lowest: str) -> Callable[[str], float]:
     """The tolerance of a path: of the coarser of its own dtype and the coarsest the program computes in."""
 
     def of(path: str) -> float:
@@ -194,12 +200,14 @@ def _tolerance(got: Mapping[str, tuple[str, Any]], lowest: str) -> Callable[[str
     return of
 
 
-def _lowest(function: Any, wide: list[Any], made: list[place.HostArgument], mesh: Any, kind: str) -> str:
+def _lowest_precision(
+    function: Any, wide: list[Any], made: list[place.HostArgument], mesh: Any, kind: str
+) -> str:
     args = place.place(wide, made, mesh)
-    entered, _ = devices.context(kind, mesh)
+    entered, _ = devices.enter_mesh_context(kind, mesh)
     try:
         with entered:
-            found = compiled.compile_function(function, args, keywords(function, args, mesh), ())
+            found = compiled.compile_function(function, args, keyword_arguments(function, args, mesh), ())
             return compiled.lowest_float(found.text())
     except Exception:  # a plain function that no jit can trace: nothing is known of its inside
         return "float64"

@@ -19,25 +19,30 @@ _PLAIN = (str, bytes, int, float, complex, type(None), type, types.ModuleType)
 def check_opaque(output: Any) -> list[Failure]:
     """A failure for each object in an output that holds arrays."""
     failures = []
-    for path, where, leaf in tree.flatten(output):
+    for path, where, leaf in tree.flatten_tree(output):
         if held := held_arrays(leaf):
             failures.append(
-                Failure("opaque", f"{_said(leaf, held)}: nothing in it was checked", "out" + where, path)
+                Failure(
+                    "opaque",
+                    f"{_describe_held_arrays(leaf, held)}: nothing in it was checked",
+                    "out" + where,
+                    path,
+                )
             )
     return failures
 
 
 def left_where_they_are(args: Any) -> list[str]:
     """A sentence for each object in the arguments that holds arrays, which a fixture's specs do not reach."""
-    found = [(where, leaf, held_arrays(leaf)) for _, where, leaf in tree.flatten(args)]
+    found = [(where, leaf, held_arrays(leaf)) for _, where, leaf in tree.flatten_tree(args)]
     return [
-        f"args{where} {_said(leaf, held)}: its arrays keep their placement"
+        f"args{where} {_describe_held_arrays(leaf, held)}: its arrays keep their placement"
         for where, leaf, held in found
         if held
     ]
 
 
-def _said(leaf: Any, held: list[str]) -> str:
+def _describe_held_arrays(leaf: Any, held: list[str]) -> str:
     name = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
     many = "an array" if len(held) == 1 else f"{len(held)} arrays"
     return (
@@ -63,11 +68,11 @@ def held_arrays(leaf: Any) -> list[str]:
             if depth:
                 found.append(way)
         elif depth < _DEPTH_MAX:
-            waiting += [(way + more, part, depth + 1) for more, part in _parts(value)]
+            waiting += [(way + more, part, depth + 1) for more, part in _parts_of_object(value)]
     return found
 
 
-def _parts(value: Any) -> list[tuple[str, Any]]:
+def _parts_of_object(value: Any) -> list[tuple[str, Any]]:
     """Return the parts of an object: items of containers, attributes of others, each with the path to it."""
     if isinstance(value, _PLAIN) or inspect.isroutine(value):
         return []
@@ -79,13 +84,13 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         return [(f"[{index}]", part) for index, part in enumerate(value)]
     if type(value).__module__.partition(".")[0] in ("jax", "jaxlib", "numpy"):
         return []
-    names = [name for kind in type(value).__mro__ for name in _slots(kind)]
+    names = [name for kind in type(value).__mro__ for name in _slot_names(kind)]
     attributes = {name: getattr(value, name) for name in names if hasattr(value, name)}
     attributes |= getattr(value, "__dict__", {})
     return [(f".{name}", part) for name, part in attributes.items()]
 
 
-def _slots(kind: type) -> list[str]:
+def _slot_names(kind: type) -> list[str]:
     slots = vars(kind).get("__slots__", ())
     names = [slots] if isinstance(slots, str) else list(slots)
     return [name for name in names if name not in ("__dict__", "__weakref__")]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.verify.inside import remember
-from shardlint.verify.inside.captured_stderr import folder_prefix, listening
+from shardlint.verify.inside.captured_stderr import folder_prefix, listen_to_stderr
 
 # What the optimised module's file is called; its header has the aliases that were decided last.
 _FINAL = "after_optimizations.txt"
@@ -49,23 +49,27 @@ def compile_lowered(
     inner = getattr(lowered, "lowered", lowered)
     key = remember.key_of(inner, options, devices) if remember.memory.is_on() else None
     if key is not None and (known := remember.recall(key, inner, devices)) is not None:
-        answered = Partitioned(_compile(lowered, options, known[0]), cached=True)
+        answered = Partitioned(_compile_with_answer(lowered, options, known[0]), cached=True)
         for name, kept in known[1].items():
             setattr(answered, name, kept)
         return answered
-    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder, listening() as heard:
-        dumping = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _passes(jax.__version__)}
+    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder, listen_to_stderr() as heard:
+        dumping = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _passes_to_dump(jax.__version__)}
         try:
-            made = _compile(lowered, {**(options or {}), **dumping, "xla_dump_hlo_as_text": True})
+            made = _compile_with_answer(lowered, {**(options or {}), **dumping, "xla_dump_hlo_as_text": True})
         except Exception as error:
             if "xla_dump" not in str(error):
                 raise
-            return Partitioned(_compile(lowered, options), notes=["this compiler writes no dumps"])
+            return Partitioned(
+                _compile_with_answer(lowered, options), notes=["this compiler writes no dumps"]
+            )
         found = Partitioned(made)
         files = sorted(Path(folder).glob("*.txt"))
-        found.after = _largest(file for file in files if ".after_" in file.name and _follows(file.name))
-        found.before = _largest(file for file in files if file.name.endswith("spmd-partitioning.txt"))
-        found.original = _largest(file for file in files if ".before_shardy" in file.name)
+        found.after = _largest_text(
+            file for file in files if ".after_" in file.name and _is_after_partitioner(file.name)
+        )
+        found.before = _largest_text(file for file in files if file.name.endswith("spmd-partitioning.txt"))
+        found.original = _largest_text(file for file in files if ".before_shardy" in file.name)
         for file in files:
             if file.name.endswith(_FINAL):
                 with file.open(encoding="utf-8", errors="replace") as text:
@@ -77,19 +81,19 @@ def compile_lowered(
     return found
 
 
-def _passes(version: str) -> str:
+def _passes_to_dump(version: str) -> str:
     """Before which passes to dump. jax 0.8 and 0.9 are asked for one more (see `hlo.lines.renumbering`)."""
     return "spmd-partitioning|shardy-xla" if version.startswith(("0.8.", "0.9.")) else "spmd-partitioning"
 
 
-def _follows(name: str) -> bool:
+def _is_after_partitioner(name: str) -> bool:
     """Return whether a dump was made after the partitioner: `.after_spmd-partitioning.`, on TPU
     `.after_tpu-spmd-partitioning.`.
     """
     return name.partition(".after_")[2].partition(".")[0].endswith("spmd-partitioning")
 
 
-def _largest(files: Iterator[Path]) -> str:
+def _largest_text(files: Iterator[Path]) -> str:
     """The text of the largest file: small programs may have been compiled on the way."""
     sizes = {file: file.stat().st_size for file in files}
     file = max(sizes, key=lambda one: sizes[one], default=None)
@@ -98,7 +102,7 @@ def _largest(files: Iterator[Path]) -> str:
     return file.read_text("utf-8", "replace")
 
 
-def _compile(lowered: Any, options: Mapping[str, Any] | None, answer: Any = None) -> Any:
+def _compile_with_answer(lowered: Any, options: Mapping[str, Any] | None, answer: Any = None) -> Any:
     """Return the result of `lowered.compile()`, with `answer` in place of the compiler's."""
     inner = getattr(lowered, "lowered", None)
     if inner is None and answer is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from shardlint.verify.fixture import Argument, Fixture
 from shardlint.verify.inside import load, tree
-from shardlint.verify.paths import matches, nothing_matches, path_text, select, unmatched
+from shardlint.verify.paths import glob_matches, nothing_matches, path_text, select_glob, unmatched_globs
 from shardlint.verify.spec import P
 
 
@@ -36,7 +36,7 @@ def jax_spec(spec: P) -> Any:
     return jax.sharding.PartitionSpec(*spec.entries)
 
 
-def named(mesh: Any, spec: P, memory_kind: str | None = None) -> Any:
+def named_sharding(mesh: Any, spec: P, memory_kind: str | None = None) -> Any:
     """The jax NamedSharding of a `P` on a mesh."""
     return jax.sharding.NamedSharding(mesh, jax_spec(spec), memory_kind=memory_kind)
 
@@ -50,7 +50,7 @@ def axes_named(fixture: Fixture) -> list[str]:
     for argument in fixture.args:
         specs = argument.specs
         if specs is not None and not isinstance(specs, Mapping):
-            specs = load.resolve(specs)
+            specs = load.resolve_reference(specs)
             if callable(specs) and not load.takes_mesh(specs, 0):
                 specs = specs()
         if callable(specs):
@@ -62,7 +62,9 @@ def axes_named(fixture: Fixture) -> list[str]:
     return list(found)
 
 
-def make(fixture: Fixture, mesh: Any, maker: Callable[[Any, Any], Any] = load.made) -> list[HostArgument]:
+def make_arguments(
+    fixture: Fixture, mesh: Any, maker: Callable[[Any, Any], Any] = load.value_of_reference
+) -> list[HostArgument]:
     """The fixture's arguments and the spec of each of their arrays. `maker` makes one of its source and the mesh.
 
     Raises `Indivisible` when the mesh does not divide one, `ValueError` for specs that fit no leaf,
@@ -71,7 +73,7 @@ def make(fixture: Fixture, mesh: Any, maker: Callable[[Any, Any], Any] = load.ma
     made = [make_one(argument, index, mesh, maker) for index, argument in enumerate(fixture.args)]
     sizes = dict(mesh.shape)
     for index, argument in enumerate(made):
-        for path, where, leaf in tree.flatten(argument.tree):
+        for path, where, leaf in tree.flatten_tree(argument.tree):
             spec = argument.specs.get(path)
             reason = None if spec is None else spec.misfit(tuple(leaf.shape), sizes)
             if reason:
@@ -79,21 +81,25 @@ def make(fixture: Fixture, mesh: Any, maker: Callable[[Any, Any], Any] = load.ma
     return made
 
 
-def make_one(argument: Argument, index: int, mesh: Any, maker: Callable[[Any, Any], Any] = load.made) -> HostArgument:
+def make_one(
+    argument: Argument, index: int, mesh: Any, maker: Callable[[Any, Any], Any] = load.value_of_reference
+) -> HostArgument:
     """One argument and the spec of each of its arrays."""
     if argument.shape is not None:
         value: Any = jax.ShapeDtypeStruct(argument.shape, np.dtype(jax.numpy.dtype(argument.dtype)))
     else:
         value = maker(argument.source, mesh)
     arrays = {
-        path: leaf for path, _, leaf in tree.flatten(value) if tree.is_array(leaf) or tree.is_abstract(leaf)
+        path: leaf
+        for path, _, leaf in tree.flatten_tree(value)
+        if tree.is_array(leaf) or tree.is_abstract(leaf)
     }
     specs = argument.specs
     if specs is not None and not isinstance(specs, Mapping):
-        specs = load.made(specs, mesh)
+        specs = load.value_of_reference(specs, mesh)
     chosen: dict[str, P | None]
     if specs is not None:
-        chosen = dict(choose(specs, list(arrays), f"args[{index}] specs"))
+        chosen = dict(choose_specs(specs, list(arrays), f"args[{index}] specs"))
     elif argument.spec is not None:
         chosen = dict.fromkeys(arrays, P.of(argument.spec))
     else:
@@ -125,7 +131,7 @@ def spec_leaves(specs: Any) -> dict[str, Any]:
     return {path_text(keys): leaf for keys, leaf in leaves if is_spec(leaf)}
 
 
-def choose(specs: Any, paths: list[str], what: str) -> dict[str, P]:
+def choose_specs(specs: Any, paths: list[str], what: str) -> dict[str, P]:
     """The spec of each leaf path, from path globs or from a pytree of specs, which may be a prefix of
     the argument.
 
@@ -133,9 +139,9 @@ def choose(specs: Any, paths: list[str], what: str) -> dict[str, P]:
     """
     if isinstance(specs, Mapping) and all(isinstance(key, str) and is_spec(specs[key]) for key in specs):
         # Not by way of spec_leaves: jax sorts the keys of a dictionary, and the first glob is to count.
-        for glob, nearest in unmatched(specs, paths).items():
+        for glob, nearest in unmatched_globs(specs, paths).items():
             raise ValueError(f"{what}: {nothing_matches(glob, nearest)}")
-        picked = {path: select(specs, path) for path in paths}
+        picked = {path: select_glob(specs, path) for path in paths}
         return {path: P() if found is None else P.of(found[1]) for path, found in picked.items()}
     flat = spec_leaves(specs)
     chosen: dict[str, P] = {}
@@ -148,16 +154,16 @@ def choose(specs: Any, paths: list[str], what: str) -> dict[str, P]:
 
 
 def _is_prefix(prefix: str, path: str) -> bool:
-    return not prefix or path.startswith(prefix + "/") or matches(prefix, path)
+    return not prefix or path.startswith(prefix + "/") or glob_matches(prefix, path)
 
 
-def fill(made: list[HostArgument]) -> list[Any]:
+def fill_arguments(made: list[HostArgument]) -> list[Any]:
     """The arguments as trees of host copies; arrays described only by their shape get their numbers here."""
     hosts = []
     for one in made:
 
         def to_host(leaf: Any, below: int = one.below, seed: int = one.seed) -> Any:
-            return tree.to_host(tree.materialise(leaf, below, seed))
+            return tree.to_host(tree.materialise_leaf(leaf, below, seed))
 
         hosts.append(tree.map_arrays(to_host, one.tree))
     return hosts
@@ -175,12 +181,14 @@ def place(hosts: list[Any], made: list[HostArgument], mesh: Any) -> list[Any]:
                 put.append(leaf)
                 continue
             spec = one.specs[path]
-            put.append(tree.from_host(leaf, original.sharding if spec is None else named(mesh, spec)))
+            put.append(
+                tree.from_host(leaf, original.sharding if spec is None else named_sharding(mesh, spec))
+            )
         placed.append(jax.tree_util.tree_unflatten(treedef, put))
     return placed
 
 
-def describe(made: list[HostArgument], mesh: Any) -> list[Any]:
+def describe_arguments(made: list[HostArgument], mesh: Any) -> list[Any]:
     """The arguments with every array described by shape, dtype and sharding only, to compile without
     memory.
     """
@@ -192,7 +200,7 @@ def describe(made: list[HostArgument], mesh: Any) -> list[Any]:
             path = path_text(keys)
             if path in one.specs:
                 spec = one.specs[path]
-                sharding = leaf.sharding if spec is None else named(mesh, spec)
+                sharding = leaf.sharding if spec is None else named_sharding(mesh, spec)
                 leaf = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
             out.append(leaf)
         described.append(jax.tree_util.tree_unflatten(treedef, out))

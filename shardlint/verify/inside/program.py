@@ -15,7 +15,7 @@ from shardlint.verify.inside.compiled import Compiled, Taken
 from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.causes import cause_of_result
 from shardlint.verify.inside.hlo.warned import indivisible, rematerialised
-from shardlint.verify.paths import select
+from shardlint.verify.paths import select_glob
 from shardlint.verify.spec import P
 
 _SHARDING = re.compile(r"\{.*\}")
@@ -34,7 +34,7 @@ class Described:
     chosen: list[bool]
 
 
-def describe(
+def describe_program(
     found: Compiled, mesh: Any, made: Sequence[place.HostArgument], out: Mapping[str, P], backend: str = "cpu"
 ) -> Described:
     """The facts of a function compiled on `mesh`; `made` are the arguments' specs, `out` those of outputs."""
@@ -46,13 +46,13 @@ def describe(
     causes: list[list[Collective]] = [[] for _ in found.outputs]
     chosen: list[bool] = []
     # Of a program for one device nothing was partitioned: there are no collectives to look for.
-    if dumped is not None and axes.devices > 1 and (dumped.after or _partitioned(found)):
+    if dumped is not None and axes.devices > 1 and (dumped.after or _is_partitioned(found)):
         if dumped.after:
             original = dumped.original or None
             read = hlo.read(dumped.after, sizes, before=dumped.before, original=original, names=names or None)
             padded = indivisible(read.before, read.lines, axes)
             warned = [*rematerialised(dumped.said, read.lines, axes), *padded]
-            chosen = _chosen(read.before.header, found)
+            chosen = _outputs_left_to_compiler(read.before.header, found)
         else:
             read = hlo.read(found.executable.as_text(), sizes, names=names or None)
             notes = [
@@ -64,8 +64,8 @@ def describe(
             for at in range(len(found.outputs))
         ]
     memory = found.executable.memory_analysis()
-    inputs = [_taken(one, made, axes) for one in found.taken]
-    outputs = [_output(leaf, out, axes) for leaf in found.outputs]
+    inputs = [_array_of_argument(one, made, axes) for one in found.taken]
+    outputs = [_array_of_output(leaf, out, axes) for leaf in found.outputs]
     program = Program(
         mesh=sizes,
         backend=backend,
@@ -73,25 +73,25 @@ def describe(
         collectives=tuple(read.collectives),
         products=tuple(read.products),
         warned=tuple(warned),
-        argument_bytes=_bytes(memory, "argument"),
-        output_bytes=_bytes(memory, "output"),
-        alias_bytes=_bytes(memory, "alias"),
-        temporary_bytes=_bytes(memory, "temp"),
+        argument_bytes=_memory_bytes(memory, "argument"),
+        output_bytes=_memory_bytes(memory, "output"),
+        alias_bytes=_memory_bytes(memory, "alias"),
+        temporary_bytes=_memory_bytes(memory, "temp"),
         notes=tuple(notes),
     )
     return Described(program, causes, chosen)
 
 
-def _bytes(memory: Any, what: str) -> int:
+def _memory_bytes(memory: Any, what: str) -> int:
     return int(getattr(memory, f"{what}_size_in_bytes", 0) or 0)
 
 
-def _partitioned(found: Compiled) -> bool:
+def _is_partitioned(found: Compiled) -> bool:
     """Return whether the program was compiled for several devices."""
     return "num_partitions=" in found.executable.as_text().split("\n", 1)[0]
 
 
-def _chosen(header: str, found: Compiled) -> list[bool]:
+def _outputs_left_to_compiler(header: str, found: Compiled) -> list[bool]:
     """For each output, whether its sharding was left to the compiler."""
     match = re.search(r"allow_spmd_sharding_propagation_to_output=\{([^}]*)\}", header)
     flags = [flag.strip() == "true" for flag in match[1].split(",")] if match else []
@@ -103,14 +103,14 @@ def _chosen(header: str, found: Compiled) -> list[bool]:
     ]
 
 
-def _taken(one: Taken, made: Sequence[place.HostArgument], axes: Axes) -> Array:
+def _array_of_argument(one: Taken, made: Sequence[place.HostArgument], axes: Axes) -> Array:
     spec = made[one.argument].specs.get(one.leaf.path) if one.argument < len(made) else None
     expected = "" if spec is None else str(spec)
     return array("in", one.leaf, axes, expected, one.given, one.aliased)
 
 
-def _output(leaf: tree.Leaf, out: Mapping[str, P], axes: Axes) -> Array:
-    wanted = select(out, leaf.path)
+def _array_of_output(leaf: tree.Leaf, out: Mapping[str, P], axes: Axes) -> Array:
+    wanted = select_glob(out, leaf.path)
     return array("out", leaf, axes, "" if wanted is None else str(wanted[1]))
 
 
@@ -134,7 +134,7 @@ def array(
         sharding_text(leaf.sharding),
         leaf.local_bytes,
         whole,
-        _copies(leaf, splits, axes),
+        _copy_count(leaf, splits, axes),
         splits,
         expected,
         donated,
@@ -157,7 +157,7 @@ def axes_of(sharding: Any, rank: int, axes: Axes) -> tuple[tuple[str, ...], ...]
     return axes.of_sharding(written[0], rank) if written else None
 
 
-def _copies(leaf: tree.Leaf, splits: tuple[tuple[str, ...], ...] | None, axes: Axes) -> int:
+def _copy_count(leaf: tree.Leaf, splits: tuple[tuple[str, ...], ...] | None, axes: Axes) -> int:
     if splits is not None:
         return axes.devices // math.prod(axes.mesh[name] for names in splits for name in names)
     if leaf.sharding is None or on_one_device(leaf.sharding):

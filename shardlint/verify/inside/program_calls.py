@@ -33,18 +33,18 @@ class Origins:
 
     def of(self, array: Any) -> str:
         """Return its origin; "" if it is not known."""
-        return self._entry(array)[0]
+        return self._entry_of_array(array)[0]
 
     def shown(self, array: Any) -> str:
         """Return its name for people; "" if there is none."""
-        return self._entry(array)[1]
+        return self._entry_of_array(array)[1]
 
-    def _entry(self, array: Any) -> tuple[str, str]:
+    def _entry_of_array(self, array: Any) -> tuple[str, str]:
         alive, of, shown = self._known.get(id(array), (lambda: None, "", ""))
         return (of, shown) if alive() is array else ("", "")
 
 
-def watch(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
+def watch_calls(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
     """Have every call of a compiled program wait for its result, so that a process that hangs stands at
     the line that does, and tell of the first calls that several processes make together (see `consistency.Call`).
 
@@ -66,7 +66,7 @@ def watch(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
     def program_of(executable: Any) -> tuple[str, bool]:
         # With what it is of, whose number another could have later.
         if id(executable) not in known:
-            known[id(executable)] = executable, programs.fingerprint(executable)
+            known[id(executable)] = executable, programs.program_fingerprint(executable)
         return known[id(executable)][1]
 
     @functools.wraps(run)
@@ -82,7 +82,9 @@ def watch(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
         call |= {"host": _host_numbers(args), "of": of, "names": names}
         tell(call)
         results = jax.block_until_ready(run(self, *args))
-        cause = digest(np.frombuffer(repr([call["name"], digest_of, call["host"], of]).encode(), np.uint8))
+        cause = digest_array(
+            np.frombuffer(repr([call["name"], digest_of, call["host"], of]).encode(), np.uint8)
+        )
         for index, result in enumerate(results):
             if isinstance(result, jax.Array):
                 made.name(result, f"{cause}[{index}]")
@@ -115,13 +117,13 @@ def _host_numbers(args: Sequence[Any]) -> list[list[str]]:
             try:
                 host = tree.to_host(one) if isinstance(one, jax.Array) else np.asarray(one)
                 data = host.data if isinstance(host, tree.HostKey) else host
-                found.append([array_text(str(data.dtype), data.shape), digest(data)])
+                found.append([array_text(str(data.dtype), data.shape), digest_array(data)])
             except Exception:  # a token, or what has no numbers
                 found.append(["", ""])
     return found
 
 
-def digest(data: Any) -> str:
+def digest_array(data: Any) -> str:
     """The digest of an array's bytes."""
     return hashlib.blake2b(np.ascontiguousarray(np.asarray(data)).tobytes(), digest_size=16).hexdigest()
 

@@ -29,12 +29,12 @@ def write(lowered: Any, file: Path) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def fingerprint(executable: Any) -> tuple[str, bool]:
+def program_fingerprint(executable: Any) -> tuple[str, bool]:
     """The digest of what a compiled program does, with the numbers in it and without its places in the source ("" where
     that cannot be told), and whether its devices talk to each other (they may, where that cannot be told).
     """
     try:
-        options = _options()
+        options = _compile_options()
         text = "".join(module.to_string(options) for module in executable.hlo_modules())
     except Exception:  # not public: releases differ in what they show of it
         return "", True
@@ -44,7 +44,7 @@ def fingerprint(executable: Any) -> tuple[str, bool]:
 _TALKS = re.compile(r"\b(all-|reduce-scatter|collective-|ragged-all|send|recv|partition-id|custom-call)")
 
 
-def _options() -> Any:
+def _compile_options() -> Any:
     for name in ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"):
         with contextlib.suppress(ImportError, AttributeError):
             options = importlib.import_module(name).HloPrintOptions()
@@ -62,18 +62,18 @@ def with_places(lowered: Any) -> str:
         return str(lowered.compiler_ir().operation.get_asm(enable_debug_info=True))
 
 
-def difference(one: Path, other: Path) -> tuple[str, str, str, str]:
+def find_difference(one: Path, other: Path) -> tuple[str, str, str, str]:
     """The first lines in which two written programs differ, and the user's line each comes from (`file:line`, ""
     where that is not told).
     """
     with one.open(encoding="utf-8") as left, other.open(encoding="utf-8") as right:
         for number, (mine, yours) in enumerate(itertools.zip_longest(left, right, fillvalue="")):
             if mine != yours:
-                return mine.strip(), yours.strip(), _place(one, number), _place(other, number)
+                return mine.strip(), yours.strip(), _place_of_line(one, number), _place_of_line(other, number)
     return "", "", "", ""
 
 
-def _place(file: Path, number: int) -> str:
+def _place_of_line(file: Path, number: int) -> str:
     """Where line `number` of a written program comes from; a constant has no place, but what it is for has."""
     defined: dict[str, str] = {}
     operations = []
@@ -84,13 +84,13 @@ def _place(file: Path, number: int) -> str:
             elif not line.startswith("#loc"):
                 operations.append(_USED.search(line))
     for used in operations[number : number + _NEAR]:
-        for source, line_number in () if used is None else _places(used[1], defined):
+        for source, line_number in () if used is None else _places_of_location(used[1], defined):
             if load.is_theirs(source):
                 return f"{shown_path(source)}:{line_number}"
     return ""
 
 
-def _places(name: str, defined: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _places_of_location(name: str, defined: dict[str, str]) -> Iterator[tuple[str, str]]:
     """The places a location is made of, innermost first."""
     waiting, seen = [name], {name}
     while waiting:

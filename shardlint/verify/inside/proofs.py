@@ -18,7 +18,7 @@ import jax
 
 from shardlint.verify.inside import checks, compare, compiled, load, tree
 from shardlint.verify.inside.failures import failure_of
-from shardlint.verify.paths import idle_globs, select
+from shardlint.verify.paths import idle_globs, select_glob
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 from shardlint.verify.spec import P
 
@@ -68,7 +68,7 @@ def run_program(program: Program, levels: Sequence[str], emit: Callable[[Result]
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            module = load.import_alone(_opened(program.file))
+            module = load.import_alone(_open_project_file(program.file))
             lacks = [name for name in (program.fn, program.args) if name and not hasattr(module, name)]
             if not lacks:
                 function = getattr(module, program.fn)
@@ -88,21 +88,21 @@ def run_program(program: Program, levels: Sequence[str], emit: Callable[[Result]
                 reason = f"{program.fn} has no .lower: only level execute can check it"
                 emit(Result(program.code, "compile", SKIP, reason=reason))
             else:
-                seen = _compile(program, function, args)
+                seen = _compile_program(program, function, args)
                 seen.warned = list(warned)
                 emit(judge(program, "compile", seen, module))
         if "execute" in levels:
-            seen = _execute(program, function, args)
+            seen = _execute_program(program, function, args)
             seen.warned = list(warned)
             emit(judge(program, "execute", seen, module))
 
 
-def _opened(file: str) -> Path:
+def _open_project_file(file: str) -> Path:
     load.open_project(Path(file))
     return Path(file)
 
 
-def _compile(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
+def _compile_program(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
     try:
         found = compiled.compile_function(function, args, {}, program.donate)
     except compiled.NoShardings:
@@ -112,8 +112,8 @@ def _compile(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
     return _Seen(leaves=found.outputs, donation=checks.check_donation(found))
 
 
-def _execute(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
-    given = tree.snapshot(args)
+def _execute_program(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
+    given = tree.snapshot_tree(args)
     try:
         output = jax.block_until_ready(function(*args))
     except Exception as error:
@@ -130,9 +130,9 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
         shown = _raised_or_warned(program, seen)
         if shown is None and level == "compile":
             return Result(program.code, level, SKIP, reason=f"bad.py {program.shows} only when it runs")
-        return _symptom(program, level, seen, shown, f"{program.error} matching {program.message!r}")
+        return _symptom_result(program, level, seen, shown, f"{program.error} matching {program.message!r}")
     if seen.error is not None:
-        return Result(program.code, level, FAIL, failures=[_prefixed("bad.py", failure_of(seen.error))])
+        return Result(program.code, level, FAIL, failures=[_prefix_failure("bad.py", failure_of(seen.error))])
     if program.shows == "numbers":
         if level == "compile":
             return Result(program.code, level, SKIP, reason="numbers are known only when it runs")
@@ -145,7 +145,7 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
         )
     if program.shows == "donation":
         lost = seen.donation.failures if seen.donation else []
-        return _symptom(
+        return _symptom_result(
             program, level, seen, lost[0].text() if lost else None, "a donated buffer that is not reused"
         )
     result = checked_out(program, seen.leaves)
@@ -155,7 +155,8 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
             f"bad.py does not show its symptom {failure.message}".strip(),
         )
     shown = "; ".join(
-        f"{leaf.where} is {checks.sharding_text(leaf.sharding)}" for leaf in _named(program, seen.leaves)
+        f"{leaf.where} is {checks.sharding_text(leaf.sharding)}"
+        for leaf in _named_leaves(program, seen.leaves)
     )
     status = FAIL if result.failures else PASS
     return Result(
@@ -163,7 +164,7 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
     )
 
 
-def _symptom(program: Program, level: str, seen: _Seen, shown: str | None, wanted: str) -> Result:
+def _symptom_result(program: Program, level: str, seen: _Seen, shown: str | None, wanted: str) -> Result:
     """The result for a symptom seen (in words) or not (None)."""
     if shown is not None:
         return Result(program.code, level, PASS, notes=[f"bad.py: {shown}"])
@@ -179,7 +180,9 @@ def _symptom(program: Program, level: str, seen: _Seen, shown: str | None, wante
 def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
     """Return a result that passes if the good program has its shardings and numbers, and not the symptom."""
     if seen.error is not None:
-        return Result(program.code, level, FAIL, failures=[_prefixed("good.py", failure_of(seen.error))])
+        return Result(
+            program.code, level, FAIL, failures=[_prefix_failure("good.py", failure_of(seen.error))]
+        )
     if seen.leaves is None:
         return Result(
             program.code, level, SKIP, reason="this jit reports its output shardings only when it runs"
@@ -194,7 +197,7 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
             checked.failures.append(Failure("symptom", f"good.py shows the symptom too: {shown}"))
     notes: list[str] = []
     if level == "execute":
-        compared, notes = _numbers(program, seen, module)
+        compared, notes = _compare_program_numbers(program, seen, module)
         checked += compared
         if not compared.count and not checked.failures and compare.numbers(seen.output):
             what = "proves nothing: the numbers of good.py were not compared; declare a `reference`"
@@ -202,20 +205,22 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
     elif not checked.count and not checked.failures:
         return Result(program.code, level, SKIP, reason="good declares nothing this level can check")
     for failure in checked.failures:
-        _prefixed("good.py", failure)
+        _prefix_failure("good.py", failure)
     status = FAIL if checked.failures else PASS
     return Result(program.code, level, status, checked=checked.count, failures=checked.failures, notes=notes)
 
 
-def _numbers(program: Program, seen: _Seen, module: ModuleType | None) -> tuple[checks.Checked, list[str]]:
+def _compare_program_numbers(
+    program: Program, seen: _Seen, module: ModuleType | None
+) -> tuple[checks.Checked, list[str]]:
     """Compare the good numbers with the reference and, unless its numbers are the symptom, with the
     bad program's.
     """
     checked = checks.Checked([], 0)
     notes: list[str] = []
     got = compare.numbers(seen.output)
-    tolerance = _tolerance(program, got)
-    bad = _left(Path(program.numbers))
+    tolerance = _tolerance_by_path(program, got)
+    bad = _numbers_left(Path(program.numbers))
     if program.reference is not None:
         want = compare.numbers(jax.block_until_ready(getattr(module, program.reference)()))
         compared, summary = compare.check_numbers(
@@ -224,7 +229,7 @@ def _numbers(program: Program, seen: _Seen, module: ModuleType | None) -> tuple[
         checked += compared
         notes += [f"good.py: {said}" for said in summary]
         if program.shows == "numbers":
-            found, odd = compare.differences(bad or {}, want)
+            found, odd = compare.compare_leaves(bad or {}, want)
             worst = next((one for one in found if one.size > CLEARLY * tolerance(one.path)), None)
             if worst is None and not odd:
                 message = f"bad.py does not show its symptom: its numbers are those of {program.reference}()"
@@ -247,8 +252,8 @@ def checked_out(program: Program, leaves: Sequence[tree.Leaf]) -> checks.Checked
     checked = checks.Checked([], 0)
     for message in idle_globs(out, [leaf.path for leaf in leaves]).values():
         checked.failures.append(Failure("pattern", message))
-    for leaf in _named(program, leaves):
-        found = select(out, leaf.path)
+    for leaf in _named_leaves(program, leaves):
+        found = select_glob(out, leaf.path)
         wanted = found[1] if found else ""
         if wanted == checks.ONE_DEVICE or leaf.sharding is None or checks.on_one_device(leaf.sharding):
             holds = (
@@ -257,7 +262,7 @@ def checked_out(program: Program, leaves: Sequence[tree.Leaf]) -> checks.Checked
                 and wanted == checks.ONE_DEVICE
             )
         else:
-            holds = _holds(leaf, P.parse(wanted))
+            holds = _leaf_has_spec(leaf, P.parse(wanted))
         checked.count += 1
         if not holds:
             actual = checks.sharding_text(leaf.sharding)
@@ -267,7 +272,7 @@ def checked_out(program: Program, leaves: Sequence[tree.Leaf]) -> checks.Checked
     return checked
 
 
-def _holds(leaf: tree.Leaf, spec: P) -> bool:
+def _leaf_has_spec(leaf: tree.Leaf, spec: P) -> bool:
     mesh = getattr(leaf.sharding, "mesh", None)
     if mesh is None:  # a sharding without axis names can still be replicated
         return not spec.axes() and bool(leaf.sharding.is_fully_replicated)
@@ -278,8 +283,8 @@ def _holds(leaf: tree.Leaf, spec: P) -> bool:
     return checks.same_sharding(leaf.sharding, mesh, spec, len(leaf.shape))
 
 
-def _named(program: Program, leaves: Sequence[tree.Leaf]) -> list[tree.Leaf]:
-    return [leaf for leaf in leaves if select(program.out, leaf.path)]
+def _named_leaves(program: Program, leaves: Sequence[tree.Leaf]) -> list[tree.Leaf]:
+    return [leaf for leaf in leaves if select_glob(program.out, leaf.path)]
 
 
 def _raised_or_warned(program: Program, seen: _Seen) -> str | None:
@@ -304,7 +309,7 @@ def _is_a(kind: type, name: str | None) -> bool:
     )
 
 
-def _tolerance(program: Program, got: Mapping[str, tuple[str, Any]]) -> Callable[[str], float]:
+def _tolerance_by_path(program: Program, got: Mapping[str, tuple[str, Any]]) -> Callable[[str], float]:
     def of(path: str) -> float:
         if program.tolerance is not None:
             return program.tolerance
@@ -313,11 +318,11 @@ def _tolerance(program: Program, got: Mapping[str, tuple[str, Any]]) -> Callable
     return of
 
 
-def _prefixed(name: str, failure: Failure) -> Failure:
+def _prefix_failure(name: str, failure: Failure) -> Failure:
     failure.message = f"{name}: {failure.message}" if failure.message else name
     return failure
 
 
-def _left(file: Path) -> compare.Numbers | None:
+def _numbers_left(file: Path) -> compare.Numbers | None:
     """The numbers the bad program left, or None when it left none."""
     return compare.from_bytes(file.read_bytes()) if file.exists() else None

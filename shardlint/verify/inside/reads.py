@@ -73,16 +73,16 @@ class _Noted:
         if event == "open":
             path, _, flags = args
             if isinstance(path, str | bytes | os.PathLike) and (flags or 0) & 3 != os.O_WRONLY:
-                self._add(self.files, path)
+                self._add_path(self.files, path)
         elif event == "import":
             self.names.add(str(args[0]))
         elif event in ("os.listdir", "os.scandir"):
             if not sys._getframe(1).f_code.co_filename.startswith(_IMPORTERS):
-                self._add(self.folders, args[0] or ".")
+                self._add_path(self.folders, args[0] or ".")
         elif event in _OUTSIDE:
             self.refuse(_OUTSIDE[event])
 
-    def _add(self, to: set[str], path: Any) -> None:
+    def _add_path(self, to: set[str], path: Any) -> None:
         if isinstance(path, int):
             return
         # A working directory that was removed is the program's to fail of.
@@ -143,7 +143,9 @@ def note(leave_out: tuple[str, ...]) -> Callable[[], Reads]:
         drawn()
         out = tuple(os.path.join(os.path.abspath(folder), "") for folder in leave_out)
         return {
-            "files": sorted({source for file in files if not (source := _source(file)).startswith(out)}),
+            "files": sorted(
+                {source for file in files if not (source := _source_of_compiled(file)).startswith(out)}
+            ),
             "folders": sorted(folder for folder in noted.folders if not f"{folder}/".startswith(out)),
             "names": sorted({part for name in names for part in name.split(".")}),
             "path": [os.path.abspath(folder) for folder in sys.path],
@@ -155,7 +157,7 @@ def note(leave_out: tuple[str, ...]) -> Callable[[], Reads]:
     return told
 
 
-def _source(file: str) -> str:
+def _source_of_compiled(file: str) -> str:
     """The file itself, of compiled code the source that it was compiled from."""
     if file.endswith(".pyc"):
         with contextlib.suppress(ValueError):
@@ -169,7 +171,7 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
     """
     import numpy as np
 
-    def watched(module: Any, name: str, what: str) -> None:
+    def watch_function(module: Any, name: str, what: str) -> None:
         function = getattr(module, name)
 
         def asked(*args: Any, **keywords: Any) -> Any:
@@ -205,8 +207,8 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
 
     direct("time")
     direct("time_ns")
-    watched(os, "urandom", "draws unseeded random numbers")
-    watched(random, "_urandom", "draws unseeded random numbers")
+    watch_function(os, "urandom", "draws unseeded random numbers")
+    watch_function(random, "_urandom", "draws unseeded random numbers")
     before: list[list[Any]] = []
 
     def draws(name: str, entry: list[Any]) -> None:

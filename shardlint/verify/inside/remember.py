@@ -90,10 +90,12 @@ class Answer:
     def __init__(self, kept: Mapping[str, Any], lowered: Any, devices: Mapping[str, Device]) -> None:
         inputs = jax.tree_util.tree_structure(lowered.args_info)
         outputs = jax.tree_util.tree_structure(lowered.out_info)
-        self.input_shardings = inputs.unflatten([_sharding(one, devices) for one in kept["inputs"]])
-        self.output_shardings = outputs.unflatten([_sharding(one, devices) for one in kept["outputs"]])
+        self.input_shardings = inputs.unflatten([_sharding_from_data(one, devices) for one in kept["inputs"]])
+        self.output_shardings = outputs.unflatten(
+            [_sharding_from_data(one, devices) for one in kept["outputs"]]
+        )
         self._memory = SimpleNamespace(**{name: int(size) for name, size in kept["memory"].items()})
-        self._text = _unpacked(kept["text"])
+        self._text = _unpack_text(kept["text"])
 
     def memory_analysis(self) -> Any:
         """Sizes in bytes, by the names jax has for them."""
@@ -119,14 +121,14 @@ def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[De
     about = {
         "schema": _SCHEMA,
         "options": repr((given, sorted((options or {}).items()))),
-        "devices": [_device(device) + getattr(device, "device_kind", "") for device in devices],
-        "order": [_order(sharding) for sharding in shardings],
-        "packages": {name: release for name in _PACKAGES if (release := _release(name))},
+        "devices": [_device_text(device) + getattr(device, "device_kind", "") for device in devices],
+        "order": [_device_order(sharding) for sharding in shardings],
+        "packages": {name: release for name in _PACKAGES if (release := _installed_release(name))},
         "config": {name: repr(value) for name, value in sorted(jax.config.values.items())},
         "environment": {
             name: os.environ[name] for name in sorted(os.environ) if name.startswith(_ENVIRONMENT)
         },
-        "machine": _machine(),
+        "machine": _machine_properties(),
     }
     digest = hashlib.sha256(json.dumps(about).encode())
     digest.update(with_places(lowered).encode())
@@ -139,8 +141,8 @@ def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, d
     if kept is None:
         return None
     try:
-        answer = Answer(kept, lowered, {_device(device): device for device in devices})
-        texts = {name: _unpacked(kept["texts"][name]) for name in TEXTS}
+        answer = Answer(kept, lowered, {_device_text(device): device for device in devices})
+        texts = {name: _unpack_text(kept["texts"][name]) for name in TEXTS}
     except Exception:  # whatever somebody wrote there
         return None
     memory.used = True
@@ -156,14 +158,14 @@ def keep(key: str, lowered: Any, compiled: Any, texts: Mapping[str, str], device
         outputs = jax.tree_util.tree_structure(lowered.out_info).flatten_up_to(compiled.output_shardings)
         stats = compiled.memory_analysis()
         kept = {
-            "inputs": [_written(one) for one in inputs],
-            "outputs": [_written(one) for one in outputs],
+            "inputs": [_sharding_as_data(one) for one in inputs],
+            "outputs": [_sharding_as_data(one) for one in outputs],
             "memory": {name: int(getattr(stats, name)) for name in dir(stats) if name.endswith("_in_bytes")},
-            "text": _packed(compiled.as_text() or ""),
-            "texts": {name: _packed(text) for name, text in texts.items()},
+            "text": _pack_text(compiled.as_text() or ""),
+            "texts": {name: _pack_text(text) for name, text in texts.items()},
         }
         kept = json.loads(json.dumps(kept))
-        again = Answer(kept, lowered, {_device(device): device for device in devices})
+        again = Answer(kept, lowered, {_device_text(device): device for device in devices})
         same = jax.tree_util.tree_structure(lowered.out_info).flatten_up_to(again.output_shardings) == outputs
         same = same and inputs == jax.tree_util.tree_structure(lowered.args_info).flatten_up_to(
             again.input_shardings
@@ -184,26 +186,26 @@ def devices_of(values: Iterable[Any]) -> list[Device]:
     return sorted(found or jax.devices(), key=lambda device: int(device.id))
 
 
-def _device(device: Device) -> str:
+def _device_text(device: Device) -> str:
     return f"{device.platform}:{device.id}"
 
 
-def _order(sharding: Any) -> list[str]:
+def _device_order(sharding: Any) -> list[str]:
     """The devices of a sharding in the order it has them, which no text says."""
     if isinstance(sharding, tuple):  # with its place in the source
-        return [name for one in sharding for name in _order(one)]
+        return [name for one in sharding for name in _device_order(one)]
     if isinstance(sharding, jax.sharding.NamedSharding) and isinstance(sharding.mesh, jax.sharding.Mesh):
-        return [_device(device) for device in sharding.mesh.devices.flat]
-    return sorted(_device(device) for device in getattr(sharding, "device_set", ()))
+        return [_device_text(device) for device in sharding.mesh.devices.flat]
+    return sorted(_device_text(device) for device in getattr(sharding, "device_set", ()))
 
 
-def _written(sharding: Any) -> Any:
+def _sharding_as_data(sharding: Any) -> Any:
     """A sharding as plain data. Raises `ValueError` for a kind there is no writing for."""
     if sharding is None:  # an argument the program does not use
         return None
     if isinstance(sharding, jax.sharding.SingleDeviceSharding):
         (device,) = sharding.device_set
-        return {"device": _device(device), "kind": sharding.memory_kind}
+        return {"device": _device_text(device), "kind": sharding.memory_kind}
     if not isinstance(sharding, jax.sharding.NamedSharding):
         raise ValueError(f"{type(sharding).__name__} cannot be stored")
     mesh = sharding.mesh
@@ -213,13 +215,13 @@ def _written(sharding: Any) -> Any:
     return {
         "axes": [[name, size] for name, size in mesh.shape.items()],
         "types": [kind.name for kind in types],
-        "devices": [_device(device) for device in mesh.devices.flat],
+        "devices": [_device_text(device) for device in mesh.devices.flat],
         "spec": list(sharding.spec),
         "kind": sharding.memory_kind,
     }
 
 
-def _sharding(kept: Any, devices: Mapping[str, Device]) -> Any:
+def _sharding_from_data(kept: Any, devices: Mapping[str, Device]) -> Any:
     if kept is None:
         return None
     if "device" in kept:
@@ -236,11 +238,11 @@ def _sharding(kept: Any, devices: Mapping[str, Device]) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec), memory_kind=kept["kind"])
 
 
-def _packed(text: str) -> str:
+def _pack_text(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
-def _unpacked(kept: str) -> str:
+def _unpack_text(kept: str) -> str:
     unpack = zlib.decompressobj()
     data = unpack.decompress(base64.b64decode(kept, validate=True), _TEXT_BYTES)
     if not unpack.eof:
@@ -248,14 +250,14 @@ def _unpacked(kept: str) -> str:
     return data.decode()
 
 
-def _release(name: str) -> str:
+def _installed_release(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
 
 
-def _machine() -> str:
+def _machine_properties() -> str:
     """Return the properties of this machine's processor that a compiler depends on."""
     found = [platform.machine()]
     try:

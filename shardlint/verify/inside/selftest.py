@@ -13,7 +13,7 @@ from shardlint.verify import challenge
 from shardlint.verify.fixture import Fixture, arg
 from shardlint.verify.inside import devices
 from shardlint.verify.inside.fixtures import run_fixture
-from shardlint.verify.inside.place import named
+from shardlint.verify.inside.place import named_sharding
 from shardlint.verify.report import FAIL, PASS, Result
 from shardlint.verify.spec import P
 
@@ -21,15 +21,15 @@ MESH = {"data": 2}
 _X = arg(shape=(8, 4), spec=P("data"))
 
 
-def _sound(x: Any) -> Any:
+def _sound_function(x: Any) -> Any:
     return x + 1
 
 
-def _replicated(x: Any, mesh: Any) -> Any:
-    return jax.lax.with_sharding_constraint(x + 1, named(mesh, P()))
+def _replicated_function(x: Any, mesh: Any) -> Any:
+    return jax.lax.with_sharding_constraint(x + 1, named_sharding(mesh, P()))
 
 
-def _wrong(x: Any, mesh: Any) -> Any:
+def _wrong_function(x: Any, mesh: Any) -> Any:
     return x * mesh.size
 
 
@@ -40,7 +40,7 @@ def self_test() -> tuple[list[str], list[str]]:
     caught: list[str] = []
     missed: list[str] = []
 
-    def expect(name: str, fixture: Fixture, level: str, kind: str | None) -> None:
+    def expect_failure(name: str, fixture: Fixture, level: str, kind: str | None) -> None:
         results: list[Result] = []
         run_fixture(fixture, MESH, [level], results.append)
         result = results[0]
@@ -54,33 +54,35 @@ def self_test() -> tuple[list[str], list[str]]:
         missed.append(f"{name} ({level}): {seen}")
 
     specs = {"": P("data")}
-    sound = Fixture(jax.jit(_sound, donate_argnums=0), [MESH], [_X], specs, donate=(0,))
-    expect("a correct program that fails", sound, "compile", None)
-    expect("a replicated output", Fixture(_replicated, [MESH], [_X], specs), "compile", "sharding")
+    sound = Fixture(jax.jit(_sound_function, donate_argnums=0), [MESH], [_X], specs, donate=(0,))
+    expect_failure("a correct program that fails", sound, "compile", None)
+    expect_failure(
+        "a replicated output", Fixture(_replicated_function, [MESH], [_X], specs), "compile", "sharding"
+    )
     dropped = Fixture(jax.jit(lambda x: x.sum(), donate_argnums=0), [MESH], [_X], donate=(0,))
-    expect("a dropped donation", dropped, "compile", "donation")
-    wrong = Fixture(_wrong, [MESH], [_X], reference="single_device")
-    expect("a wrong number", wrong, "execute", "numbers")
+    expect_failure("a dropped donation", dropped, "compile", "donation")
+    wrong = Fixture(_wrong_function, [MESH], [_X], reference="single_device")
+    expect_failure("a wrong number", wrong, "execute", "numbers")
     return caught, missed
 
 
-def answers(seed: str, count: int) -> list[str]:
+def challenge_answers(seed: str, count: int) -> list[str]:
     """Return the answers of the checks for the programs of a challenge, with `count` devices: for each the trial whose
     fault they find, "" if they find none, else their message.
     """
     sizes = {"data": min(count, 2)}
     found = []
     with _plain_configuration():
-        for trial, is_faulty in challenge.programs(seed, count):
+        for trial, is_faulty in challenge.trial_programs(seed, count):
             try:
                 fixture = _TRIALS[trial](is_faulty, devices.mesh_of(sizes))
-                found.append(_told(fixture, sizes, trial))
+                found.append(_run_trial(fixture, sizes, trial))
             except Exception as error:
                 found.append(f"{type(error).__name__} raised")
     return found
 
 
-def _told(fixture: Fixture, sizes: dict[str, int], trial: str) -> str:
+def _run_trial(fixture: Fixture, sizes: dict[str, int], trial: str) -> str:
     results: list[Result] = []
     run_fixture(fixture, sizes, ["execute"], results.append)
     if len(results) != 1 or results[0].status not in (PASS, FAIL):
@@ -92,16 +94,16 @@ def _told(fixture: Fixture, sizes: dict[str, int], trial: str) -> str:
 
 
 # Nothing is compiled: the trials are made in each process, and are to cost it little.
-def _placed(is_faulty: bool, mesh: Any) -> Fixture:
+def _placement_fixture(is_faulty: bool, mesh: Any) -> Fixture:
     def fn(x: Any) -> Any:
-        return jax.device_put(np.asarray(x) + 1, named(mesh, P() if is_faulty else P("data")))
+        return jax.device_put(np.asarray(x) + 1, named_sharding(mesh, P() if is_faulty else P("data")))
 
     return Fixture(fn, [dict(mesh.shape)], [_X], {"": P("data")})
 
 
-def _counted(is_faulty: bool, mesh: Any) -> Fixture:
+def _number_fixture(is_faulty: bool, mesh: Any) -> Fixture:
     def fn(x: Any) -> Any:
-        return jax.device_put(np.asarray(x) * (3 if is_faulty else 2), named(mesh, P("data")))
+        return jax.device_put(np.asarray(x) * (3 if is_faulty else 2), named_sharding(mesh, P("data")))
 
     def reference(x: Any) -> Any:
         return np.asarray(x) * 2
@@ -109,9 +111,9 @@ def _counted(is_faulty: bool, mesh: Any) -> Fixture:
     return Fixture(fn, [dict(mesh.shape)], [_X], reference=reference)
 
 
-def _donated(is_faulty: bool, mesh: Any) -> Fixture:
+def _donation_fixture(is_faulty: bool, mesh: Any) -> Fixture:
     def fn(x: Any) -> Any:
-        result = jax.device_put(np.asarray(x) + 1, named(mesh, P("data")))
+        result = jax.device_put(np.asarray(x) + 1, named_sharding(mesh, P("data")))
         if not is_faulty:
             x.delete()
         return result
@@ -120,9 +122,9 @@ def _donated(is_faulty: bool, mesh: Any) -> Fixture:
 
 
 _TRIALS: dict[str, Callable[[bool, Any], Fixture]] = {
-    "placement": _placed,
-    "numbers": _counted,
-    "donation": _donated,
+    "placement": _placement_fixture,
+    "numbers": _number_fixture,
+    "donation": _donation_fixture,
 }
 _KINDS = {"placement": "sharding", "numbers": "numbers", "donation": "donation"}
 

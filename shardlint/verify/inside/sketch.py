@@ -11,15 +11,15 @@ import numpy as np
 from shardlint.verify.inside import compare, tree
 
 
-def of(output: Any) -> dict[str, list[Any]]:
+def sketch_output(output: Any) -> dict[str, list[Any]]:
     """By path: dtype, shape, how many elements are no number, the sum of sizes and two sums in which places count."""
-    return {path: _sketch(np.asarray(array)) for path, (_, array) in compare.numbers(output).items()}
+    return {path: _sketch_array(np.asarray(array)) for path, (_, array) in compare.numbers(output).items()}
 
 
-def laid(leaves: Sequence[tree.Leaf]) -> dict[str, list[Any]]:
+def laid_arrays(leaves: Sequence[tree.Leaf]) -> dict[str, list[Any]]:
     """By path: how an array is spelled, where it lies, and its bytes whole and on one device. Of jax's arrays alone."""
     return {
-        leaf.path: [leaf.where, _where(leaf.sharding), leaf.bytes_under(None), leaf.local_bytes]
+        leaf.path: [leaf.where, _describe_sharding(leaf.sharding), leaf.bytes_under(None), leaf.local_bytes]
         for leaf in leaves
         if leaf.sharding is not None
     }
@@ -32,14 +32,14 @@ def given_up(given: Any) -> int:
     )
 
 
-def _where(sharding: Any) -> str:
+def _describe_sharding(sharding: Any) -> str:
     spec = getattr(sharding, "spec", None)
     if spec is not None:
         return str(spec).replace("PartitionSpec", "P").replace(",)", ")")
     return "on one device" if len(sharding.device_set) == 1 else type(sharding).__name__
 
 
-def _sketch(array: Any) -> list[Any]:
+def _sketch_array(array: Any) -> list[Any]:
     parts = [array.real, array.imag] if np.iscomplexobj(array) else [array]
     told: list[Any] = [str(array.dtype), list(array.shape)]
     for part in parts:

@@ -36,7 +36,7 @@ def dump_to(file: int) -> None:
             faulthandler.register(_ASKED, file, all_threads=True)
 
 
-def ask(process: int, file: int) -> None:
+def ask_for_stack(process: int, file: int) -> None:
     """Ask a process that does not end where it stands, and wait until it has written so, for a second at most."""
     if _ASKED is None:
         return
@@ -53,7 +53,7 @@ def ask(process: int, file: int) -> None:
         time.sleep(0.02)
 
 
-def read(file: int) -> str:
+def read_stacks(file: int) -> str:
     """Return the text of a file of stacks."""
     size = min(os.fstat(file).st_size, _MOST)
     os.lseek(file, 0, os.SEEK_SET)

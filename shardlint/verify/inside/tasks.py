@@ -32,13 +32,13 @@ def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
     """
     from shardlint.verify.inside import captured_stderr, devices, errors, guard, reads
 
-    captured_stderr.lead()
+    captured_stderr.lead_process_group()
     known, changed = guard.ready()
-    send = messages.sender(descriptor, mark, known)
-    ask = messages.asker(send, orders)
+    send = messages.message_sender(descriptor, mark, known)
+    ask = messages.message_asker(send, orders)
     try:
-        send({"limits": devices.limit(job["memory"], job["seconds"], job["devices"])})
-        devices.simulate(job["devices"])
+        send({"limits": devices.limit_process(job["memory"], job["seconds"], job["devices"])})
+        devices.simulate_devices(job["devices"])
         told = reads.note(_own_folders(job)) if job.get("keep") else None
         _TASKS[job["task"]](job, send, ask, changed)
         if told is not None:
@@ -47,9 +47,9 @@ def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
     except SystemExit as error:
         send({"stopped": f"the program called sys.exit({errors.exit_code(error)})"})
     except BaseException as error:  # a KeyboardInterrupt or MemoryError of the program's own
-        send({"stopped": f"raised {type(error).__name__}: {errors.cut(errors.told(error))}"})
+        send({"stopped": f"raised {type(error).__name__}: {errors.cut_text(errors.safe_text(error))}"})
         errors.print_trace()
-    errors.flush()
+    errors.flush_output()
 
 
 def _own_folders(job: Job) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _self_test(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     send({"caught": caught, "missed": missed})
 
 
-def _collect(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+def _collect_fixtures(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.fixture import expand_meshes
     from shardlint.verify.inside import load, place
 
@@ -94,12 +94,12 @@ def _kind_of(reference: Any) -> str:
     return "" if reference is None else "itself" if reference == SINGLE_DEVICE else "other"
 
 
-def _alone(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+def _run_on_one_device(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside import devices
     from shardlint.verify.inside.alone import run_alone
     devices.compile_quickly()
     try:
-        fixture = _loaded(job, send)
+        fixture = _load_fixture(job, send)
     except Exception as error:
         told: dict[str, Any] = {"unmade": failure_of(error).message}
     else:
@@ -109,13 +109,13 @@ def _alone(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     send({"alone": told})
 
 
-def _fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+def _run_fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     """The levels of one process with simulated devices; one that raises leaves the next nothing to tell."""
     from shardlint.verify.inside import devices, fixtures, remember
     from shardlint.verify.inside.alone import Alone
     from shardlint.verify.inside.coverage import Coverage
 
-    emit = _emitter(send, changed)
+    emit = _make_emitter(send, changed)
     for level, reason in job["skips"].items():
         emit(Result(job["label"], level, SKIP, job["mesh"], reason=reason))
     levels = job["levels"]
@@ -126,10 +126,10 @@ def _fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     devices.compile_quickly()
     # Before the program is imported, which could write there.
     alone = Alone.read(job["alone"], Path(job["folder"])) if "alone" in job else None
-    fixture = _loaded(job, send)
+    fixture = _load_fixture(job, send)
     if job.get("moved") and fixture.context == "with":
         fixture = replace(fixture, context="set_mesh")
-    emit = _emitter(send, changed, fixture)
+    emit = _make_emitter(send, changed, fixture)
     if fixture.axis_types == EXPLICIT and (reason := devices.explicit_missing()):
         for level in levels:
             emit(Result(job["label"], level, SKIP, job["mesh"], reason=reason))
@@ -145,10 +145,10 @@ def _fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
             levels = []
     if levels:
         fixtures.run_fixture(fixture, job["mesh"], levels, emit, coverage, alone, bool(job.get("sketch")))
-    _prove(job, send, ask, changed)
+    _prove_checks(job, send, ask, changed)
 
 
-def _loaded(job: Job, send: Send) -> Fixture:
+def _load_fixture(job: Job, send: Send) -> Fixture:
     """The fixture of a job. Tells what function it is of, for who has to say where a program stopped."""
     from shardlint.verify.inside import load
 
@@ -158,45 +158,45 @@ def _loaded(job: Job, send: Send) -> Fixture:
     return fixture
 
 
-def _prove(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+def _prove_checks(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     """Have the checks show, after the program has run, that they still tell faulty programs from sound ones."""
     from shardlint.verify.inside import selftest
 
-    answers = selftest.answers(str(ask({"judged": True}).get("seed")), job["devices"])
+    answers = selftest.challenge_answers(str(ask({"judged": True}).get("seed")), job["devices"])
     if name := changed():
         send({"distrust": _CHANGED.format(name)})
     send({"answers": answers})
 
 
-def _processes(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
-    from shardlint.verify.inside.coordinator import conduct
+def _run_processes(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+    from shardlint.verify.inside.coordinator import conduct_processes
 
-    conduct(job, _emitter(send, changed))
+    conduct_processes(job, _make_emitter(send, changed))
 
 
-def _topology(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+def _run_topology(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside import remember
     from shardlint.verify.inside.topology import run_topology
 
     remember.memory.use(job.get("cache"), ask, send)
-    fixture = _loaded(job, send)
-    run_topology(fixture, job["mesh"], job["topology"], _emitter(send, changed, fixture))
-    _prove(job, send, ask, changed)
+    fixture = _load_fixture(job, send)
+    run_topology(fixture, job["mesh"], job["topology"], _make_emitter(send, changed, fixture))
+    _prove_checks(job, send, ask, changed)
 
 
-def _proof(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+def _run_proof(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside.proofs import Program, run_program
 
-    run_program(Program(**job["program"]), job["levels"], _emitter(send, changed))
+    run_program(Program(**job["program"]), job["levels"], _make_emitter(send, changed))
 
 
 _CHANGED = "the program replaced {}, which the checks need"
 
 
-def _emitter(send: Send, changed: Changed, fixture: Fixture | None = None) -> Callable[[Result], None]:
+def _make_emitter(send: Send, changed: Changed, fixture: Fixture | None = None) -> Callable[[Result], None]:
     from shardlint.verify.inside import load, remember
 
-    declared_now, data_of = load.declared, asdict
+    declared_now, data_of = load.declared_text, asdict
     began, declared = time.monotonic(), declared_now(fixture)
 
     def emit(result: Result) -> None:
@@ -216,10 +216,10 @@ def _emitter(send: Send, changed: Changed, fixture: Fixture | None = None) -> Ca
 
 _TASKS: dict[str, Callable[[Job, Send, Ask, Changed], None]] = {
     "self_test": _self_test,
-    "collect": _collect,
-    "alone": _alone,
-    "fixture": _fixture,
-    "processes": _processes,
-    "topology": _topology,
-    "proof": _proof,
+    "collect": _collect_fixtures,
+    "alone": _run_on_one_device,
+    "fixture": _run_fixture,
+    "processes": _run_processes,
+    "topology": _run_topology,
+    "proof": _run_proof,
 }

@@ -28,7 +28,7 @@ from shardlint.verify.inside import (
     tree,
 )
 from shardlint.verify.inside.accelerators import Mistaken, Unavailable
-from shardlint.verify.inside.explain import explain
+from shardlint.verify.inside.explain import explain_failures
 from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.levels import DEVICES_MAX
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
@@ -62,14 +62,16 @@ def run_topology(
                 f"{topology.name} has {topology.devices} devices, mesh {sizes_text(sizes)} {devices_of(sizes)}"
             )
         explicit = fixture.axis_types == EXPLICIT
-        mesh = accelerators.mesh_on(accelerators.describe(topology), topology, sizes, explicit)
-        function = load.resolve(fixture.fn)
+        mesh = accelerators.mesh_on(accelerators.describe_topology(topology), topology, sizes, explicit)
+        function = load.resolve_reference(fixture.fn)
         line = load.place_of(function)
-        made = _made(fixture, sizes, mesh)
-        found, under = _compile(fixture, function, place.describe(made, mesh), mesh, topology)
-        described = program.describe(found, mesh, made, fixture.expected(), topology.name)
-        described = replace(described, program=_finished(described.program, found, topology))
-        checked = _check(found, described, fixture, mesh, topology)
+        made = _make_arguments(fixture, sizes, mesh)
+        found, under = _compile_for_topology(
+            fixture, function, place.describe_arguments(made, mesh), mesh, topology
+        )
+        described = program.describe_program(found, mesh, made, fixture.expected(), topology.name)
+        described = replace(described, program=_describe_finished(described.program, found, topology))
+        checked = _check_placement(found, described, fixture, mesh, topology)
     except (Unavailable, place.Indivisible, compiled.NoShardings) as error:
         tell(SKIP, reason=str(error))
     except _Refused as error:
@@ -77,7 +79,7 @@ def run_topology(
     except Mistaken as error:
         tell(FAIL, failures=[Failure("fixture", str(error))])
     except Exception as error:
-        tell(FAIL, failures=[_raised(error)])
+        tell(FAIL, failures=[_failure_of_error(error)])
     else:
         tell(
             FAIL if checked.failures else PASS,
@@ -93,21 +95,21 @@ class _Refused(Exception):
     """A program the compiler refuses for want of memory, and the figures it gives."""
 
 
-def _made(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[place.HostArgument]:
+def _make_arguments(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[place.HostArgument]:
     """The fixture's arguments, with a spec for every array.
 
     What makes them may fill arrays, which no device of a topology can hold: it is given simulated devices, and where
     they lay is carried over. More than can be simulated are not: there, makers get the topology's mesh.
     """
     if devices_of(sizes) > DEVICES_MAX:
-        made = place.make(fixture, mesh)
+        made = place.make_arguments(fixture, mesh)
     else:
         simulated = devices.mesh_of(sizes, fixture.axis_types == EXPLICIT)
-        entered, _ = devices.context(fixture.context, simulated)
+        entered, _ = devices.enter_mesh_context(fixture.context, simulated)
         with entered:
-            made = place.make(fixture, simulated)
+            made = place.make_arguments(fixture, simulated)
     for index, one in enumerate(made):
-        for path, where, leaf in tree.flatten(one.tree):
+        for path, where, leaf in tree.flatten_tree(one.tree):
             if path in one.specs and one.specs[path] is None:
                 one.specs[path] = _spec_of(leaf.sharding, sizes, f"args[{index}]{where}")
     return made
@@ -121,16 +123,16 @@ def _spec_of(sharding: Any, sizes: Mapping[str, int], where: str) -> P:
     raise Unavailable(f"{where} was placed by a {kind} outside the fixture's mesh: declare a spec for it")
 
 
-def _compile(
+def _compile_for_topology(
     fixture: Fixture, function: Any, args: list[Any], mesh: Any, topology: Topology
 ) -> tuple[compiled.Compiled, str]:
     """Raises `_Refused` where the program does not fit, `Unavailable` where the compiler lacks a part, `Mistaken`
     where it was not for these devices.
     """
-    keywords = invoke.keywords(function, args, mesh)
+    keywords = invoke.keyword_arguments(function, args, mesh)
     as_it_is = compiled.takes_abstract(function, args)
     called, given = (function, args) if as_it_is else abstract_call(function, args, keywords, fixture.donate)
-    entered, under = devices.context(fixture.context, mesh)
+    entered, under = devices.enter_mesh_context(fixture.context, mesh)
     try:
         with entered:
             found = compiled.compile_function(called, given, keywords if as_it_is else {}, fixture.donate)
@@ -151,7 +153,7 @@ def _compile(
     if strangers:
         kind = next(iter(strangers)).platform
         raise Mistaken(f"was compiled for {kind}: the program does not say for which devices")
-    return (found if as_it_is else _unwrapped(found, function)), under
+    return (found if as_it_is else _unwrap_compiled(found, function)), under
 
 
 def abstract_call(
@@ -186,7 +188,7 @@ def _only_arrays(value: Any, is_one: Callable[[Any], bool]) -> Any:
     return jax.tree_util.tree_map(lambda leaf: leaf if is_one(leaf) else None, value)
 
 
-def _unwrapped(found: compiled.Compiled, function: Any) -> compiled.Compiled:
+def _unwrap_compiled(found: compiled.Compiled, function: Any) -> compiled.Compiled:
     """Return the compilation of an `abstract_call`, described as that of the function itself."""
     outputs = [
         replace(
@@ -203,7 +205,7 @@ def _unwrapped(found: compiled.Compiled, function: Any) -> compiled.Compiled:
     return replace(found, outputs=outputs, how=how)
 
 
-def _finished(described: Program, found: compiled.Compiled, topology: Topology) -> Program:
+def _describe_finished(described: Program, found: compiled.Compiled, topology: Topology) -> Program:
     """A program as this compiler finished it: combined, fused and split collectives, and its peak.
 
     Products are left out: what each costs is told in the partitioner's collectives, which these are not.
@@ -220,7 +222,7 @@ def _finished(described: Program, found: compiled.Compiled, topology: Topology) 
     )
 
 
-def _check(
+def _check_placement(
     found: compiled.Compiled,
     described: program.Described,
     fixture: Fixture,
@@ -228,7 +230,7 @@ def _check(
     topology: Topology,
 ) -> checks.Checked:
     checked = checks.check_placement(found.outputs, fixture.expected(), mesh, fixture.replicated_limit())
-    explain(checked.failures, found.outputs, described)
+    explain_failures(checked.failures, found.outputs, described)
     checked += checks.check_donation(found)
     checked += limits.check_claims(fixture, described.program)
     failures = check_fits(described.program, topology, fixture.hbm_limit())
@@ -236,7 +238,7 @@ def _check(
     return checked
 
 
-def _raised(error: BaseException) -> Failure:
+def _failure_of_error(error: BaseException) -> Failure:
     failure = failure_of(error)
     if "incompatible devices" in failure.message.lower():
         failure.message += (

@@ -10,13 +10,13 @@ from typing import Any
 
 import jax
 
-from shardlint.verify.declarations import REPLICATED, item
+from shardlint.verify.declarations import REPLICATED, name_item
 from shardlint.verify.fixture import Fixture
 from shardlint.verify.inside import checks, devices, fixtures, invoke, load, place, tree
 from shardlint.verify.inside.coverage import Coverage, Looked
 from shardlint.verify.inside.failures import failure_of
 from shardlint.verify.inside.typed import out_shardings_count
-from shardlint.verify.paths import idle_globs, path_text, select
+from shardlint.verify.paths import idle_globs, path_text, select_glob
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
 from shardlint.verify.spec import P
 from shardlint.verify.texts import size_text
@@ -43,21 +43,21 @@ def run_trace(
         emit(Result(fixture.label(), "trace", status, dict(sizes), line=line, **more))
 
     def leave(reason: str) -> bool:
-        tell(**fixtures.judge(coverage, "trace", None, reason))
+        tell(**fixtures.judge_level(coverage, "trace", None, reason))
         return True
 
-    if reason := _untold(fixture):
+    if reason := _explain_untraceable(fixture):
         return leave(reason)
     try:
         kinds = (jax.sharding.AxisType.Explicit,) * len(sizes)
         mesh = jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
-        function = load.resolve(fixture.fn)
+        function = load.resolve_reference(fixture.fn)
         line = load.place_of(function)
         entered: Any = place_context(fixture.context, mesh)
         with entered:
-            args, notes = _arguments(fixture, mesh, sizes)
-            leaves = trace(function, args, invoke.keywords(function, args, mesh))
-        checked = _check(leaves, fixture, mesh, notes)
+            args, notes = _abstract_arguments(fixture, mesh, sizes)
+            leaves = trace(function, args, invoke.keyword_arguments(function, args, mesh))
+        checked = _check_shardings(leaves, fixture, mesh, notes)
     except place.Indivisible as error:
         tell(SKIP, reason=str(error))
         return True
@@ -68,7 +68,7 @@ def run_trace(
             return False
         return leave(f"cannot be traced without devices: {failure.message}")
     under = "no mesh context" if fixture.context == "none" else "jax.sharding.use_abstract_mesh(mesh)"
-    told_of = fixtures.judge(coverage, "trace", checked, "")
+    told_of = fixtures.judge_level(coverage, "trace", checked, "")
     told_of["notes"] = [*notes, *told_of["notes"]]
     if told_of["status"] != SKIP:
         told_of["how"] = f"traced without devices, on explicit axes, under {under}"
@@ -76,7 +76,7 @@ def run_trace(
     return True
 
 
-def _untold(fixture: Fixture) -> str:
+def _explain_untraceable(fixture: Fixture) -> str:
     """Why this level can say nothing of a fixture; "" where it can."""
     if not fixture.out and fixture.replicated_limit() is None:
         return "the fixture declares nothing this level can check"
@@ -89,16 +89,20 @@ def _untold(fixture: Fixture) -> str:
 
 def place_context(kind: str, mesh: Any) -> Any:
     """The context a function is traced in: as `devices.context`, on an abstract mesh."""
-    return devices.context("none", mesh)[0] if kind == "none" else jax.sharding.use_abstract_mesh(mesh)
+    return (
+        devices.enter_mesh_context("none", mesh)[0]
+        if kind == "none"
+        else jax.sharding.use_abstract_mesh(mesh)
+    )
 
 
-def _arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -> tuple[list[Any], list[str]]:
+def _abstract_arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -> tuple[list[Any], list[str]]:
     """The arguments with every array described by shape, dtype and sharding, and sentences for the report."""
     notes: list[str] = []
 
     def maker(source: Any, mesh: Any) -> Any:
         try:
-            return described(source, mesh)
+            return describe_source(source, mesh)
         except Exception as error:
             words = f"{type(error).__name__}: {error}".splitlines()[0][:120]
             if math.prod(sizes.values()) > len(jax.devices()):
@@ -108,20 +112,20 @@ def _arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -> tuple[l
                 f"({words})"
             )
             concrete = devices.mesh_of(sizes, explicit=True)
-            with devices.context(fixture.context, concrete)[0]:
-                return tree.map_arrays(_shape_of, load.made(source, concrete))
+            with devices.enter_mesh_context(fixture.context, concrete)[0]:
+                return tree.map_arrays(_shape_of, load.value_of_reference(source, concrete))
 
-    made = place.make(fixture, mesh, maker)
-    return place.describe(made, mesh), notes
+    made = place.make_arguments(fixture, mesh, maker)
+    return place.describe_arguments(made, mesh), notes
 
 
-def described(source: Any, mesh: Any) -> Any:
+def describe_source(source: Any, mesh: Any) -> Any:
     """Return the result of a factory with only the shape, dtype and sharding of each array. Nothing is computed."""
     kept: dict[str, Any] = {}
 
     def arrays() -> list[Any]:
         begin()
-        leaves, kept["tree"] = jax.tree_util.tree_flatten(load.made(source, mesh))
+        leaves, kept["tree"] = jax.tree_util.tree_flatten(load.value_of_reference(source, mesh))
         kept["others"] = [None if _is_either(leaf) else leaf for leaf in leaves]
         kept["is"] = [_is_either(leaf) for leaf in leaves]
         # A leaf that only ever had a shape is no value a trace can return.
@@ -175,7 +179,9 @@ def trace(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> li
     ]
 
 
-def _check(leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list[str]) -> checks.Checked:
+def _check_shardings(
+    leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list[str]
+) -> checks.Checked:
     """Compare the shardings of output types with what is declared.
 
     Raises `Indivisible` when the mesh does not divide an expected dimension.
@@ -184,12 +190,12 @@ def _check(leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list
     out, most, sizes = fixture.expected(), fixture.replicated_limit(), dict(mesh.shape)
     for glob, message in idle_globs(out, [leaf.path for leaf in leaves]).items():
         checked.failures.append(Failure("pattern", message))
-        checked.looked.proved.add(item("out", glob))
+        checked.looked.proved.add(name_item("out", glob))
     for leaf in leaves:
-        found = select(out, leaf.path)
+        found = select_glob(out, leaf.path)
         if found is None and most is None:
             continue
-        text = REPLICATED if found is None else item("out", found[0])
+        text = REPLICATED if found is None else name_item("out", found[0])
         spec = getattr(leaf.sharding, "spec", None)
         if spec is None or leaf.sharding.mesh.empty:
             said = (
@@ -198,19 +204,19 @@ def _check(leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list
             checked.looked.missed[text] = said
             notes.append(said)
         elif found is not None:
-            wrong = _compare(leaf, P.of(spec), found[1], mesh, sizes)
+            wrong = _compare_sharding(leaf, P.of(spec), found[1], mesh, sizes)
             checked.failures += wrong
-            checked += checks.weigh(text, found[1], sizes, bool(wrong))
+            checked += checks.weigh_leaf(text, found[1], sizes, bool(wrong))
         elif most is not None:
-            checked += _limit(leaf, P.of(spec), most, sizes)
+            checked += _check_replicated_size(leaf, P.of(spec), most, sizes)
     return checked
 
 
-def _limit(leaf: tree.Leaf, spec: P, most: int, sizes: Mapping[str, int]) -> checks.Checked:
+def _check_replicated_size(leaf: tree.Leaf, spec: P, most: int, sizes: Mapping[str, int]) -> checks.Checked:
     if math.prod(sizes.values()) == 1:
         return checks.Checked([], 0, Looked(idle={REPLICATED: "the mesh has one device"}))
     checked = checks.Checked([], 1, Looked({REPLICATED}))
-    if leaf.local_bytes > most and not _split(spec, len(leaf.shape), sizes):
+    if leaf.local_bytes > most and not _axes_by_dimension(spec, len(leaf.shape), sizes):
         held, limit = size_text(leaf.local_bytes), size_text(most)
         message = f"replicated: {held} is more than replicated_bytes_max ({limit})"
         checked.failures.append(
@@ -219,7 +225,9 @@ def _limit(leaf: tree.Leaf, spec: P, most: int, sizes: Mapping[str, int]) -> che
     return checked
 
 
-def _compare(leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[str, int]) -> list[Failure]:
+def _compare_sharding(
+    leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[str, int]
+) -> list[Failure]:
     try:
         misfit = expected.misfit(leaf.shape, sizes)
     except ValueError as error:
@@ -227,17 +235,19 @@ def _compare(leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[
     if misfit:
         raise place.Indivisible(f"{leaf.where}: {misfit}")
     partial = getattr(leaf.sharding.spec, "unreduced", None)
-    if not partial and _split(actual, len(leaf.shape), sizes) == _split(expected, len(leaf.shape), sizes):
+    if not partial and _axes_by_dimension(actual, len(leaf.shape), sizes) == _axes_by_dimension(
+        expected, len(leaf.shape), sizes
+    ):
         return []
-    failure = Failure("sharding", "", leaf.where, leaf.path, leaf.array, str(expected), _text(actual))
+    failure = Failure("sharding", "", leaf.where, leaf.path, leaf.array, str(expected), _spec_text(actual))
     if partial:
         failure.message = f"not yet summed over {', '.join(sorted(partial))}"
-    failure.bytes_expected = leaf.bytes_under(place.named(mesh, expected))
+    failure.bytes_expected = leaf.bytes_under(place.named_sharding(mesh, expected))
     failure.bytes_actual = leaf.local_bytes
     return [failure]
 
 
-def _split(spec: P, ndim: int, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
+def _axes_by_dimension(spec: P, ndim: int, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
     """The axes each dimension is split over, without those of size 1, which split nothing; [] for none
     at all.
     """
@@ -245,7 +255,7 @@ def _split(spec: P, ndim: int, sizes: Mapping[str, int]) -> list[tuple[str, ...]
     return [*found, *[()] * (ndim - len(found))] if any(found) else []
 
 
-def _text(spec: P) -> str:
+def _spec_text(spec: P) -> str:
     entries = list(spec.entries)
     while entries and entries[-1] in (None, ()):
         entries.pop()

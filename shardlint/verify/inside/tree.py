@@ -83,7 +83,7 @@ def is_abstract(leaf: Any) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def flatten(tree: Any) -> list[tuple[str, str, Any]]:
+def flatten_tree(tree: Any) -> list[tuple[str, str, Any]]:
     """Path, spelling (`[0]['w1']`) and value of every leaf."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return [(path_text(keys), jax.tree_util.keystr(keys), leaf) for keys, leaf in leaves]
@@ -93,7 +93,7 @@ def array_leaves(tree: Any, name: str) -> list[Leaf]:
     """The jax and numpy arrays in `tree`, spelled from `name` (`out[0]['w1']`)."""
     return [
         Leaf(path, name + where, tuple(leaf.shape), leaf.dtype, getattr(leaf, "sharding", None))
-        for path, where, leaf in flatten(tree)
+        for path, where, leaf in flatten_tree(tree)
         if is_array(leaf)
     ]
 
@@ -107,7 +107,7 @@ def map_arrays(change: Callable[[Any], Any], tree: Any) -> Any:
     return jax.tree_util.tree_map(touch, tree)
 
 
-def snapshot(tree: Any) -> Any:
+def snapshot_tree(tree: Any) -> Any:
     """The same leaves in containers of their own: what changes a Module in place, as NNX does, leaves them be."""
     return jax.tree_util.tree_map(lambda leaf: leaf, tree)
 
@@ -118,10 +118,10 @@ def to_host(leaf: Any) -> Any:
         return leaf
     if is_key(leaf.dtype):
         return HostKey(np.array(jax.random.key_data(leaf)), jax.random.key_impl(leaf))
-    return np.array(_held(leaf))
+    return np.array(_local_part(leaf))
 
 
-def holder(sharding: Any) -> int | None:
+def holder_index(sharding: Any) -> int | None:
     """The place, among its devices in order, of the one that holds an array whole while the others hold nothing (what
     the compiler calls maximal), or None where there is no such one.
     """
@@ -134,9 +134,9 @@ def holder(sharding: Any) -> int | None:
 _MAXIMAL = re.compile(r"\{maximal device=(\d+)\}")
 
 
-def _held(leaf: Any) -> Any:
+def _local_part(leaf: Any) -> Any:
     """An array, or of one that a single device of several holds, the part that holds it."""
-    place = holder(leaf.sharding) if isinstance(leaf, jax.Array) else None
+    place = holder_index(leaf.sharding) if isinstance(leaf, jax.Array) else None
     if place is None:
         return leaf
     order = list(leaf.sharding._device_assignment)
@@ -152,7 +152,7 @@ def from_host(leaf: Any, sharding: Any = None) -> Any:
     return array if sharding is None else jax.device_put(array, sharding)
 
 
-def upcast(leaf: Any) -> Any:
+def upcast_leaf(leaf: Any) -> Any:
     """A host copy with floats as float64 and complex numbers as complex128; anything else as it is."""
     if isinstance(leaf, np.ndarray):
         if jax.dtypes.issubdtype(leaf.dtype, np.complexfloating):
@@ -162,7 +162,7 @@ def upcast(leaf: Any) -> Any:
     return leaf
 
 
-def materialise(leaf: Any, below: int, seed: int) -> Any:
+def materialise_leaf(leaf: Any, below: int, seed: int) -> Any:
     """A host array of the shape and dtype of an abstract leaf, filled reproducibly (see `arg`)."""
     if not is_abstract(leaf):
         return leaf

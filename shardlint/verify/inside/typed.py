@@ -33,7 +33,7 @@ def out_shardings_count() -> Iterator[Callable[[], None]]:
         asked = params.get("out_shardings", ())
         if [get_opaque_trace_state(convention="nnx")] != outermost or len(outs) != len(asked):
             return outs
-        return type(outs)(_placed(out, sharding) for out, sharding in zip(outs, asked, strict=True))
+        return type(outs)(_place_output(out, sharding) for out, sharding in zip(outs, asked, strict=True))
 
     jax.clear_caches()  # an inner jit that was traced before is not traced again, and keeps the types it had
     try:
@@ -44,7 +44,7 @@ def out_shardings_count() -> Iterator[Callable[[], None]]:
         jax.clear_caches()
 
 
-def _placed(out: Any, sharding: Any) -> Any:
+def _place_output(out: Any, sharding: Any) -> Any:
     if not isinstance(sharding, jax.sharding.NamedSharding) or not isinstance(out, jax.core.Tracer):
         return out
     mesh = jax.sharding.get_abstract_mesh()

@@ -45,9 +45,9 @@ def main() -> None:
     orders = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     about = messages.read_line(orders)
-    job, say = about["job"], messages.sender(SAY, about["mark"])
+    job, say = about["job"], messages.message_sender(SAY, about["mark"])
     if job["memory"] is not None:
-        devices.limit(job["memory"] // job["processes"], job["limit"], job["devices"])
+        devices.limit_process(job["memory"] // job["processes"], job["limit"], job["devices"])
     _, changed = guard.ready()
 
     def wait() -> None:
@@ -55,14 +55,14 @@ def main() -> None:
         if not os.read(orders, 1):
             exits.exit_now(1)
 
-    work(job, about["index"], about["port"], Path(about["folder"]), say, wait, changed)
-    errors.flush()
+    work_as_process(job, about["index"], about["port"], Path(about["folder"]), say, wait, changed)
+    errors.flush_output()
     # Not yet: jax takes the end of one process for a fault of the others.
     wait()
     exits.exit_now(0)
 
 
-def work(
+def work_as_process(
     job: dict[str, Any],
     index: int,
     port: int,
@@ -85,51 +85,55 @@ def work(
         stacks.dump_to(stack.fileno())
         try:
             enter(stage)
-            _join(job, index, port)
+            _join_processes(job, index, port)
             enter("importing its file")
             fixture = load.fixture_named(Path(job["file"]), job["name"], job.get("digest"))
-            function = load.resolve(fixture.fn)
+            function = load.resolve_reference(fixture.fn)
             mesh = devices.mesh_of(job["mesh"], fixture.axis_types == EXPLICIT)
             enter("making its arguments")
-            entered, under = devices.context(fixture.context, mesh)
+            entered, under = devices.enter_mesh_context(fixture.context, mesh)
             with entered:
-                made = place.make(fixture, mesh)
-                args = spread(made, mesh)
-            ready: dict[str, Any] = {"args": holdings(args, [f"args[{index}]" for index in range(len(args))])}
+                made = place.make_arguments(fixture, mesh)
+                args = spread_arguments(made, mesh)
+            ready: dict[str, Any] = {
+                "args": held_parts(args, [f"args[{index}]" for index in range(len(args))])
+            }
             enter("compiling fn")
-            ready["program"] = _program(function, args, mesh, fixture.context, folder / f"program{index}")
+            ready["program"] = _digest_program(
+                function, args, mesh, fixture.context, folder / f"program{index}"
+            )
             say({"ready": ready, "line": load.place_of(function), "under": under})
             wait()
             enter("running fn")
             origins = program_calls.Origins()
-            for name, leaf in named(args):
+            for name, leaf in named_arguments(args):
                 origins.name(leaf, name, name)
-            program_calls.watch(lambda call: say({"call": call}), origins)
-            given = tree.snapshot(args)
-            output = invoke.call(function, args, mesh, fixture.context)
+            program_calls.watch_calls(lambda call: say({"call": call}), origins)
+            given = tree.snapshot_tree(args)
+            output = invoke.call_function(function, args, mesh, fixture.context)
             enter("done with fn")
             leaves = tree.array_leaves(output, "out")
             checked = checks.check_placement(leaves, fixture.expected(), mesh, None)
             checked += checks.check_deleted(given, fixture.donate)
             checked.failures += opaque.check_opaque(output)
             failures = [vars(failure) for failure in checked.failures]
-            held = holdings([output], ["out"])
+            held = held_parts([output], ["out"])
             said = {"count": checked.count, "failures": failures, "out": held}
             said["notes"] = checked.looked.sentences()
-            said["made"] = [origins.of(leaf) for _, leaf in named([output])]
+            said["made"] = [origins.of(leaf) for _, leaf in named_arguments([output])]
             say({"result": said, "changed": changed()})
         except place.Indivisible as error:
             say({"skip": str(error)})
         except SystemExit as error:
             say({"raised": f"called sys.exit({exit_code(error)})", "stage": stage})
         except BaseException as error:
-            if not load.blame(error):
+            if not load.blame_line(error):
                 print_trace()
             say({"raised": failure_of(error).message, "stage": stage})
 
 
-def _join(job: dict[str, Any], index: int, port: int) -> None:
-    devices.simulate(job["devices"])
+def _join_processes(job: dict[str, Any], index: int, port: int) -> None:
+    devices.simulate_devices(job["devices"])
     devices.compile_quickly()
     # The default since jax 0.5; what releases before it do by default cannot talk to other processes.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -143,7 +147,7 @@ def _join(job: dict[str, Any], index: int, port: int) -> None:
     )
 
 
-def spread(made: Sequence[place.HostArgument], mesh: Any) -> list[Any]:
+def spread_arguments(made: Sequence[place.HostArgument], mesh: Any) -> list[Any]:
     """The arguments as global arrays, each process giving the parts its devices hold from what it made
     itself: that those agree is what the level is to find out. Arrays that are global already are moved to
     their spec.
@@ -151,55 +155,65 @@ def spread(made: Sequence[place.HostArgument], mesh: Any) -> list[Any]:
     placed = []
     for one in made:
         leaves, treedef = jax.tree_util.tree_flatten(one.tree)
-        paths = [path for path, _, _ in tree.flatten(one.tree)]
+        paths = [path for path, _, _ in tree.flatten_tree(one.tree)]
         put = [
-            _global(leaf, one.specs[path], one, mesh) if path in one.specs else leaf
+            _make_global_leaf(leaf, one.specs[path], one, mesh) if path in one.specs else leaf
             for path, leaf in zip(paths, leaves, strict=True)
         ]
         placed.append(jax.tree_util.tree_unflatten(treedef, put))
     return placed
 
 
-def _global(leaf: Any, spec: Any, one: place.HostArgument, mesh: Any) -> Any:
+def _make_global_leaf(leaf: Any, spec: Any, one: place.HostArgument, mesh: Any) -> Any:
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         # Not device_put, which moves no keys.
-        return leaf if spec is None else jax.jit(lambda x: x, out_shardings=place.named(mesh, spec))(leaf)
+        return (
+            leaf
+            if spec is None
+            else jax.jit(lambda x: x, out_shardings=place.named_sharding(mesh, spec))(leaf)
+        )
     if spec is None:  # over the devices of this process alone
         return leaf
-    host = tree.to_host(tree.materialise(leaf, one.below, one.seed))
+    host = tree.to_host(tree.materialise_leaf(leaf, one.below, one.seed))
     if isinstance(host, tree.HostKey):
         wrap = functools.partial(jax.random.wrap_key_data, impl=host.impl)
-        sharding = place.named(mesh, spec)
-        return jax.jit(wrap, out_shardings=sharding)(_array(host.data, sharding))
+        sharding = place.named_sharding(mesh, spec)
+        return jax.jit(wrap, out_shardings=sharding)(_make_global_array(host.data, sharding))
     # As device_put does: without x64 there are no 64-bit arrays.
-    return _array(np.asarray(host, jax.dtypes.canonicalize_dtype(host.dtype)), place.named(mesh, spec))
+    return _make_global_array(
+        np.asarray(host, jax.dtypes.canonicalize_dtype(host.dtype)), place.named_sharding(mesh, spec)
+    )
 
 
-def _array(host: Any, sharding: Any) -> Any:
+def _make_global_array(host: Any, sharding: Any) -> Any:
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
 
-def named(args: Sequence[Any]) -> list[tuple[str, Any]]:
+def named_arguments(args: Sequence[Any]) -> list[tuple[str, Any]]:
     """The arrays of some arguments, as a person writes them."""
     return [
         (f"args[{index}]{where}", leaf)
         for index, value in enumerate(args)
-        for _, where, leaf in tree.flatten(value)
+        for _, where, leaf in tree.flatten_tree(value)
         if isinstance(leaf, jax.Array)
     ]
 
 
-def holdings(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]:
+def held_parts(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]:
     """Each global jax array of some trees, and a digest of each part of it that this process holds."""
     found = []
     for value, name in zip(trees, names, strict=True):
-        for path, where, leaf in tree.flatten(value):
+        for path, where, leaf in tree.flatten_tree(value):
             if not isinstance(leaf, jax.Array) or leaf.is_deleted() or len(leaf.sharding.device_set) == 1:
                 continue
             one = tree.Leaf(path, name + where, tuple(leaf.shape), leaf.dtype, leaf.sharding)
             data = jax.jit(jax.random.key_data)(leaf) if tree.is_key(leaf.dtype) else leaf
             parts = [
-                (_part(shard.index, data.shape), shard.device.id, program_calls.digest(shard.data))
+                (
+                    _format_part(shard.index, data.shape),
+                    shard.device.id,
+                    program_calls.digest_array(shard.data),
+                )
                 for shard in data.addressable_shards
             ]
             spec = checks.sharding_text(leaf.sharding)
@@ -207,19 +221,19 @@ def holdings(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]
     return found
 
 
-def _part(index: Any, shape: tuple[int, ...]) -> str:
+def _format_part(index: Any, shape: tuple[int, ...]) -> str:
     """A part of an array as one writes it: `[0:2, 0:4]`."""
     ends = (one.indices(size)[:2] for one, size in zip(index, shape, strict=True))
     return "[" + ", ".join(f"{start}:{stop}" for start, stop in ends) + "]"
 
 
-def _program(function: Any, args: Sequence[Any], mesh: Any, kind: str, file: Path) -> str:
+def _digest_program(function: Any, args: Sequence[Any], mesh: Any, kind: str, file: Path) -> str:
     """The digest of what `function` is lowered to, whose text goes to `file`; "" for a plain function,
     which consists of any number of programs.
     """
     if not compiled.can_lower(function):
         return ""
-    entered, _ = devices.context(kind, mesh)
+    entered, _ = devices.enter_mesh_context(kind, mesh)
     with entered:
-        lowered = function.lower(*args, **invoke.keywords(function, args, mesh))
+        lowered = function.lower(*args, **invoke.keyword_arguments(function, args, mesh))
     return programs.write(getattr(lowered, "lowered", lowered), file)

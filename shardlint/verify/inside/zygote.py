@@ -53,7 +53,7 @@ class Zygote:
     def __init__(self, orders: int, answers: int, at_once: int, mark: str, secret: str) -> None:
         """`mark` is that of the answers, `secret` the key of the cache: no child is to know them."""
         self.orders, self.answers, self.at_once, self.secret = orders, answers, at_once, secret
-        self.answer = messages.sender(answers, mark)
+        self.answer = messages.message_sender(answers, mark)
         self.waiting: list[tasks.Job] = []
         self.children: dict[int, _Child] = {}
         self.selector = selectors.DefaultSelector()
@@ -65,20 +65,20 @@ class Zygote:
         try:
             while True:
                 while self.waiting and len(self.children) < self.at_once:
-                    self._start(self.waiting.pop(0))
+                    self._start_child(self.waiting.pop(0))
                 # Short sleeps while something runs: children can end without a word, and have deadlines.
                 for key, _ in self.selector.select(0.05 if self.children else None):
                     if key.fd == self.orders:
                         if not self._take_orders():
                             return
                     else:
-                        self._listen(self.children[key.data], key.fd)
+                        self._read_pipe(self.children[key.data], key.fd)
                 for child in list(self.children.values()):
-                    self._check(child)
+                    self._check_child(child)
                 self._reap_strays()
         finally:
             for child in self.children.values():
-                _kill(child.pid)
+                _kill_group(child.pid)
             contain.end_below(os.getpid())
 
     def _take_orders(self) -> bool:
@@ -87,7 +87,7 @@ class Zygote:
         self.waiting += [json.loads(line) for line in lines]
         return bool(data)
 
-    def _start(self, job: tasks.Job) -> None:
+    def _start_child(self, job: tasks.Job) -> None:
         listen, send = os.pipe()
         output, write = os.pipe()
         read, order = os.pipe()
@@ -97,7 +97,7 @@ class Zygote:
             warnings.simplefilter("ignore")  # that forking threads is dangerous; jax has started none yet
             pid = os.fork()
         if pid == 0:
-            self._become(job, send, mark, write, read, stack, (listen, output, order))
+            self._become_child(job, send, mark, write, read, stack, (listen, output, order))
         for descriptor in (send, write, read):
             os.close(descriptor)
         os.set_blocking(order, False)
@@ -108,7 +108,7 @@ class Zygote:
             os.set_blocking(descriptor, False)
             self.selector.register(descriptor, selectors.EVENT_READ, pid)
 
-    def _become(
+    def _become_child(
         self,
         job: tasks.Job,
         send: int,
@@ -141,7 +141,7 @@ class Zygote:
         finally:
             exit_now(0)
 
-    def _listen(self, child: _Child, descriptor: int) -> bool:
+    def _read_pipe(self, child: _Child, descriptor: int) -> bool:
         """Take what a child wrote to a pipe; whether there may be more."""
         try:
             data = os.read(descriptor, 65536)
@@ -163,7 +163,7 @@ class Zygote:
             os.close(descriptor)
             child.open.discard(descriptor)
 
-    def _check(self, child: _Child) -> None:
+    def _check_child(self, child: _Child) -> None:
         """End a child that is over its limits, and report one that has ended."""
         reason = ""
         over = time.monotonic() - child.began > child.job["seconds"]
@@ -172,35 +172,35 @@ class Zygote:
         elif child.printed > _OUTPUT_MAX:
             reason = f"killed after printing {_OUTPUT_MAX // 2**20} MiB"
         elif self._has_too_many(child):
-            reason = f"killed after starting more than {_most(child.job)} processes"
+            reason = f"killed after starting more than {_process_limit(child.job)} processes"
         elif child.attendant.spoilt:
             reason = messages.SPOILT
         if reason:
             if over:
-                stacks.ask(child.pid, child.stack)
-            _kill(child.pid)
+                stacks.ask_for_stack(child.pid, child.stack)
+            _kill_group(child.pid)
         # The group is killed while the dead leader still holds its number, so no other process can be hit.
         if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | (0 if reason else os.WNOHANG)) is None:
             return
-        _kill(child.pid)
+        _kill_group(child.pid)
         _, status = os.waitpid(child.pid, 0)
         # What it started and what left its group has fallen to this process: all that is no other job's.
         contain.end_below(os.getpid(), [pid for pid in self.children if pid != child.pid])
         for descriptor in list(child.open):
             # What it wrote before it ended. A pipe holds little: more must come from a process that got away.
             reads = 0
-            while self._listen(child, descriptor) and reads < 32:
+            while self._read_pipe(child, descriptor) and reads < 32:
                 reads += 1
             self._hang_up(child, descriptor)
         if child.attendant.spoilt:
             reason = reason or messages.SPOILT
-        child.tail = (child.tail + captured_stderr.leftover(child.pid))[-_TAIL:]
+        child.tail = (child.tail + captured_stderr.leftover_stderr(child.pid))[-_TAIL:]
         del self.children[child.pid]
         stopped = reason or describe_exit(os.waitstatus_to_exitcode(status))
         end = {
             "stopped": stopped,
             "distrust": child.attendant.end(stopped),
-            "stack": stacks.read(child.stack),
+            "stack": stacks.read_stacks(child.stack),
             "output": child.tail.decode("utf-8", "replace").splitlines(),
             "seconds": time.monotonic() - child.began,
         }
@@ -213,7 +213,7 @@ class Zygote:
         if now - child.counted < _COUNT_SECONDS:
             return False
         child.counted = now
-        return len(contain.below(child.pid)) > _most(child.job)
+        return len(contain.processes_below(child.pid)) > _process_limit(child.job)
 
     def _reap_strays(self) -> None:
         """Take leave of dead processes that jobs have left."""
@@ -224,12 +224,12 @@ class Zygote:
                 os.waitpid(dead.si_pid, 0)
 
 
-def _most(job: tasks.Job) -> int:
+def _process_limit(job: tasks.Job) -> int:
     """How many processes a job may have started at a time."""
     return int(job.get("children", contain.PROCESSES_MAX))
 
 
-def _kill(group: int) -> None:
+def _kill_group(group: int) -> None:
     try:
         os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

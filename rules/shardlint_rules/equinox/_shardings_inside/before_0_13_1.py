@@ -59,7 +59,7 @@ def outcome_of_inputs(site: Site, place: Place) -> Outcome:
 
 
 def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
-    first, second = _texts(place, value)
+    first, second = _pair_texts(place, value)
     mode = donate(site)
     if first == second or (value.items[0] == value.items[1] and not isinstance(value.items[0], Unknown)):
         message = f"`{{keyword}}` applies {first} to every array of every argument"
@@ -88,7 +88,7 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
     if isinstance(value, Items) and not value.open:
         if value.kind != "tuple" or len(value.items) != 3:
             return Outcome(raises + "the inner jit of `filter_jit` returns three values", Harm.CRASH)
-        if shards(site, value.items[0]):
+        if has_sharding_entries(site, value.items[0]):
             return Outcome(raises + "its first entry applies to a scalar", Harm.CRASH)
         return Outcome("`{keyword}` applies its second entry to every result and ignores the others", Harm.SILENT)
     if isinstance(value, Table):
@@ -96,11 +96,15 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
     found = options(value)
     if all(is_replicated(site, option) for option in found):
         return _REPLICATES
-    certainty = Certainty.PROVEN if all(shards(site, option) for option in found) else Certainty.POSSIBLE
+    certainty = (
+        Certainty.PROVEN
+        if all(has_sharding_entries(site, option) for option in found)
+        else Certainty.POSSIBLE
+    )
     return Outcome(raises + "it also applies to an internal scalar", Harm.CRASH, certainty)
 
 
-def _texts(place: Place, value: Items) -> tuple[str, str]:
+def _pair_texts(place: Place, value: Items) -> tuple[str, str]:
     node = place.node
     if isinstance(node, ast.Tuple | ast.List) and len(node.elts) == 2:
         return f"`{place.file.text(node.elts[0])}`", f"`{place.file.text(node.elts[1])}`"
@@ -118,15 +122,15 @@ def _has_if_array(place: Place) -> bool:
 
 def is_replicated(site: Site, value: Value) -> bool:
     """Return whether a value is surely a sharding over no axis."""
-    return _axes(site, value) is False
+    return _is_sharding_with_axes(site, value) is False
 
 
-def shards(site: Site, value: Value) -> bool:
+def has_sharding_entries(site: Site, value: Value) -> bool:
     """Return whether a value is surely a sharding that has entries, which no array of rank 0 can take."""
-    return _axes(site, value) is True
+    return _is_sharding_with_axes(site, value) is True
 
 
-def _axes(site: Site, value: Value) -> bool | None:
+def _is_sharding_with_axes(site: Site, value: Value) -> bool | None:
     if not is_sharding(value) and not is_spec(value):
         return None
     parts = site.sharding_parts(value)

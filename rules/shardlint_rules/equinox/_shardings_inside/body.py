@@ -13,7 +13,11 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
-from shardlint_rules.equinox._shardings_inside.layout import assigned, indented, line_length
+from shardlint_rules.equinox._shardings_inside.layout import (
+    assignment_lines,
+    indented_call_lines,
+    line_length,
+)
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 
@@ -27,7 +31,11 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
             names = [f"({names[0]},)"]
         joined = ", ".join(names)
         many = f"({joined})" if len(names) > 1 else joined
-        lines = _set(joined, shard, many, asked, room - len(UNIT if asked.when else "")) if names else []
+        lines = (
+            _constraint_lines(joined, shard, many, asked, room - len(UNIT if asked.when else ""))
+            if names
+            else []
+        )
         if names and names[-1].startswith("*"):
             lines.append(f"{names[-1][1:]} = tuple({names[-1][1:]})")
         if asked.when and lines:
@@ -50,18 +58,18 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
     return [line for name, text in pairs for line in _set_to(name, shard, asked, text, room)]
 
 
-def _set(target: str, shard: str, value: str, asked: One, room: int) -> list[str]:
+def _constraint_lines(target: str, shard: str, value: str, asked: One, room: int) -> list[str]:
     """A statement that constrains what is named, all of it."""
     if asked.parted is not None:
         return [f"{target} = {asked.call(shard, value)}"]
-    return assigned(target, shard, value, asked.text, room)
+    return assignment_lines(target, shard, value, asked.text, room)
 
 
 def _set_to(name: str, shard: str, asked: Each, text: str, room: int) -> list[str]:
     """A statement that constrains a parameter to one of the entries."""
     if text in asked.trees:
         return [f"{name} = {asked.call(shard, name, text)}"]
-    return assigned(name, shard, name, text, room)
+    return assignment_lines(name, shard, name, text, room)
 
 
 def _one_by_one(shard: str, pairs: list[tuple[str, str]], asked: Each, room: int) -> Iterator[str]:
@@ -119,19 +127,19 @@ class Body:
         self.shard, imported = spell(site.program, self.file, self.first, "equinox.filter_shard")
         self.edits += imported
         self.imported = len(self.edits)
-        self.opened = self._opened()
+        self.opened = self._opened_block_indent()
 
     def constrain_inputs(self, asked: Given, comments: list[str]) -> None:
         """Rebind the parameters, above everything else in the body."""
         if asked is None:
             return
         names, asked = with_star(self.names, self.function.args.vararg, asked)
-        room = line_length(self.file) - (len(self.opened) if self.opened is not None else self._indent())
+        room = line_length(self.file) - (len(self.opened) if self.opened is not None else self._body_indent())
         what = f"`{self.function.name}`"
         lines = input_lines(self.shard, names, asked, self.spare, what, room)
         self.shown += [" ".join("".join(lines).split())] if len(lines) == 1 else lines
         if lines:
-            self._insert([*comments, *lines])
+            self._insert_statements([*comments, *lines])
         elif comments:
             raise NotRewritten(f"a comment next to the shardings at line {self.site.call.lineno} would be lost")
 
@@ -140,14 +148,14 @@ class Body:
         if asked is None:
             return
         if self.opened is not None and len(self.edits) == self.imported:
-            self._open([])
+            self._open_one_line_body([])
         for statement in self.file.walked(self.file.scope(self.function)).returns:
             value = statement.value
             if value is None or (isinstance(value, ast.Constant) and value.value is None):
                 continue
             assert isinstance(statement, ast.Return)
             if comments:
-                comments = self._above(statement, comments)
+                comments = self._comments_above(statement, comments)
             if (
                 isinstance(asked, Each)
                 and isinstance(value, ast.Tuple)
@@ -159,7 +167,7 @@ class Body:
         if comments:
             raise NotRewritten(f"a comment next to the shardings at line {self.site.call.lineno} would be lost")
 
-    def _above(self, statement: ast.Return, comments: list[str]) -> list[str]:
+    def _comments_above(self, statement: ast.Return, comments: list[str]) -> list[str]:
         """Comments above a statement; those that cannot be put there."""
         source = self.file.source
         start = self.file.span(statement)[0]
@@ -183,12 +191,14 @@ class Body:
         if any(text in asked.optional and not isinstance(one, ast.Name) for one, text in pairs):
             self._parts_of(asked, statement, value, shown=True)
             return
-        indent, unit = self._lead(statement), self._unit()
+        indent, unit = self._statement_indent(statement), self._indent_unit()
         column = len(indent or "")
         long = column + len(f"return {', '.join(texts)}") > line_length(self.file)
         if long and indent is not None and statement.lineno == statement.end_lineno:
             lines = [
-                indented(self.shard, self.site.text(one), text, indent + unit, unit, line_length(self.file))
+                indented_call_lines(
+                    self.shard, self.site.text(one), text, indent + unit, unit, line_length(self.file)
+                )
                 if text is not None and text not in (*asked.optional, *asked.trees)
                 else made
                 for (one, text), made in zip(pairs, texts, strict=True)
@@ -224,7 +234,7 @@ class Body:
                 )
             text = f"({', '.join(text for text in asked.texts if text is not None)})"
         self.shown.append(f"return {self.shard}(..., {text})")
-        self._wrap(statement, value, text)
+        self._wrap_value(statement, value, text)
 
     def _in_parts(self, asked: One, value: ast.expr) -> None:
         """A result that is constrained where the tree has a sharding."""
@@ -236,7 +246,7 @@ class Body:
     def _parts_of(self, asked: Each, statement: ast.Return, value: ast.expr, shown: bool = False) -> None:
         """A result whose parts have no names yet; of a tuple that is `shown` they are as many."""
         names = [f"result{index}" for index in range(len(asked.texts))]
-        indent = self._lead(statement)
+        indent = self._statement_indent(statement)
         taken = any(self.file.mentions_in(self.file.scope(self.function), name) for name in names)
         other = not shown and isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant)
         if indent is None or taken or other or len(names) < 2:
@@ -252,7 +262,7 @@ class Body:
 
     def _where_asked(self, asked: One, statement: ast.Return, value: ast.expr) -> None:
         """A result that is constrained only where something is asked for."""
-        text, indent = self.site.text(value), self._lead(statement)
+        text, indent = self.site.text(value), self._statement_indent(statement)
         inside = f"return {asked.around(self.shard, text)}"
         if isinstance(value, ast.Name) and len(indent or "") + len(inside) <= line_length(self.file):
             self.shown.append(f"return {asked.around(self.shard, text)}")
@@ -268,17 +278,17 @@ class Body:
         start = self.file.span(statement)[0]
         self.edits.append(Edit(start, start + len("return"), "result ="))
         end = self.file.span(statement)[1]
-        lines = (f"if {asked.when}:", f"{self._unit()}{made}", "return result")
+        lines = (f"if {asked.when}:", f"{self._indent_unit()}{made}", "return result")
         self.edits.append(Edit(end, end, "".join(f"\n{indent}{line}" for line in lines)))
 
-    def _wrap(self, statement: ast.Return, value: ast.expr, text: str) -> None:
+    def _wrap_value(self, statement: ast.Return, value: ast.expr, text: str) -> None:
         whole = self.site.text(statement)
         start, end = self.file.span(value)
         begin = self.file.span(statement)[0]
         bare = isinstance(value, ast.Tuple) and not self.site.text(value).startswith("(")
         written = f"({self.site.text(value)})" if bare else self.site.text(value)
         before, after = whole[: start - begin], whole[end - begin :]
-        indent, unit = self._lead(statement), self._unit()
+        indent, unit = self._statement_indent(statement), self._indent_unit()
         if (
             indent is not None
             and "\n" in whole
@@ -316,7 +326,7 @@ class Body:
             for part in walk(value)
         )
 
-    def _opened(self) -> str | None:
+    def _opened_block_indent(self) -> str | None:
         """The indentation of the block that a body on the line of its `def` is opened into; None of any other body."""
         source, function = self.file.source, self.function
         start = self.file.span(function.body[0])[0]
@@ -328,7 +338,7 @@ class Body:
         outer = first[: len(first) - len(first.lstrip())]
         return outer + indent_unit(self.file, outer)
 
-    def _open(self, lines: list[str]) -> None:
+    def _open_one_line_body(self, lines: list[str]) -> None:
         """Put the statements of a body that stands on one line on lines of their own, and others ahead of the first."""
         source, text = self.file.source, self.file.source.text
         lead = f"{source.newline}{self.opened}"
@@ -341,7 +351,7 @@ class Body:
             text = indented_as(self.file, "".join(f"{lead}{part}" for part in [*more, ""]), self.opened or "")
             self.edits.append(Edit(end, self.file.span(statement)[0], text))
 
-    def _lead(self, statement: ast.stmt) -> str | None:
+    def _statement_indent(self, statement: ast.stmt) -> str | None:
         """Return the indentation of a statement; None if it shares its line."""
         if self.opened is not None and statement in self.function.body:
             return self.opened
@@ -349,16 +359,16 @@ class Body:
         text = source.text[source.line_starts[statement.lineno - 1] : self.file.span(statement)[0]]
         return None if text.strip() else text
 
-    def _unit(self) -> str:
+    def _indent_unit(self) -> str:
         """Return the indentation of a block relative to the statement around it."""
-        outer, inner = self._lead(self.function), self._lead(self.first)
+        outer, inner = self._statement_indent(self.function), self._statement_indent(self.first)
         if inner is None or outer is None or inner == outer:
             return indent_unit(self.file, outer or "")
         return inner[len(outer) :]
 
     # where new lines go
 
-    def _start(self) -> int:
+    def _first_statement_offset(self) -> int:
         """Offset of the first statement, its decorators included."""
         decorators = getattr(self.first, "decorator_list", [])
         first = decorators[0] if decorators else self.first
@@ -366,19 +376,19 @@ class Body:
         return self.file.source.text.rindex("@", 0, start) if decorators else start
 
     def _line_start(self) -> int:
-        return self.file.source.line_starts[self.file.source.position(self._start())[0] - 1]
+        return self.file.source.line_starts[self.file.source.position(self._first_statement_offset())[0] - 1]
 
-    def _indent(self) -> int:
-        return self._start() - self._line_start()
+    def _body_indent(self) -> int:
+        return self._first_statement_offset() - self._line_start()
 
-    def _insert(self, lines: list[str]) -> None:
+    def _insert_statements(self, lines: list[str]) -> None:
         """Put statements before the first one and the comments above it, which speak of it."""
         source = self.file.source
-        start = self._start()
+        start = self._first_statement_offset()
         line = source.position(start)[0]
         indent = source.text[source.line_starts[line - 1] : start]
         if indent.strip():
-            self._open(lines)
+            self._open_one_line_body(lines)
             return
         while line > 1 and source.line(line - 1).lstrip().startswith("#"):
             line -= 1

@@ -32,14 +32,20 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
-from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One, sources, under_name
+from shardlint_rules.equinox._shardings_inside.given_shardings import (
+    Each,
+    Given,
+    One,
+    expressions_in_shardings,
+    under_name,
+)
 from shardlint_rules.equinox._shardings_inside.layout import line_length
-from shardlint_rules.equinox._shardings_inside.outer_def import results
+from shardlint_rules.equinox._shardings_inside.outer_def import result_statements
 from shardlint_rules.equinox.before_call import runs_anew
-from shardlint_rules.equinox.beside_statement import before, indent_of
+from shardlint_rules.equinox.beside_statement import blank_lines_above, indent_of
 from shardlint_rules.equinox.changed_later import changed_later
-from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_itself
-from shardlint_rules.equinox.wrapped import Definition, NotRewritten, besides, positional
+from shardlint_rules.equinox.same_in_body import explain_change, gives_the_same, stays_itself
+from shardlint_rules.equinox.wrapped import Definition, NotRewritten, describe_other_function, positional
 
 if TYPE_CHECKING:
     from shardlint_rules.equinox._shardings_inside.given_shardings import RequestedShardings
@@ -52,7 +58,7 @@ _LETTERS = ("x", "y", "z")
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def above(
+def edits_above(
     site: Site, function: ast.expr | None, asked: RequestedShardings, rest: Cut, first: Sequence[str] = ()
 ) -> tuple[list[Edit], list[str]]:
     """The edits, the call's own too, and what they write. Without a `function` the call makes a decorator.
@@ -70,13 +76,13 @@ def above(
     if isinstance(function, ast.Lambda):
         _refuse_inner_names(site, function)
     asked, shardings = handed_over(site, asked)
-    kept = _kept(site, asked)
+    kept = _names_kept_as_defaults(site, asked)
     handed = function is None or not stays_itself(site, function, statement)
     name = _free_name(site, function)
     inner = "function" if handed else site.text(node)
-    imports, lines = _lines(site, function, asked, inner, indent, statement)
+    imports, lines = _wrapper_lines(site, function, asked, inner, indent, statement)
     before_all = [*(["function"] if handed else []), *shardings]
-    taken = _with_kept(site, function, _signature(site, function, asked, before_all), kept)
+    taken = _with_kept(site, function, _signature_text(site, function, asked, before_all), kept)
     text = "".join(f"{indent}{UNIT}{part}\n" for line in lines for part in line.split("\n"))
     lines = [line for line in lines if not line.startswith("#")]
     newline = site.file.source.newline
@@ -86,17 +92,20 @@ def above(
     whole = indented_as(site.file, f"{lead}{indent}def {name}({taken}):\n{text}\n", indent)
     whole = whole.replace("\n", newline) + gap
     start = site.file.source.line_starts[statement.lineno - 1]
-    edits = [*imports, Edit(start, start, ("" if first else before(site, statement, indent)) + whole)]
+    edits = [
+        *imports,
+        Edit(start, start, ("" if first else blank_lines_above(site, statement, indent)) + whole),
+    ]
     if not before_all:
         assert function is not None
         return [*edits, *rest.edits, site.replace(function, name)], lines
-    if other := besides(site):
+    if other := describe_other_function(site):
         raise NotRewritten(f"{other}: the second does not take an eqx.Partial")
     bound, more = spell(site.program, site.file, statement, "equinox.Partial")
     if function is not None:
         held = ", ".join([name, *([site.text(function)] if handed else []), *shardings.values()])
         return [*edits, *more, *rest.edits, site.replace(function, f"{bound}({held})")], lines
-    called, left = _called(site, rest)
+    called, left = _decorator_parts(site, rest)
     held = ", ".join([name, "function", *shardings.values()])
     made = f"{called}({bound}({held}){f', {left}' if left else ''})"
     written = f"lambda function: {made}"
@@ -114,7 +123,7 @@ def handed_over(site: Site, asked: RequestedShardings) -> tuple[RequestedShardin
     found: list[Given] = []
     shardings: dict[str, str] = {}
     for name, given in zip(SHARDING_SETTINGS, (asked.inputs, asked.outputs), strict=True):
-        if given is None or not any(map(partial(_only_there, site), sources(given))):
+        if given is None or not any(map(partial(_only_there, site), expressions_in_shardings(given))):
             found.append(given)
             continue
         value, one = under_name(site, given, name)
@@ -156,7 +165,7 @@ def _read_from_outside(site: Site, node: ast.expr) -> Iterator[tuple[str, str]]:
                 yield part.id, scope.kind
 
 
-def _called(site: Site, rest: Cut) -> tuple[str, str]:
+def _decorator_parts(site: Site, rest: Cut) -> tuple[str, str]:
     """Return the function that makes the decorator (`filter_jit`), and its remaining settings."""
     func = site.text(site.call.func)
     if site.form != "partial":
@@ -168,13 +177,13 @@ def _called(site: Site, rest: Cut) -> tuple[str, str]:
     return called, inside.removeprefix(called).lstrip(" ,\n")
 
 
-def _kept(site: Site, asked: RequestedShardings) -> dict[str, str]:
+def _names_kept_as_defaults(site: Site, asked: RequestedShardings) -> dict[str, str]:
     """Names in the shardings that may change before the new function is traced, with how: it keeps them as defaults.
 
     Raises `NotRewritten` where a sharding means something else there.
     """
     kept: dict[str, str] = {}
-    for source in (*sources(asked.inputs), *sources(asked.outputs)):
+    for source in (*expressions_in_shardings(asked.inputs), *expressions_in_shardings(asked.outputs)):
         if (change := changed_later(site, source)) is not None:
             raise NotRewritten(change.reason)
         for part in walk(source):
@@ -193,7 +202,7 @@ def _kept(site: Site, asked: RequestedShardings) -> dict[str, str]:
                     f"`{part.id}` at line {part.lineno} is assigned inside the statement, and a function "
                     "above cannot read it"
                 )
-            problem = changes(site, part, bindings, scope)
+            problem = explain_change(site, part, bindings, scope)
             if problem is not None:
                 kept[part.id] = problem
     return kept
@@ -203,7 +212,7 @@ def _with_kept(site: Site, function: ast.expr | None, taken: str, kept: dict[str
     """The parameters, and one with a default for each name that may change."""
     if not kept:
         return taken
-    known = _known(site, function)
+    known = _known_parameters(site, function)
     own = {*known.positional, *known.keyword_only} if known is not None else set()
     for name, problem in kept.items():
         if name in own or (isinstance(function, ast.Lambda) and function.args.kwarg is not None):
@@ -216,21 +225,21 @@ def _with_kept(site: Site, function: ast.expr | None, taken: str, kept: dict[str
 
 def _free_name(site: Site, function: ast.expr | None) -> str:
     """A name for the function, after the one that it is around; another one for each call of the file."""
-    base = _base(site, function)
+    base = _base_name(site, function)
     earlier = 0
     for mention in site.file.mentions("filter_jit"):
         call = site.file.parent(mention)
         if isinstance(call, ast.Call) and call.func is mention and call.lineno < site.call.lineno:
             given = call.args[0] if call.args else None
             decorates = isinstance(site.file.parent(call), Definition)
-            earlier += not decorates and _base(site, given) == base
+            earlier += not decorates and _base_name(site, given) == base
     name, number = (base, 2) if not earlier else (f"{base}_{earlier + 1}", earlier + 2)
     while site.file.mentions(name):
         name, number = f"{base}_{number}", number + 1
     return name
 
 
-def _base(site: Site, function: ast.expr | None) -> str:
+def _base_name(site: Site, function: ast.expr | None) -> str:
     node = function
     while isinstance(node, ast.Call):
         node = node.args[0] if node.args else node.func
@@ -240,9 +249,11 @@ def _base(site: Site, function: ast.expr | None) -> str:
     return f"sharded_{said}" if said else "sharded"
 
 
-def _names(site: Site, function: ast.expr | None, asked: RequestedShardings) -> list[str] | None:
+def _constrained_parameters(
+    site: Site, function: ast.expr | None, asked: RequestedShardings
+) -> list[str] | None:
     """The positional parameters that are constrained, by name; None where it takes what it is given."""
-    known = _known(site, function)
+    known = _known_parameters(site, function)
     if isinstance(function, ast.Lambda):
         return [arg.arg for arg in positional(function)]
     if isinstance(asked.inputs, Each):
@@ -258,7 +269,11 @@ def _names(site: Site, function: ast.expr | None, asked: RequestedShardings) -> 
         )
     named = {
         part.id
-        for source in (function, *sources(asked.inputs), *sources(asked.outputs))
+        for source in (
+            function,
+            *expressions_in_shardings(asked.inputs),
+            *expressions_in_shardings(asked.outputs),
+        )
         for part in (walk(source) if source is not None else ())
         if isinstance(part, ast.Name)
     }
@@ -270,7 +285,7 @@ def _names(site: Site, function: ast.expr | None, asked: RequestedShardings) -> 
     raise NotRewritten(f"the shardings at line {site.call.lineno} use the names that its parameters would get")
 
 
-def _known(site: Site, function: ast.expr | None) -> Parameters | None:
+def _known_parameters(site: Site, function: ast.expr | None) -> Parameters | None:
     """Return the parameters of the function, if the text tells."""
     found = [] if function is None else options(site.value(function))
     return parameters_of(found[0], site.program.evaluator) if len(found) == 1 else None
@@ -281,39 +296,41 @@ def _takes_all(known: Parameters) -> bool:
     return 0 < len(known.positional) == known.required and not known.star
 
 
-def _more(site: Site, function: ast.expr | None, names: list[str]) -> list[str]:
+def _extra_keyword_parameter(site: Site, function: ast.expr | None, names: list[str]) -> list[str]:
     """`**kwargs`, where the function takes more by keyword than the entries of in_shardings are for."""
-    known = _known(site, function)
+    known = _known_parameters(site, function)
     if known is None or (known.star and not known.keyword_only):
         return []
     more = known.keyword_only or known.double_star or len(known.positional) > len(names)
     return ["**kwargs"] if more else []
 
 
-def _signature(site: Site, function: ast.expr | None, asked: RequestedShardings, first: list[str]) -> str:
+def _signature_text(
+    site: Site, function: ast.expr | None, asked: RequestedShardings, first: list[str]
+) -> str:
     if isinstance(function, ast.Lambda):
         head = site.file.span(function.body)[0] - site.file.span(function)[0]
         own = site.text(function)[len("lambda") : head].rpartition(":")[0].strip()
         return ", ".join(filter(None, [*first, own]))
-    names = _names(site, function, asked)
+    names = _constrained_parameters(site, function, asked)
     if names is None:
         free = asked.inputs is None or (isinstance(asked.inputs, One) and asked.inputs.when)
         return ", ".join([*first, "*args", *(["**kwargs"] if free else [])])
-    return ", ".join([*first, *names, *_more(site, function, names)])
+    return ", ".join([*first, *names, *_extra_keyword_parameter(site, function, names)])
 
 
-def _lines(
+def _wrapper_lines(
     site: Site, function: ast.expr | None, asked: RequestedShardings, inner: str, indent: str, statement: ast.stmt
 ) -> tuple[list[Edit], list[str]]:
     shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
-    names = _names(site, function, asked)
+    names = _constrained_parameters(site, function, asked)
     room = line_length(site.file) - len(indent) - len(UNIT)
     if names is not None:
         of_lambda = function.args if isinstance(function, ast.Lambda) else None
         spare = len(of_lambda.defaults) if of_lambda is not None else 0
         constrained, inputs = with_star(names, of_lambda.vararg if of_lambda is not None else None, asked.inputs)
         lines = input_lines(shard, constrained, inputs, spare, f"`{inner}`", room)
-        given = ", ".join([*names, *_more(site, function, names)])
+        given = ", ".join([*names, *_extra_keyword_parameter(site, function, names)])
     elif asked.inputs is None:
         lines, given = [], "*args, **kwargs"
     else:
@@ -324,5 +341,5 @@ def _lines(
     call = f"{inner}({given})"
     if isinstance(function, ast.Lambda):
         call = site.text(function.body)
-    out = [f"return {call}"] if asked.outputs is None else results(shard, call, asked.outputs, room)
+    out = [f"return {call}"] if asked.outputs is None else result_statements(shard, call, asked.outputs, room)
     return list(imports), [*asked.above_inputs, *lines, *asked.above_outputs, *out]

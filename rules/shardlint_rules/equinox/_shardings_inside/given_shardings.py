@@ -136,7 +136,7 @@ class Each:
 Given = One | Each | None
 
 
-def sources(given: Given) -> tuple[ast.expr, ...]:
+def expressions_in_shardings(given: Given) -> tuple[ast.expr, ...]:
     """The expressions whose text is written elsewhere."""
     if given is None:
         return ()
@@ -171,7 +171,7 @@ def imported(*asked: Given) -> list[Edit]:
     return [edit for one in parted for edit in one.imports]
 
 
-def given(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
+def read_given_shardings(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
     """Read the value of a keyword: in_shardings where it is of `inputs`. Raises `NotRewritten` where it does not tell.
 
     An attribute that is None in sight may have another value in a subclass, or by somebody else's hand.
@@ -180,26 +180,32 @@ def given(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
         return None
     value = site.value(node)
     if value == Constant(None):
-        return _optional(site, node) if isinstance(node, ast.Attribute) else None
+        return _as_optional_sharding(site, node) if isinstance(node, ast.Attribute) else None
     refuse_explicit(site, value)
-    elements = _elements(site, node)
+    elements = _sequence_elements(site, node)
     if elements is not None and not any(isinstance(one, ast.Starred) for one in elements):
-        return _each(site, node, elements)
+        return _read_each_sharding(site, node, elements)
     if isinstance(value, Items):
         text = _as_tuple(site, node) if inputs and value.kind == "list" else in_body(site, node)
-        return One(text, False, node, count=_count(site, node, value, inputs), parted=_parted(site, node))
+        return One(
+            text,
+            False,
+            node,
+            count=_count_entries(site, node, value, inputs),
+            parted=_read_partition(site, node),
+        )
     if _may_be_none(site, node):
-        return _optional(site, node)
-    inner = _unwrapped(node)
+        return _as_optional_sharding(site, node)
+    inner = _without_if_array(node)
     _refuse_parts(site, inner)
     surely = inner is not node or is_sharding(value) or is_spec(value)
-    return One(in_body(site, inner), surely, inner, parted=_parted(site, inner))
+    return One(in_body(site, inner), surely, inner, parted=_read_partition(site, inner))
 
 
-def _optional(site: Site, node: ast.expr) -> One:
+def _as_optional_sharding(site: Site, node: ast.expr) -> One:
     """Return a sharding that may be None, and then has no effect."""
     found = [option for option in options(site.value(node)) if option != Constant(None)]
-    counts = {_count(site, node, option) if isinstance(option, Items) else None for option in found}
+    counts = {_count_entries(site, node, option) if isinstance(option, Items) else None for option in found}
     if len(counts) > 1:
         raise NotRewritten(f"the number of entries of `{site.text(node)}` at line {node.lineno} is not known")
     count = next(iter(counts), None)
@@ -216,18 +222,22 @@ def _optional(site: Site, node: ast.expr) -> One:
         simple = isinstance(test, ast.Name | ast.Attribute | ast.Compare)
         if simple and site.value(node.orelse) == Constant(None) and not _may_be_none(site, node.body):
             _refuse_parts(site, node.body)
-            parted = _parted(site, node.body)
-            return One(said(node.body), surely, node, said(test), _not(said(test), test), count, parted)
+            parted = _read_partition(site, node.body)
+            return One(
+                said(node.body), surely, node, said(test), _negate_test(said(test), test), count, parted
+            )
         if simple and site.value(node.body) == Constant(None) and not _may_be_none(site, node.orelse):
             _refuse_parts(site, node.orelse)
-            parted = _parted(site, node.orelse)
-            return One(said(node.orelse), surely, node, _not(said(test), test), said(test), count, parted)
+            parted = _read_partition(site, node.orelse)
+            return One(
+                said(node.orelse), surely, node, _negate_test(said(test), test), said(test), count, parted
+            )
     if isinstance(node, ast.Name | ast.Attribute | ast.Call):
-        return One.optional(in_body(site, node), surely, node, count, _parted(site, node))
+        return One.optional(in_body(site, node), surely, node, count, _read_partition(site, node))
     raise NotRewritten(f"`{site.text(node)}` at line {node.lineno} may be None, and filter_shard does not accept None")
 
 
-def _count(site: Site, node: ast.expr, value: Items, inputs: bool = False) -> int | None:
+def _count_entries(site: Site, node: ast.expr, value: Items, inputs: bool = False) -> int | None:
     """How many entries a tuple of shardings has, which filter_shard takes as it is."""
     taken = value.kind == "tuple" or (inputs and value.kind == "list")
     if value.open and (not taken or Constant(None) in leaves(value)):
@@ -244,7 +254,7 @@ def _as_tuple(site: Site, node: ast.expr) -> str:
 _OPPOSITE = {ast.Is: "is not", ast.IsNot: "is", ast.Eq: "!=", ast.NotEq: "=="}
 
 
-def _not(text: str, test: ast.expr) -> str:
+def _negate_test(text: str, test: ast.expr) -> str:
     """The opposite of a test."""
     if isinstance(test, ast.Compare):
         opposite = _OPPOSITE.get(type(test.ops[0])) if len(test.ops) == 1 else None
@@ -254,7 +264,7 @@ def _not(text: str, test: ast.expr) -> str:
     return f"not {text}"
 
 
-def _elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
+def _sequence_elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
     """The elements of a tuple or list display, also behind a name."""
     if isinstance(node, ast.Tuple | ast.List):
         return node.elts
@@ -265,7 +275,7 @@ def _elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
     return None
 
 
-def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
+def _read_each_sharding(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
     texts: list[str | None] = []
     sources: list[ast.expr] = []
     optional: list[str] = []
@@ -281,7 +291,7 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
                     "and filter_shard does not accept None"
                 )
             optional.append(in_body(site, element))
-        inner = _unwrapped(element)
+        inner = _without_if_array(element)
         _refuse_parts(site, inner)
         by_name = isinstance(node, ast.Name) and inner is element
         text = f"{in_body(site, node)}[{index}]" if by_name else in_body(site, inner)
@@ -293,7 +303,7 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
     return Each(tuple(texts), tuple(sources), tuple(optional), parted, tuple(trees))
 
 
-def _unwrapped(node: ast.expr) -> ast.expr:
+def _without_if_array(node: ast.expr) -> ast.expr:
     """`if_array(sharding)`: filter_shard leaves what is not an array alone by itself."""
     if (
         isinstance(node, ast.Call)
@@ -314,7 +324,7 @@ def _refuse_parts(site: Site, node: ast.expr) -> None:
         )
 
 
-def _parted(site: Site, node: ast.expr) -> Parted | None:
+def _read_partition(site: Site, node: ast.expr) -> Parted | None:
     return Parted.at(site) if _holds_none(site, node) else None
 
 
@@ -355,7 +365,7 @@ def _holds_none(site: Site, node: ast.expr) -> bool:
     return (
         any(Constant(None) in leaves(tree) for tree in trees)
         or any(_made_with_none(site, option) for option in found)
-        or any(_may_be_none(site, part) or _holds_none(site, part) for part in _parts(node))
+        or any(_may_be_none(site, part) or _holds_none(site, part) for part in _tree_entries(node))
     )
 
 
@@ -374,7 +384,7 @@ def _made_with_none(site: Site, value: Value) -> bool:
     return any(Constant(None) in leaves(one) or _made_with_none(site, one) for one in held)
 
 
-def _parts(node: ast.expr) -> list[ast.expr]:
+def _tree_entries(node: ast.expr) -> list[ast.expr]:
     """The entries of a tree that is written out."""
     if isinstance(node, ast.Dict):
         return node.values

@@ -34,7 +34,7 @@ def in_lambda(
     shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
     made: dict[int, list[tuple[int, str]]] = {}
     for name, sharding in _by_name(names, spare, inputs):
-        for use in _uses(site, function, name):
+        for use in _uses_of_name(site, function, name):
             start, end = site.file.span(use)
             made.setdefault(start, []).append((end, f"{shard}({name}, {sharding})"))
     body = site.text(function.body)
@@ -42,7 +42,7 @@ def in_lambda(
     for start in sorted(made, reverse=True):
         for stop, written in made[start]:
             body = body[: start - begin] + written + body[stop - begin :]
-    text = _result(function, outputs)
+    text = _result_sharding(function, outputs)
     if text is not None:
         bare = isinstance(function.body, ast.Tuple) and not body.startswith("(")
         body = f"{shard}({f'({body})' if bare else body}, {text})"
@@ -65,7 +65,7 @@ def _by_name(names: list[str], spare: int, asked: Given) -> list[tuple[str, str]
     return [(name, text) for name, text in zip(names, asked.texts, strict=False) if text is not None]
 
 
-def _uses(site: Site, function: ast.Lambda, name: str) -> list[ast.Name]:
+def _uses_of_name(site: Site, function: ast.Lambda, name: str) -> list[ast.Name]:
     scope = site.file.scope(function)
     found = []
     for part in walk(function.body):
@@ -77,7 +77,7 @@ def _uses(site: Site, function: ast.Lambda, name: str) -> list[ast.Name]:
     return found
 
 
-def _result(function: ast.Lambda, asked: Given) -> str | None:
+def _result_sharding(function: ast.Lambda, asked: Given) -> str | None:
     if asked is None:
         return None
     if isinstance(asked, One):

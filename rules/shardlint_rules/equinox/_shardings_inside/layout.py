@@ -12,7 +12,7 @@ def line_length(file: FileFacts) -> int:
     return wrap.line_length(file.source.text)
 
 
-def assigned(target: str, function: str, argument: str, text: str, room: int) -> list[str]:
+def assignment_lines(target: str, function: str, argument: str, text: str, room: int) -> list[str]:
     """`target = function(argument, text)`, over several lines where one has no room."""
     line = f"{target} = {function}({argument}, {text})"
     if len(line) <= room or "\n" in line:
@@ -20,7 +20,7 @@ def assigned(target: str, function: str, argument: str, text: str, room: int) ->
     return [f"{target} = {function}(\n{UNIT}{argument},\n{UNIT}{text},\n)"]
 
 
-def indented(function: str, argument: str, text: str, lead: str, unit: str, length: int) -> str:
+def indented_call_lines(function: str, argument: str, text: str, lead: str, unit: str, length: int) -> str:
     """`function(argument, text)` behind an indentation, over several lines where one has no room."""
     line = f"{function}({argument}, {text})"
     if len(lead) + len(line) + 1 <= length or "\n" in line:

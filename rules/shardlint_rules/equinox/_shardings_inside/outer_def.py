@@ -12,10 +12,10 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
-from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
+from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, expressions_in_shardings
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody
-from shardlint_rules.equinox.beside_statement import indent_of, placed
+from shardlint_rules.equinox.beside_statement import indent_of, replace_statement
 from shardlint_rules.equinox.changed_later import changed_later
 from shardlint_rules.equinox.same_in_body import gives_the_same
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
@@ -39,11 +39,11 @@ def around_call(site: Site, target: WithoutBody, asked: RequestedShardings, rest
         )
     indent = indent_of(site, statement)
     assert target.node is not None
-    decorator = _decorator(site, rest, target.node)
-    edits, body, shown = _body(site, target, asked, site.text(target.node), indent, statement)
-    signature = _signature(site, target, asked)
+    decorator = _decorator_text(site, rest, target.node)
+    edits, body, shown = _write_body(site, target, asked, site.text(target.node), indent, statement)
+    signature = _signature_text(site, target, asked)
     text = f"@{decorator}\n{indent}def {name.id}({signature}):\n{body}".rstrip("\n")
-    return [*edits, *placed(site, statement, text, indent)], shown
+    return [*edits, *replace_statement(site, statement, text, indent)], shown
 
 
 def of_lambda(
@@ -63,13 +63,15 @@ def of_lambda(
     names, inputs = with_star(names, function.args.vararg, asked.inputs)
     lines = input_lines(shard, names, inputs, spare, "the lambda", room)
     body = site.text(function.body)
-    returned = [f"return {body}"] if asked.outputs is None else results(shard, body, asked.outputs, room)
+    returned = (
+        [f"return {body}"] if asked.outputs is None else result_statements(shard, body, asked.outputs, room)
+    )
     head = site.text(function)[len("lambda") : site.file.span(function.body)[0] - site.file.span(function)[0]]
     signature = head[: head.rindex(":")].strip()
     text = "".join(f"{indent}{UNIT}{part}\n" for line in [*lines, *returned] for part in line.split("\n"))
-    decorator = _decorator(site, rest, function)
+    decorator = _decorator_text(site, rest, function)
     whole = f"@{decorator}\n{indent}def {name.id}({signature}):\n{text}".rstrip("\n")
-    return [*imports, *placed(site, statement, whole, indent)], [*lines, *returned]
+    return [*imports, *replace_statement(site, statement, whole, indent)], [*lines, *returned]
 
 
 def around_decorated(
@@ -89,11 +91,11 @@ def around_decorated(
     by = node.decorator_list[0]
     line = by.lineno
     start, end = source.line_starts[line - 1], source.line_starts[by.end_lineno or line]
-    edits, body, shown = _body(site, target, asked, hidden, indent, node)
+    edits, body, shown = _write_body(site, target, asked, hidden, indent, node)
     header = file.text(node)
     at = file.span(node)[0] + header.index(node.name, header.index("def") + 3)
     gap = "\n\n" if not indent else "\n"
-    signature = _signature(site, target, asked)
+    signature = _signature_text(site, target, asked)
     whole = f"{gap}{indent}@{rest.text}\n{indent}def {node.name}({signature}):\n{body}"
     whole = indented_as(file, whole, indent)
     last = node.end_lineno or node.lineno
@@ -109,7 +111,7 @@ def around_decorated(
     ], shown
 
 
-def _decorator(site: Site, rest: Cut, function: ast.expr) -> str:
+def _decorator_text(site: Site, rest: Cut, function: ast.expr) -> str:
     """The call without the function: `filter_jit`, or `filter_jit(donate="all")`."""
     text = rest.text
     name = site.text(site.call.func)
@@ -122,7 +124,7 @@ def _decorator(site: Site, rest: Cut, function: ast.expr) -> str:
     return f"{name}({left})" if left else name
 
 
-def _signature(site: Site, target: WithoutBody, asked: RequestedShardings) -> str:
+def _signature_text(site: Site, target: WithoutBody, asked: RequestedShardings) -> str:
     parameters = target.parameters
     if asked.inputs is None:
         return "*args, **kwargs"
@@ -132,10 +134,10 @@ def _signature(site: Site, target: WithoutBody, asked: RequestedShardings) -> st
         raise OutOfReach(
             f"`{target.text}` has parameters with defaults, and the entries at line {site.call.lineno} omit them"
         )
-    return ", ".join(_given(target, asked))
+    return ", ".join(_passed_parameters(target, asked))
 
 
-def _given(target: WithoutBody, asked: RequestedShardings) -> list[str]:
+def _passed_parameters(target: WithoutBody, asked: RequestedShardings) -> list[str]:
     """The parameters that are given: of those with defaults as many as in_shardings has entries for."""
     names, required = list(target.parameters.positional), target.parameters.required
     if isinstance(asked.inputs, Each) and required <= len(asked.inputs.texts) <= len(names):
@@ -143,24 +145,26 @@ def _given(target: WithoutBody, asked: RequestedShardings) -> list[str]:
     return names
 
 
-def _body(
+def _write_body(
     site: Site, target: WithoutBody, asked: RequestedShardings, function: str, indent: str, node: ast.stmt
 ) -> tuple[list[Edit], str, list[str]]:
     """The imports it needs, the lines of the body, and what they write."""
     shard, imports = spell(site.program, site.file, node, "equinox.filter_shard")
-    names = _given(target, asked)
+    names = _passed_parameters(target, asked)
     given = ", ".join(names) if asked.inputs is not None else "*args, **kwargs"
     _check_names(site, asked, names, node)
     room = line_length(site.file) - len(indent) - len(UNIT)
     lines = input_lines(shard, names, asked.inputs, 0, f"`{target.text}`", room)
     call = f"{function}({given})"
-    returned = [f"return {call}"] if asked.outputs is None else results(shard, call, asked.outputs, room)
+    returned = (
+        [f"return {call}"] if asked.outputs is None else result_statements(shard, call, asked.outputs, room)
+    )
     every = [*asked.above_inputs, *lines, *asked.above_outputs, *returned]
     text = "".join(f"{indent}{UNIT}{part}\n" for line in every for part in line.split("\n"))
     return list(imports), text, [*lines, *returned]
 
 
-def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
+def result_statements(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
     """The statements that constrain what a call gives, and return it."""
     if isinstance(asked, Each) and (
         None in asked.texts or len(asked.texts) == 1 or asked.optional or asked.trees
@@ -183,7 +187,7 @@ def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
 
 def _check_names(site: Site, asked: RequestedShardings, names: list[str], node: ast.stmt) -> None:
     """The shardings must mean the same in the new function, which is made where they are given."""
-    for source in (*sources(asked.inputs), *sources(asked.outputs)):
+    for source in (*expressions_in_shardings(asked.inputs), *expressions_in_shardings(asked.outputs)):
         if (change := changed_later(site, source)) is not None:
             raise NotRewritten(change.reason)
         for part in walk(source):
@@ -194,9 +198,9 @@ def _check_names(site: Site, asked: RequestedShardings, names: list[str], node: 
                 )
             if isinstance(part, ast.Name) and part.id in (*names, "args", "kwargs"):
                 raise NotRewritten(f"`{part.id}` at line {part.lineno} is also the name of a parameter")
-            if isinstance(part, ast.Name) and _rebound(site.file.home(node), part.id):
+            if isinstance(part, ast.Name) and _is_rebound(site.file.home(node), part.id):
                 raise NotRewritten(f"`{part.id}` at line {part.lineno} is assigned more than once")
 
 
-def _rebound(scope: Scope, name: str) -> bool:
+def _is_rebound(scope: Scope, name: str) -> bool:
     return any(len(outer.bindings.get(name, ())) > 1 for outer in scope.outward())

@@ -28,11 +28,12 @@ def passes_on(site: Site, decorator: ast.expr) -> bool:
     """Return whether a decorator's result has the parameters and results of the function, and is its only caller."""
     found = options(site.value(decorator))
     return bool(found) and all(
-        isinstance(one, Function) and not one.bound and _decorates(site, one.place.file, one.node) for one in found
+        isinstance(one, Function) and not one.bound and _is_decorator_function(site, one.place.file, one.node)
+        for one in found
     )
 
 
-def _decorates(site: Site, file: FileFacts, node: ast.AST) -> bool:
+def _is_decorator_function(site: Site, file: FileFacts, node: ast.AST) -> bool:
     if not isinstance(node, ast.FunctionDef) or node.decorator_list or len(node.args.args) != 1:
         return False
     if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs:
@@ -43,14 +44,14 @@ def _decorates(site: Site, file: FileFacts, node: ast.AST) -> bool:
         return False
     inner = made[0]
     returns = file.walked(file.scope(node)).returns
-    if not all(_names(getattr(one, "value", None), inner.name) for one in returns):
+    if not all(_is_name(getattr(one, "value", None), inner.name) for one in returns):
         return False
     own = file.scope(node)
     for mention in walk(node):
         if isinstance(mention, ast.Name) and mention.id == name and lookup(file, mention, name)[1] is own:
-            if not _harmless(site, file, mention, inner):
+            if not _is_harmless_use(site, file, mention, inner):
                 return False
-    return all(_wraps(site, file, one) for one in inner.decorator_list)
+    return all(_is_functools_wraps(site, file, one) for one in inner.decorator_list)
 
 
 def _hands_on(file: FileFacts, inner: ast.FunctionDef, name: str) -> bool:
@@ -62,47 +63,49 @@ def _hands_on(file: FileFacts, inner: ast.FunctionDef, name: str) -> bool:
     if any(len(scope.bindings.get(one.arg, ())) > 1 for one in (args.vararg, args.kwarg)):
         return False
     return bool(scope.returns) and all(
-        isinstance(one, ast.Return) and one.value is not None and _result(file, inner, one.value, name)
+        isinstance(one, ast.Return)
+        and one.value is not None
+        and _returns_inner_function(file, inner, one.value, name)
         for one in scope.returns
     )
 
 
-def _result(file: FileFacts, inner: ast.FunctionDef, value: ast.expr, name: str) -> bool:
+def _returns_inner_function(file: FileFacts, inner: ast.FunctionDef, value: ast.expr, name: str) -> bool:
     if isinstance(value, ast.Name):
         bound = file.bindings(file.scope(inner), value.id)
         if len(bound) != 1 or bound[0].kind != "assign" or bound[0].value is None:
             return False
         value = bound[0].value
-    return _names(getattr(value, "func", None), name) and _all_given(value, inner)
+    return _is_name(getattr(value, "func", None), name) and _all_given(value, inner)
 
 
 def _all_given(call: ast.AST | None, inner: ast.FunctionDef) -> bool:
     """Return whether a call passes on `*args, **kwargs`, and nothing else."""
     match call:
         case ast.Call(args=[ast.Starred(value=star)], keywords=[ast.keyword(arg=None, value=double)]):
-            return _is(star, inner.args.vararg) and _is(double, inner.args.kwarg)
+            return _is_parameter(star, inner.args.vararg) and _is_parameter(double, inner.args.kwarg)
     return False
 
 
-def _is(node: ast.expr, parameter: ast.arg | None) -> bool:
-    return parameter is not None and _names(node, parameter.arg)
+def _is_parameter(node: ast.expr, parameter: ast.arg | None) -> bool:
+    return parameter is not None and _is_name(node, parameter.arg)
 
 
-def _harmless(site: Site, file: FileFacts, mention: ast.Name, inner: ast.FunctionDef) -> bool:
+def _is_harmless_use(site: Site, file: FileFacts, mention: ast.Name, inner: ast.FunctionDef) -> bool:
     """Return whether one use of the function calls it with all arguments, or reads its name."""
     outer = file.parent(mention)
     if isinstance(outer, ast.Attribute):
         return outer.attr.startswith("__") and isinstance(outer.ctx, ast.Load)
     if isinstance(outer, ast.Call) and outer.func is mention:
         return _all_given(outer, inner)
-    return isinstance(outer, ast.Call) and _wraps(site, file, outer)
+    return isinstance(outer, ast.Call) and _is_functools_wraps(site, file, outer)
 
 
-def _wraps(site: Site, file: FileFacts, node: ast.expr) -> bool:
+def _is_functools_wraps(site: Site, file: FileFacts, node: ast.expr) -> bool:
     value = site.program.value(file, node)
     made = value.by if isinstance(value, CallResult) else value
     return isinstance(made, Api) and made.name == "functools.wraps"
 
 
-def _names(node: ast.AST | None, name: str) -> bool:
+def _is_name(node: ast.AST | None, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name

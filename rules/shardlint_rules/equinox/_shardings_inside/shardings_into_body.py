@@ -24,12 +24,12 @@ from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox._shardings_inside.body import Body
-from shardlint_rules.equinox._shardings_inside.def_above import above
+from shardlint_rules.equinox._shardings_inside.def_above import edits_above
 from shardlint_rules.equinox._shardings_inside.given_shardings import (
     RequestedShardings,
-    given,
+    expressions_in_shardings,
     imported,
-    sources,
+    read_given_shardings,
 )
 from shardlint_rules.equinox._shardings_inside.in_lambda import in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
@@ -37,11 +37,11 @@ from shardlint_rules.equinox._shardings_inside.outer_def import around_call, aro
 from shardlint_rules.equinox._shardings_inside.taken_out import lines_above, taken_out, with_names
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody, Written, written
 from shardlint_rules.equinox.before_call import runs_anew
-from shardlint_rules.equinox.call_text import Cut, cut
-from shardlint_rules.equinox.filled import filled
+from shardlint_rules.equinox.call_text import Cut, cut_keywords
+from shardlint_rules.equinox.filled import read_dict_entries
 from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
-from shardlint_rules.equinox.same_in_body import obstacle
-from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, one_argument, wrappings
+from shardlint_rules.equinox.same_in_body import explain_obstacle
+from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, find_wrappings, one_argument
 
 _WHY = "the arrays are now sharded, and the compiled program changes"
 
@@ -56,32 +56,37 @@ def rewrite(site: Site) -> Fix:
         inside = hidden(site)
     except NotRewritten:
         opened = (keyword for keyword in site.call.keywords if keyword.arg is None)
-        if any(filled(site, keyword.value, SHARDING_SETTINGS) for keyword in opened):
+        if any(read_dict_entries(site, keyword.value, SHARDING_SETTINGS) for keyword in opened):
             return _out_of_dict(site)
         inside = []  # what is in the dict stays there
     try:
-        return _written(site, inside)
+        return _fix_with_written_shardings(site, inside)
     except NotRewritten as reason:
         with suppress(NotRewritten):
-            return _written(site, inside, named=True)
+            return _fix_with_written_shardings(site, inside, named=True)
         raise reason from None
 
 
-def _written(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
+def _fix_with_written_shardings(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
     """The fix with the shardings as they are written; or, `named`, given names before the function."""
     nodes: dict[str, ast.expr] = {}
     for one in inside:
         nodes.update({name: one.entries[name] for name in SHARDING_SETTINGS if name in one.entries})
     direct = {name: site.keyword(name) for name in SHARDING_SETTINGS}
     nodes.update({name: keyword.value for name, keyword in direct.items() if keyword is not None})
-    inputs, outputs = given(site, nodes.get("in_shardings"), inputs=True), given(site, nodes.get("out_shardings"))
+    inputs, outputs = (
+        read_given_shardings(site, nodes.get("in_shardings"), inputs=True),
+        read_given_shardings(site, nodes.get("out_shardings")),
+    )
     imports = imported(inputs, outputs)
-    rest = _rest(site, inside, {keyword for keyword in direct.values() if keyword is not None})
-    forgotten = [*imports, *(edit for one in inside if _moved(one) for edit in one.forgotten(site))]
+    rest = _call_without_shardings(
+        site, inside, {keyword for keyword in direct.values() if keyword is not None}
+    )
+    forgotten = [*imports, *(edit for one in inside if _is_moved_entry(one) for edit in one.forgotten(site))]
     if inputs is None and outputs is None:
         edits = [*rest.edits, *forgotten]
         return site.fix(Safety.SAFE, "remove the keyword: None has no effect", edits, drops=rest.drops)
-    comments = {name: _comments(rest, keyword) for name, keyword in direct.items()}
+    comments = {name: _comments_of_keyword(rest, keyword) for name, keyword in direct.items()}
     asked = RequestedShardings(inputs, outputs, comments["in_shardings"], comments["out_shardings"])
     if inputs is None:
         asked = RequestedShardings(inputs, outputs, [], [*comments["in_shardings"], *comments["out_shardings"]])
@@ -89,8 +94,8 @@ def _written(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
         asked = RequestedShardings(inputs, outputs, [*comments["in_shardings"], *comments["out_shardings"]], [])
     if named:
         lines, asked = with_names(site, asked)
-        return _below(site, lines, asked, rest, forgotten)
-    return _constrained(site, asked, rest, forgotten)
+        return _fix_with_names_above(site, lines, asked, rest, forgotten)
+    return _fix_by_constraints(site, asked, rest, forgotten)
 
 
 def _out_of_dict(site: Site) -> Fix:
@@ -100,15 +105,19 @@ def _out_of_dict(site: Site) -> Fix:
     if comments:
         raise NotRewritten(f"a comment next to the shardings at line {site.call.lineno} would be lost")
     edits = imported(found.inputs, found.outputs)
-    return _below(site, found.lines, RequestedShardings(found.inputs, found.outputs, [], []), found.rest, edits)
+    return _fix_with_names_above(
+        site, found.lines, RequestedShardings(found.inputs, found.outputs, [], []), found.rest, edits
+    )
 
 
-def _below(site: Site, lines: list[str], asked: RequestedShardings, rest: Cut, forgotten: list[Edit]) -> Fix:
+def _fix_with_names_above(
+    site: Site, lines: list[str], asked: RequestedShardings, rest: Cut, forgotten: list[Edit]
+) -> Fix:
     """The fix that names the shardings in statements above the function."""
     definition = site.decorated
     edits: Iterable[Edit]
     if definition is not None:
-        (wrapping,) = wrappings(site)
+        (wrapping,) = find_wrappings(site)
         target = written(site, wrapping)
         if isinstance(target, WithoutBody) or site.file.home(definition).kind == "class":
             raise NotRewritten(
@@ -116,17 +125,17 @@ def _below(site: Site, lines: list[str], asked: RequestedShardings, rest: Cut, f
                 "for the statement that reads the shardings"
             )
         first = definition.decorator_list[0]
-        more, shown, _ = _one(site, target, asked, rest, 1)
+        more, shown, _ = _edits_for_function(site, target, asked, rest, 1)
         edits = [*rest.edits, *more, *lines_above(site, first.lineno, lines)]
-    elif (function := _wrapped(site)) is not None:
-        edits, shown = above(site, function, asked, rest, lines)
+    elif (function := _wrapped_function(site)) is not None:
+        edits, shown = edits_above(site, function, asked, rest, lines)
     else:
         raise NotRewritten(f"the function that line {site.call.lineno} wraps is not known")
     message = f"write: {' '.join('; '.join([*lines, *shown]).split())}"
     return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops, uncovers=_UNCOVERED)
 
 
-def _comments(rest: Cut, keyword: ast.keyword | None) -> list[str]:
+def _comments_of_keyword(rest: Cut, keyword: ast.keyword | None) -> list[str]:
     return rest.comments.get(keyword, []) if keyword is not None else []
 
 
@@ -140,41 +149,45 @@ def _too_long(site: Site, function: ast.Lambda, edits: Iterable[Edit]) -> bool:
     return function.lineno == function.end_lineno and len(line.rstrip()) + more > line_length(site.file)
 
 
-def _rest(site: Site, inside: list[Hidden], gone: set[ast.keyword]) -> Cut:
+def _call_without_shardings(site: Site, inside: list[Hidden], gone: set[ast.keyword]) -> Cut:
     """The call without the shardings."""
     instead = {}
     for one in inside:
         left = one.without(site, SHARDING_SETTINGS)
-        if left and _moved(one):
+        if left and _is_moved_entry(one):
             instead[one.keyword] = left
         elif not left:
             gone = gone | {one.keyword}
-    return cut(site, gone, instead)
+    return cut_keywords(site, gone, instead)
 
 
-def _moved(one: Hidden) -> bool:
+def _is_moved_entry(one: Hidden) -> bool:
     """Return whether an entry of a dict moves into the body, so that the call does not name the dict any more."""
     return not one.entries or bool(set(one.entries) & set(SHARDING_SETTINGS))
 
 
-def _constrained(site: Site, asked: RequestedShardings, rest: Cut, forgotten: list[Edit]) -> Fix:
+def _fix_by_constraints(site: Site, asked: RequestedShardings, rest: Cut, forgotten: list[Edit]) -> Fix:
     try:
-        found = wrappings(site)
+        found = find_wrappings(site)
         if not found:
             raise NotRewritten(f"this file wraps no function with the result of line {site.call.lineno}")
         return _in_place(site, found, asked, rest, forgotten)
     except OutOfReach as reason:
-        if _wrapped(site) is None and site.form != "call" and not isinstance(site.file.parent(site.call), ast.Return):
+        if (
+            _wrapped_function(site) is None
+            and site.form != "call"
+            and not isinstance(site.file.parent(site.call), ast.Return)
+        ):
             raise
         try:
-            edits, shown = above(site, _wrapped(site), asked, rest)
+            edits, shown = edits_above(site, _wrapped_function(site), asked, rest)
         except NotRewritten as why:
             raise NotRewritten(f"{reason}, and {why}" if str(why) != str(reason) else str(why)) from None
         message = f"write around it: {' '.join('; '.join(shown).split())}"
         return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops, uncovers=_UNCOVERED)
 
 
-def _wrapped(site: Site) -> ast.expr | None:
+def _wrapped_function(site: Site) -> ast.expr | None:
     """The one function that the call is of, or that what it gives is called with at once; None where there is none."""
     if site.form == "call" and (function := site.argument("fun")) is not None:
         return function
@@ -189,7 +202,7 @@ def _in_place(site: Site, found: list[Wrapping], asked: RequestedShardings, rest
     whole = False
     for wrapping in found:
         target = written(site, wrapping)
-        more, said, replaced = _one(site, target, asked, rest, len(found))
+        more, said, replaced = _edits_for_function(site, target, asked, rest, len(found))
         edits += more
         shown += said
         whole = whole or replaced
@@ -203,11 +216,11 @@ def _in_place(site: Site, found: list[Wrapping], asked: RequestedShardings, rest
     return site.fix(Safety.UNSAFE, message, every, _WHY, rest.drops, uncovers=_UNCOVERED)
 
 
-def _one(
+def _edits_for_function(
     site: Site, target: Written | WithoutBody, asked: RequestedShardings, rest: Cut, count: int
 ) -> tuple[list[Edit], list[str], bool]:
     """The edits for one function, what they write, and whether they hold the call itself too."""
-    every = sources(asked.inputs) + sources(asked.outputs)
+    every = expressions_in_shardings(asked.inputs) + expressions_in_shardings(asked.outputs)
     if isinstance(target, WithoutBody):
         if count > 1:
             raise NotRewritten(
@@ -218,10 +231,10 @@ def _one(
         edits, shown = made(site, target, asked, rest)
         return edits, shown, True
     for source in every:
-        problem = obstacle(site, source, target.function)
+        problem = explain_obstacle(site, source, target.function)
         if problem is not None:
             there = f"inside `{getattr(target.function, 'name', '')}`"
-            around = problem.endswith(there) or (_wrapped(site) is not None and runs_anew(site))
+            around = problem.endswith(there) or (_wrapped_function(site) is not None and runs_anew(site))
             raise (OutOfReach if around else NotRewritten)(problem)
     if isinstance(target.function, ast.Lambda):
         if asked.above_inputs or asked.above_outputs:

@@ -21,15 +21,21 @@ from shardlint_rules.equinox._shardings_inside.given_shardings import (
     Given,
     One,
     Parted,
-    given,
+    expressions_in_shardings,
+    read_given_shardings,
     refuse_explicit,
-    sources,
     under_name,
 )
-from shardlint_rules.equinox.before_call import check_place, copied, free_names, own_dict, single_quotes
-from shardlint_rules.equinox.call_text import Cut, cut
+from shardlint_rules.equinox.before_call import (
+    check_place,
+    copy_dict_text,
+    free_names,
+    own_dict,
+    single_quotes,
+)
+from shardlint_rules.equinox.call_text import Cut, cut_keywords
 from shardlint_rules.equinox.changed_later import changed_later
-from shardlint_rules.equinox.filled import Entry, filled, is_none, open_to
+from shardlint_rules.equinox.filled import Entry, is_none, open_to, read_dict_entries
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 if TYPE_CHECKING:
@@ -49,7 +55,7 @@ class TakenOut:
 def taken_out(site: Site) -> TakenOut:
     """How the shardings leave the dict. Raises `NotRewritten`."""
     opened = [keyword for keyword in site.call.keywords if keyword.arg is None]
-    held = {keyword: filled(site, keyword.value, SHARDING_SETTINGS) for keyword in opened}
+    held = {keyword: read_dict_entries(site, keyword.value, SHARDING_SETTINGS) for keyword in opened}
     keyword = next(one for one in opened if held[one])
     text = site.text(keyword.value)
     direct = {name: one for name in SHARDING_SETTINGS if (one := site.keyword(name)) is not None}
@@ -63,14 +69,14 @@ def taken_out(site: Site) -> TakenOut:
         unknown = Entry(Unknown(), False, Place(site.file, keyword))
         entries = {name: entries.get(name, unknown) for name in SHARDING_SETTINGS}
     for name, entry in entries.items():
-        _check(site, name, entry)
+        _check_dict_entry(site, name, entry)
     own = own_dict(site, keyword.value)
     found = free_names(site, [*entries, "options"])
     variable = text if own else found[-1]
     names = dict(zip(entries, found, strict=False))
     quote = "'" if single_quotes(site) else '"'
-    lines, asked = _beside(site, direct)
-    lines += [] if own else [f"{variable} = {copied(site, keyword.value)}"]
+    lines, asked = _statements_beside_dict(site, direct)
+    lines += [] if own else [f"{variable} = {copy_dict_text(site, keyword.value)}"]
     for name, entry in entries.items():
         sure = entry.surely and not is_none(entry)
         default = "" if entry.surely else ", None"
@@ -82,15 +88,18 @@ def taken_out(site: Site) -> TakenOut:
         lines,
         asked.get("in_shardings"),
         asked.get("out_shardings"),
-        cut(site, set(direct.values()), {keyword: f"**{variable}"}),
+        cut_keywords(site, set(direct.values()), {keyword: f"**{variable}"}),
     )
 
 
-def _beside(site: Site, direct: dict[str, ast.keyword]) -> tuple[list[str], dict[str, Given]]:
+def _statements_beside_dict(site: Site, direct: dict[str, ast.keyword]) -> tuple[list[str], dict[str, Given]]:
     """Statements for the shardings that are given beside the dict, and what they ask for."""
-    asked = {name: given(site, one.value, inputs=name == "in_shardings") for name, one in direct.items()}
+    asked = {
+        name: read_given_shardings(site, one.value, inputs=name == "in_shardings")
+        for name, one in direct.items()
+    }
     inputs, outputs = (asked.get(name) for name in SHARDING_SETTINGS)
-    lines, inputs, outputs = named(site, inputs, outputs)
+    lines, inputs, outputs = named_shardings(site, inputs, outputs)
     return lines, {"in_shardings": inputs, "out_shardings": outputs}
 
 
@@ -103,15 +112,15 @@ def _holds_none(entry: Entry) -> bool:
 def with_names(site: Site, asked: RequestedShardings) -> tuple[list[str], RequestedShardings]:
     """Statements that give the shardings names, and what is asked for in their terms. Raises `NotRewritten`."""
     check_place(site)
-    for source in (*sources(asked.inputs), *sources(asked.outputs)):
+    for source in (*expressions_in_shardings(asked.inputs), *expressions_in_shardings(asked.outputs)):
         change = changed_later(site, source)
         if change is not None and not change.copied:
             raise NotRewritten(change.reason)
-    lines, inputs, outputs = named(site, asked.inputs, asked.outputs)
+    lines, inputs, outputs = named_shardings(site, asked.inputs, asked.outputs)
     return lines, replace(asked, inputs=inputs, outputs=outputs)
 
 
-def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, Given]:
+def named_shardings(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, Given]:
     """Statements that give shardings names, and the shardings in their terms. Raises `NotRewritten`."""
     names = dict(zip(SHARDING_SETTINGS, free_names(site, list(SHARDING_SETTINGS)), strict=True))
     lines: list[str] = []
@@ -126,7 +135,7 @@ def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, 
     return lines, found[0], found[1]
 
 
-def _check(site: Site, name: str, entry: Entry) -> None:
+def _check_dict_entry(site: Site, name: str, entry: Entry) -> None:
     """Raise `NotRewritten` if an entry of the dict is a value that filter_shard does not take."""
     for option in options(entry.value):
         if isinstance(option, Items) and option.kind != "tuple":

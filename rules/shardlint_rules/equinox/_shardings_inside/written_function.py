@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.signatures import STATIC_SETTINGS, Parameters, names, numbers, parameters_of
+from shardlint.model.signatures import STATIC_SETTINGS, Parameters, argnum_positions, names, parameters_of
 from shardlint.model.values import Api, CallResult, Function, Transformed
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -67,31 +67,33 @@ def written(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     """The function of a wrapping. Raises `NotRewritten` where it is not sure that only this wrapper runs it so."""
     node = wrapping.function
     if not isinstance(node, Definition):
-        return _passed(site, wrapping)
-    between = _between(site, node, wrapping.by)
+        return _function_or_reason(site, wrapping)
+    between = _decorators_between(site, node, wrapping.by)
     if between is not None:
         return between
-    return _body(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
+    return _written_function(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
 
 
-def _body(node: Definition | ast.Lambda, every: list[str], spare: int, site: Site) -> Written:
+def _written_function(node: Definition | ast.Lambda, every: list[str], spare: int, site: Site) -> Written:
     if isinstance(node, ast.AsyncFunctionDef):
         raise NotRewritten(f"`{node.name}` at line {node.lineno} is async, and jit does not trace async functions")
     if isinstance(node, ast.FunctionDef) and any(
         not isinstance(found, ast.Return) for found in site.file.walked(site.file.scope(node)).returns
     ):
         raise NotRewritten(f"`{node.name}` at line {node.lineno} is a generator, and jit does not trace generators")
-    static = _static(site, every)
+    static = _static_parameters(site, every)
     kept = [name for name in every if name not in static]
     return Written(node, kept, sum(name not in static for name in every[len(every) - spare :]))
 
 
-def _static(site: Site, every: list[str]) -> set[str]:
+def _static_parameters(site: Site, every: list[str]) -> set[str]:
     """The parameters that the call says are static: `in_shardings` has no entries for them."""
     found: set[str] = set()
     for setting in STATIC_SETTINGS:
         place = site.arguments.keywords.get(setting)
-        read = (numbers if setting.endswith("nums") else names)(place, site.arguments, site.program.evaluator)
+        read = (argnum_positions if setting.endswith("nums") else names)(
+            place, site.arguments, site.program.evaluator
+        )
         if read is None:
             raise NotRewritten(
                 f"the value of `{setting}` is not known, and in_shardings leaves the static arguments out"
@@ -104,7 +106,7 @@ def _static(site: Site, every: list[str]) -> set[str]:
     return found
 
 
-def _between(site: Site, node: Definition, by: ast.AST) -> WithoutBody | None:
+def _decorators_between(site: Site, node: Definition, by: ast.AST) -> WithoutBody | None:
     """Decorators between filter_jit and the definition that make another function of it."""
     place = next(index for index, decorator in enumerate(node.decorator_list) if decorator is by)
     transform = False
@@ -129,17 +131,17 @@ def _between(site: Site, node: Definition, by: ast.AST) -> WithoutBody | None:
     return WithoutBody(node.name, parameters, by, decorated=node)
 
 
-def _passed(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
+def _function_or_reason(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     node = wrapping.function
     text = site.shown(node)
     if isinstance(node, ast.Lambda):
-        return _body(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
+        return _written_function(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
     value = site.value(node)
     bound = 0
     inner = value
     if isinstance(value, Transformed):
         if value.api.name != "functools.partial":
-            return _transformed(site, wrapping, value, text)
+            return _explain_transformed(site, wrapping, value, text)
         inner = value.inner
         bound = -1
     if not isinstance(inner, Function) or not isinstance(node, ast.expr):
@@ -156,7 +158,7 @@ def _passed(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
         raise OutOfReach(f"`{text}` at line {site.call.lineno} is not a plain function of this file")
     _check_alone(site, definition, wrapping, text)
     every = list(parameters.positional)
-    return _body(definition, every, len(every) - parameters.required, site)
+    return _written_function(definition, every, len(every) - parameters.required, site)
 
 
 def _check_method(site: Site, method: Function, text: str) -> None:
@@ -180,7 +182,7 @@ def _check_alone(site: Site, definition: Definition | ast.Lambda, wrapping: Wrap
             )
 
 
-def _transformed(site: Site, wrapping: Wrapping, value: Transformed, text: str) -> WithoutBody:
+def _explain_transformed(site: Site, wrapping: Wrapping, value: Transformed, text: str) -> WithoutBody:
     parameters = parameters_of(value, site.program.evaluator)
     inner = value.inner
     if value.api.name not in _SAME_ARGUMENTS or parameters is None or isinstance(inner, Transformed):

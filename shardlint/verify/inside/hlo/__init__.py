@@ -9,7 +9,7 @@ from shardlint.verify.facts import Collective, Product
 from shardlint.verify.inside.hlo import collectives, loops, products
 from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.flow import Flow
-from shardlint.verify.inside.hlo.lines import Lines, renumbering
+from shardlint.verify.inside.hlo.lines import Lines, renumber_frames
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse
 
 
@@ -54,13 +54,13 @@ def read(
     """
     module = parse(text)
     flow, axes = Flow(module), Axes(mesh)
-    lines = Lines(module, renumbering(module, parse(original)) if original else None)
-    runs = loops.runs(module, flow)
+    lines = Lines(module, renumber_frames(module, parse(original)) if original else None)
+    runs = loops.computation_runs(module, flow)
     if names is None:
         names = collectives.argument_names(module)
-    found = collectives.find(module, flow, lines, axes, runs, names)
+    found = collectives.find_collectives(module, flow, lines, axes, runs, names)
     unsplit = parse(before or "")
-    made = products.find(module, unsplit, flow, lines, axes, runs, found)
+    made = products.find_products(module, unsplit, flow, lines, axes, runs, found)
     return Read(
         [one.collective for one in found], made, module, lines, [one.instruction for one in found], unsplit
     )

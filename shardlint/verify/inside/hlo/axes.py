@@ -58,7 +58,7 @@ class Axes:
     def of_groups(self, text: str) -> tuple[tuple[str, ...], int]:
         """The axes of `replica_groups`, and how many devices are in one group. No groups: all devices."""
         if text not in self._known:
-            groups = expand(text) or [list(range(self.devices))]
+            groups = expand_groups(text) or [list(range(self.devices))]
             self._known[text] = self.varying(groups), max(map(len, groups))
         return self._known[text]
 
@@ -66,7 +66,7 @@ class Axes:
         """The axes of `source_target_pairs`, and how many devices are in the largest ring or chain."""
         if text not in self._known:
             pairs = [(int(left), int(right)) for left, right in re.findall(r"\{(\d+),(\d+)\}", text)]
-            self._known[text] = self.varying(pairs), _largest(pairs)
+            self._known[text] = self.varying(pairs), _largest_group(pairs)
         return self._known[text]
 
     def of_sharding(self, text: str, rank: int) -> tuple[tuple[str, ...], ...] | None:
@@ -75,10 +75,10 @@ class Axes:
         """
         key = f"{rank} {text}"
         if key not in self._splits:
-            self._splits[key] = self._split(text, rank)
+            self._splits[key] = self._split_axes(text, rank)
         return self._splits[key]
 
-    def _split(self, text: str, rank: int) -> tuple[tuple[str, ...], ...] | None:
+    def _split_axes(self, text: str, rank: int) -> tuple[tuple[str, ...], ...] | None:
         body = text.strip("{}")
         if text.startswith("{{") or any(word in text for word in ("manual", "maximal", "unreduced")):
             return None
@@ -101,21 +101,21 @@ class Axes:
         return tuple(splits)
 
 
-def _permuted(dims: Sequence[int], order: Sequence[int]) -> list[int]:
+def _permuted_order(dims: Sequence[int], order: Sequence[int]) -> list[int]:
     """0, 1, 2, ... laid out in `dims`, then transposed to `order`, flattened."""
     strides = [math.prod(dims[at + 1 :]) for at in range(len(dims))]
     ranges = [range(0, dims[at] * strides[at], strides[at]) for at in order]
     return [sum(steps) for steps in itertools.product(*ranges)]
 
 
-def _numbers(text: str | None) -> list[int]:
+def _parse_numbers(text: str | None) -> list[int]:
     return [int(number) for number in (text or "").split(",") if number]
 
 
-def _iota(match: re.Match[str]) -> tuple[list[int], list[int]]:
-    shape, source = _numbers(match[1]), _numbers(match[2])
-    order = _numbers(match[3]) or list(range(len(source)))
-    return shape, _permuted(source, order)
+def _parse_iota(match: re.Match[str]) -> tuple[list[int], list[int]]:
+    shape, source = _parse_numbers(match[1]), _parse_numbers(match[2])
+    order = _parse_numbers(match[3]) or list(range(len(source)))
+    return shape, _permuted_order(source, order)
 
 
 def _mesh_of(text: str) -> tuple[dict[str, int], list[int], str] | None:
@@ -128,15 +128,15 @@ def _mesh_of(text: str) -> tuple[dict[str, int], list[int], str] | None:
     devices = list(range(math.prod(sizes.values())))
     if (listed := re.match(r", device_ids=\(([^)]*(?:T\([\d,]*\))?)\)", rest)) is not None:
         iota = _IOTA.search(listed[1])
-        devices = _iota(iota)[1] if iota else [int(number) for number in re.findall(r"\d+", listed[1])]
+        devices = _parse_iota(iota)[1] if iota else [int(number) for number in re.findall(r"\d+", listed[1])]
         # jax 0.10 leaves out what it counts to: `([4,2]T(1,0))`.
         if iota is None and (turned := re.match(r"\[([\d,]+)\]T\(([\d,]+)", listed[1])) is not None:
-            devices = _permuted(_numbers(turned[1]), _numbers(turned[2]))
+            devices = _permuted_order(_parse_numbers(turned[1]), _parse_numbers(turned[2]))
         rest = rest[listed.end() :]
     return sizes, devices, rest
 
 
-def _digits(sizes: Mapping[str, int], names: str) -> list[tuple[int, int]]:
+def _axis_digits(sizes: Mapping[str, int], names: str) -> list[tuple[int, int]]:
     """Stride and size of each axis, or part of one, that `names` refers to."""
     strides, stride = {}, math.prod(sizes.values())
     for name, size in sizes.items():
@@ -150,12 +150,12 @@ def _digits(sizes: Mapping[str, int], names: str) -> list[tuple[int, int]]:
     return found
 
 
-def expand(text: str) -> list[list[int]]:
+def expand_groups(text: str) -> list[list[int]]:
     """The device groups of a `replica_groups`, however it is spelled; empty for none."""
     mesh = _mesh_of(text)
     if mesh is not None:
         sizes, devices, rest = mesh
-        digits = _digits(sizes, rest)
+        digits = _axis_digits(sizes, rest)
         members = [sum(steps) for steps in itertools.product(*(range(0, s * n, s) for s, n in digits))]
         inside = set(members)
         starts = [
@@ -164,7 +164,7 @@ def expand(text: str) -> list[list[int]]:
         return [[devices[start + member] for member in sorted(inside)] for start in starts]
     iota = _IOTA.search(text)
     if iota is not None:
-        (count, size), devices = _iota(iota)
+        (count, size), devices = _parse_iota(iota)
         return [devices[at * size : (at + 1) * size] for at in range(count)]
     groups = re.findall(r"\{([\d,]+)\}", text)
     return [[int(device) for device in group.split(",")] for group in groups]
@@ -181,7 +181,8 @@ def tiling(text: str) -> tuple[list[int], list[int]] | None:
         if opened < 0:
             return None
         dims = [
-            _digits(sizes, part) for part in re.findall(r"\{([^}]*)\}", rest[opened : rest.find("]", opened)])
+            _axis_digits(sizes, part)
+            for part in re.findall(r"\{([^}]*)\}", rest[opened : rest.find("]", opened)])
         ]
         used = [digit for dim in dims for digit in dim]
         members = list(itertools.product(*(range(0, s * n, s) for s, n in used)))
@@ -194,23 +195,23 @@ def tiling(text: str) -> tuple[list[int], list[int]] | None:
         return None
     iota = _IOTA.search(text)
     if iota is not None:
-        return _iota(iota)
+        return _parse_iota(iota)
     listed = re.match(r"[\d,]+", text[match.end() :])
-    return (_numbers(match[1]), _numbers(listed[0])) if listed else None
+    return (_parse_numbers(match[1]), _parse_numbers(listed[0])) if listed else None
 
 
-def _largest(pairs: Sequence[tuple[int, int]]) -> int:
+def _largest_group(pairs: Sequence[tuple[int, int]]) -> int:
     """The most devices that pairs connect."""
     group: dict[int, int] = {}
 
-    def find(device: int) -> int:
+    def find_group(device: int) -> int:
         while group.setdefault(device, device) != device:
             device = group[device]
         return device
 
     for left, right in pairs:
-        group[find(left)] = find(right)
+        group[find_group(left)] = find_group(right)
     counts: dict[int, int] = {}
     for device in list(group):
-        counts[find(device)] = counts.get(find(device), 0) + 1
+        counts[find_group(device)] = counts.get(find_group(device), 0) + 1
     return max(counts.values(), default=0)

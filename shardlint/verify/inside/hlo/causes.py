@@ -34,10 +34,14 @@ def cause_of_result(read: Read, number: int, count: int) -> list[Collective]:
     else:
         name, element = root.name, None
     by_id = {id(one): collective for one, collective in zip(read.instructions, read.collectives, strict=True)}
-    return [by_id[id(one)] for one in _behind(name, element, root.computation, module) if id(one) in by_id]
+    return [
+        by_id[id(one)]
+        for one in _instructions_behind(name, element, root.computation, module)
+        if id(one) in by_id
+    ]
 
 
-def _behind(
+def _instructions_behind(
     name: str, element: int | None, computation: Computation, module: Module
 ) -> Iterator[Instruction]:
     """Yield the instructions that a value is computed from, nearest first, up to the collectives."""

@@ -37,7 +37,7 @@ def kind_of(one: Instruction) -> str:
     return _KINDS.get(one.opcode.removesuffix("-start"), "")
 
 
-def find(
+def find_collectives(
     module: Module,
     flow: Flow,
     lines: Lines,
@@ -66,11 +66,13 @@ def find(
                 if key[0] and key in copies:
                     continue
                 copies.add(key)
-            found.append(Found(_collective(one, kind, flow, lines, axes, runs[computation.name], names), one))
+            found.append(
+                Found(_make_collective(one, kind, flow, lines, axes, runs[computation.name], names), one)
+            )
     return found
 
 
-def _collective(
+def _make_collective(
     one: Instruction,
     kind: str,
     flow: Flow,
@@ -80,25 +82,25 @@ def _collective(
     names: Mapping[int, str],
 ) -> Collective:
     pairs = one.attribute("source_target_pairs")
-    over, group = axes.of_pairs(pairs) if pairs else axes.of_groups(_groups(one))
+    over, group = axes.of_pairs(pairs) if pairs else axes.of_groups(_replica_groups(one))
     if kind == "all-reduce" and "all-reduce-scatter" in one.computation.name:
         kind = "reduce-scatter"
-    small = _operands(one, flow)
+    small = _operand_shapes(one, flow)
     large = small
     if kind == "all-gather":
         large = shapes.arrays(one.shape) if not one.opcode.endswith("-start") else [
-            shapes.Shape(shape.dtype, _grown(shape.dims, one, group)) for shape in small
+            shapes.Shape(shape.dtype, _gathered_dimensions(shape.dims, one, group)) for shape in small
         ]  # fmt: skip
     large = large or shapes.arrays(one.shape)
     text = str(max(large, key=lambda shape: shape.bytes)) if large else ""
     if len(large) > 1:
         text += f" and {len(large) - 1} more"
-    of = _argument(one, flow, names) if kind == "all-gather" else ""
+    of = _gathered_argument(one, flow, names) if kind == "all-gather" else ""
     line = line_of(one, lines, flow, by_use=bool(of))
     return Collective(kind, over, group, text, sum(shape.bytes for shape in large), trips, line, of)
 
 
-def _groups(one: Instruction) -> str:
+def _replica_groups(one: Instruction) -> str:
     """The text of `replica_groups`, whose mesh form goes on behind a blank or a comma."""
     text = one.attributes
     at = text.find("replica_groups=")
@@ -111,7 +113,7 @@ def _groups(one: Instruction) -> str:
     return text[start : end + 1]
 
 
-def _operands(one: Instruction, flow: Flow) -> list[shapes.Shape]:
+def _operand_shapes(one: Instruction, flow: Flow) -> list[shapes.Shape]:
     """The shapes of what goes in."""
     found: list[shapes.Shape] = []
     for name, element in one.operands():
@@ -122,12 +124,12 @@ def _operands(one: Instruction, flow: Flow) -> list[shapes.Shape]:
     return found
 
 
-def _grown(dims: tuple[int, ...], one: Instruction, group: int) -> tuple[int, ...]:
+def _gathered_dimensions(dims: tuple[int, ...], one: Instruction, group: int) -> tuple[int, ...]:
     along = one.integers("dimensions")
     return tuple(size * group if along and at == along[0] else size for at, size in enumerate(dims))
 
 
-def _argument(one: Instruction, flow: Flow, names: Mapping[int, str]) -> str:
+def _gathered_argument(one: Instruction, flow: Flow, names: Mapping[int, str]) -> str:
     """The argument an all-gather is of: all of its operands', where they agree."""
     found = {flow.argument(name, element, one.computation) for name, element in one.operands()}
     number = found.pop() if len(found) == 1 else None
@@ -152,10 +154,14 @@ def line_of(one: Instruction, lines: Lines, flow: Flow, by_use: bool = False) ->
             return own
     if inner is not None:
         return inner
-    return _nearest(one, lines, _users) or _nearest(one, lines, flow.producers) or Line()
+    return (
+        _nearest_line(one, lines, _users_of_instruction)
+        or _nearest_line(one, lines, flow.producers)
+        or Line()
+    )
 
 
-def _users(one: Instruction) -> list[Instruction]:
+def _users_of_instruction(one: Instruction) -> list[Instruction]:
     return one.computation.users.get(one.name, [])
 
 
@@ -166,7 +172,7 @@ def _line_of_use(one: Instruction, lines: Lines) -> Line | None:
     carried: Line | None = None
     seen, level = {one.name}, [one]
     for _ in range(_STEPS):
-        users = [user for made in level for user in _users(made) if user.name not in seen]
+        users = [user for made in level for user in _users_of_instruction(made) if user.name not in seen]
         for user in users:
             seen.add(user.name)
             own, _ = lines.of(user)
@@ -177,7 +183,7 @@ def _line_of_use(one: Instruction, lines: Lines) -> Line | None:
     return carried
 
 
-def _nearest(
+def _nearest_line(
     one: Instruction, lines: Lines, neighbours: Callable[[Instruction], list[Instruction]]
 ) -> Line | None:
     """The user's line of the nearest instruction in one direction; else a library's."""

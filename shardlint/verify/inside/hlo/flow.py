@@ -154,7 +154,7 @@ class Flow:
             if one is None:
                 return None
             if one.opcode == "parameter":
-                return self._outside(one, element, computation)
+                return self._argument_past_parameter(one, element, computation)
             if one.opcode == "get-tuple-element":
                 element = int(one.attribute("index"))
                 name = one.operands()[0][0]
@@ -179,7 +179,9 @@ class Flow:
                 return None
         return None
 
-    def _outside(self, one: Instruction, element: int | None, computation: Computation) -> int | None:
+    def _argument_past_parameter(
+        self, one: Instruction, element: int | None, computation: Computation
+    ) -> int | None:
         """Past a parameter: it is the module's, or what the one caller passes."""
         number = int(one.inner) if one.inner.isdigit() else -1
         if computation is self.module.entry:
@@ -212,18 +214,19 @@ class Flow:
             for one in computation:
                 if one.opcode in _PRODUCTS or (one.opcode not in _SOURCES and self._from_made(one, made)):
                     made.add(one.name)
-        return name in made or self._changes(name, element, computation)
+        return name in made or self._loop_changes_element(name, element, computation)
 
     def _from_made(self, one: Instruction, made: set[str]) -> bool:
         if one.opcode == "get-tuple-element":
             name, index = one.operands()[0][0], int(one.attribute("index"))
-            return name in made or self._changes(name, index, one.computation)
+            return name in made or self._loop_changes_element(name, index, one.computation)
         return any(
-            name in made or (element is not None and self._changes(name, element, one.computation))
+            name in made
+            or (element is not None and self._loop_changes_element(name, element, one.computation))
             for name, element in one.operands()
         )
 
-    def _changes(self, name: str, element: int | None, computation: Computation) -> bool:
+    def _loop_changes_element(self, name: str, element: int | None, computation: Computation) -> bool:
         """Return whether a loop changes an element of its tuple."""
         one = self.find(name, computation)
         if one is None or element is None:

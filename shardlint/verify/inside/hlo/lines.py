@@ -21,7 +21,7 @@ def is_own(file: str) -> bool:
 
 class Lines:
     """The stack frames of one module. `renumbered` maps the frame numbers its instructions carry to those
-    of its tables, where a release mixed them up (see `renumbering`).
+    of its tables, where a release mixed them up (see `renumber_frames`).
     """
 
     def __init__(self, module: Module, renumbered: Mapping[int, int | None] | None = None) -> None:
@@ -30,8 +30,8 @@ class Lines:
         tables = module.tables
         self._files = {key: value.strip('"') for key, value in tables.get("FileNames", {}).items()}
         self._functions = {key: value.strip('"') for key, value in tables.get("FunctionNames", {}).items()}
-        self._places = {key: _fields(value) for key, value in tables.get("FileLocations", {}).items()}
-        frames = {key: _fields(value) for key, value in tables.get("StackFrames", {}).items()}
+        self._places = {key: _parse_fields(value) for key, value in tables.get("FileLocations", {}).items()}
+        frames = {key: _parse_fields(value) for key, value in tables.get("StackFrames", {}).items()}
         # Numbers count from 1; printers that write a frame without parent as its own write all parents one
         # too high.
         high = any(frame.get("parent_frame_id") == key for key, frame in frames.items())
@@ -70,7 +70,7 @@ class Lines:
         return self._known[frame]
 
 
-def renumbering(module: Module, original: Module) -> dict[int, int | None] | None:
+def renumber_frames(module: Module, original: Module) -> dict[int, int | None] | None:
     """For a module whose instructions carry other frame numbers than its own tables: the tables' number of
     each. None where they agree.
 
@@ -80,10 +80,10 @@ def renumbering(module: Module, original: Module) -> dict[int, int | None] | Non
     """
     if module.tables != original.tables or not module.tables:
         return None
-    was, now = _numbers(original), _numbers(module)
+    was, now = _frame_numbers(original), _frame_numbers(module)
     votes: dict[int, set[int]] = {}
     for name, numbers in now.items():
-        before = was.get(_known(name, was), [])
+        before = was.get(_known_operation_name(name, was), [])
         if len(before) == len(numbers):
             for left, right in zip(numbers, before, strict=True):
                 votes.setdefault(left, set()).add(right)
@@ -95,7 +95,7 @@ def renumbering(module: Module, original: Module) -> dict[int, int | None] | Non
     return {left: right.copy().pop() if len(right) == 1 else None for left, right in votes.items()}
 
 
-def _known(name: str, names: Mapping[str, object]) -> str:
+def _known_operation_name(name: str, names: Mapping[str, object]) -> str:
     """The longest end of an operation's name that is known: before inlining, names begin where their function
     does.
     """
@@ -104,7 +104,7 @@ def _known(name: str, names: Mapping[str, object]) -> str:
     return name
 
 
-def _numbers(module: Module) -> dict[str, list[int]]:
+def _frame_numbers(module: Module) -> dict[str, list[int]]:
     """The different frame numbers of each operation name, in order."""
     found: dict[str, dict[int, None]] = {}
     for computation in module.computations.values():
@@ -115,5 +115,5 @@ def _numbers(module: Module) -> dict[str, list[int]]:
     return {name: list(numbers) for name, numbers in found.items()}
 
 
-def _fields(text: str) -> dict[str, int]:
+def _parse_fields(text: str) -> dict[str, int]:
     return {key: int(value) for key, value in _FIELDS.findall(text)}

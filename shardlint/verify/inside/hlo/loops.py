@@ -10,7 +10,7 @@ from shardlint.verify.inside.hlo.module import Computation, Instruction, Module
 _KNOWN = re.compile(r'known_trip_count"?[:=]\s*\{"?n"?[:=]\s*"?(\d+)')
 
 
-def runs(module: Module, flow: Flow) -> dict[str, int | None]:
+def computation_runs(module: Module, flow: Flow) -> dict[str, int | None]:
     """How often each computation that is reached runs; None inside a loop whose count is not known.
 
     Of a conditional every branch counts as taken: which one is, is known only when it runs.
@@ -29,13 +29,13 @@ def runs(module: Module, flow: Flow) -> dict[str, int | None]:
     flow.callers = callers
     found: dict[str, int | None] = {}
 
-    def count(computation: Computation) -> int | None:
+    def count_runs(computation: Computation) -> int | None:
         if computation.name in found:
             return found[computation.name]
         found[computation.name] = 0  # no computation calls itself
         total: int | None = 1 if computation is module.entry else 0
         for one in callers.get(computation.name, ()):
-            times = count(one.computation)
+            times = count_runs(one.computation)
             if times != 0:
                 trips = trip_count(one, module, flow) if id(one) in loops else 1
                 if trips is not None and one.attribute("condition").lstrip("%") == computation.name:
@@ -45,7 +45,7 @@ def runs(module: Module, flow: Flow) -> dict[str, int | None]:
         return total
 
     for computation in module.computations.values():
-        count(computation)
+        count_runs(computation)
     return {name: times for name, times in found.items() if times != 0}
 
 

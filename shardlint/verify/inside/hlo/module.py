@@ -30,7 +30,7 @@ class Instruction:
         self.name, self.shape, self.opcode = match[2], match[3], match[4]
         self.computation = computation
 
-    def _end(self) -> int:
+    def _operands_end(self) -> int:
         """Where the operands close. A tuple's comments and layouts hold parentheses of their own."""
         if self._close < 0:
             line, depth, at = self._line, 1, self._open
@@ -48,12 +48,12 @@ class Instruction:
     @property
     def inner(self) -> str:
         """Return the text between the parentheses: operands, a parameter's number, a constant's value."""
-        return self._line[self._open : self._end()]
+        return self._line[self._open : self._operands_end()]
 
     @property
     def attributes(self) -> str:
         """Everything after the operands."""
-        return self._line[self._end() + 1 :]
+        return self._line[self._operands_end() + 1 :]
 
     def operands(self) -> list[tuple[str, int | None]]:
         """Operand names, each with the element of its tuple that is meant (None: the whole)."""

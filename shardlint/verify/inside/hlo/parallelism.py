@@ -51,7 +51,7 @@ def of_weights(one: Shared) -> Names:
     return one.axes[one.weights] + one.axes["reduced"] + one.axes["batch"]
 
 
-def parallelism(shared: Sequence[Shared]) -> list[str]:
+def parallelism_of_products(shared: Sequence[Shared]) -> list[str]:
     """The parallelism of each product (see `facts.Product`).
 
     Where neither side is known for the weights, a backward product is what its forward one is, and any
@@ -69,7 +69,7 @@ def parallelism(shared: Sequence[Shared]) -> list[str]:
             for role, names in (("data", data), ("tensor", tensor)):
                 for name in names:
                     roles.setdefault(name, set()).add(role)
-            kinds.append(_kind(bool(data), bool(tensor)))
+            kinds.append(_kind_of_parallelism(bool(data), bool(tensor)))
         else:
             kinds.append(None)
         if not one.backward and kinds[-1] is not None:
@@ -82,10 +82,10 @@ def parallelism(shared: Sequence[Shared]) -> list[str]:
             if len(same) == 1:
                 kind = next(iter(same))
             elif all(len(each) == 1 for each in seen):
-                kind = _kind({"data"} in seen, {"tensor"} in seen)
+                kind = _kind_of_parallelism({"data"} in seen, {"tensor"} in seen)
         told.append(kind or "")
     return told
 
 
-def _kind(data: bool, tensor: bool) -> str:
+def _kind_of_parallelism(data: bool, tensor: bool) -> str:
     return "hybrid" if data and tensor else "data" if data else "tensor" if tensor else "none"

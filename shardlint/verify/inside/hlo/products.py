@@ -26,7 +26,7 @@ from shardlint.verify.inside.hlo.parallelism import (
     Names,
     Shared,
     of_weights,
-    parallelism,
+    parallelism_of_products,
     weights_side,
 )
 
@@ -48,7 +48,7 @@ class _Dimension:
     out: int | None
 
 
-def find(
+def find_products(
     module: Module,
     before: Module,
     flow: Flow,
@@ -58,17 +58,17 @@ def find(
     found: Sequence[Found],
 ) -> list[Product]:
     """The products of `module` whose axes are known, in its order; `found` are its collectives."""
-    origins = {_plain(name): computation for name, computation in before.computations.items()}
+    origins = {_plain_name(name): computation for name, computation in before.computations.items()}
     donated = handed_on(module)
     shared: list[Shared] = []
     for computation in module.computations.values():
-        origin = origins.get(_plain(computation.name))
+        origin = origins.get(_plain_name(computation.name))
         if computation.name in runs and origin is not None:
-            for after, first in _pairs(computation, origin):
-                one = _share(after, first, flow, axes, donated)
+            for after, first in _product_pairs(computation, origin):
+                one = _share_of_product(after, first, flow, axes, donated)
                 if one is not None:
                     shared.append(one)
-    kinds = parallelism(shared)
+    kinds = parallelism_of_products(shared)
     places = {id(one.instruction): index for index, one in enumerate(found)}
     return [
         Product(
@@ -80,7 +80,7 @@ def find(
             kind,
             one.flops,
             runs[one.one.computation.name],
-            tuple(sorted(set(_paid(one.one, flow, places)))),
+            tuple(sorted(set(_collectives_of_product(one.one, flow, places)))),
             of_weights(one) if one.weights else (),
         )
         for one, kind in zip(shared, kinds, strict=True)
@@ -95,7 +95,7 @@ def multiplications(one: Instruction) -> int:
     if one.opcode == "dot":
         return math.prod(out.dims) * math.prod(left.dims[at] for at in one.integers("lhs_contracting_dims"))
     labels = re.match(r"(\w+)_", one.attribute("dim_labels"))
-    return math.prod(out.dims) * (left.dims[labels[1].index("f")] if labels else 1) * _window(one)
+    return math.prod(out.dims) * (left.dims[labels[1].index("f")] if labels else 1) * _window_size(one)
 
 
 def _operand_shape(one: Instruction, place: int) -> shapes.Shape | None:
@@ -114,12 +114,12 @@ def handed_on(module: Module) -> set[int]:
     return found
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     """A computation's name without what the partitioner adds to it."""
     return re.sub(r"_spmd(\.clone)?(\.\d+)?$", "", name)
 
 
-def _pairs(after: Computation, before: Computation) -> Iterator[tuple[Instruction, Instruction]]:
+def _product_pairs(after: Computation, before: Computation) -> Iterator[tuple[Instruction, Instruction]]:
     """Each product with the one it was before; those that are not found the same number of times are left
     out.
     """
@@ -128,7 +128,7 @@ def _pairs(after: Computation, before: Computation) -> Iterator[tuple[Instructio
         groups: dict[tuple[object, ...], list[Instruction]] = {}
         for one in computation:
             if one.opcode in ("dot", "convolution"):
-                groups.setdefault(_identity(one), []).append(one)
+                groups.setdefault(_identity_of_product(one), []).append(one)
         lists.append(groups)
     for key, found in lists[0].items():
         others = lists[1].get(key, [])
@@ -136,16 +136,16 @@ def _pairs(after: Computation, before: Computation) -> Iterator[tuple[Instructio
             yield from zip(found, others, strict=True)
 
 
-def _identity(one: Instruction) -> tuple[object, ...]:
+def _identity_of_product(one: Instruction) -> tuple[object, ...]:
     keys = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims", "dim_labels")
     return (one.opcode, one.op_name, one.frame, one.source, *(one.attribute(key) for key in keys))
 
 
-def _share(
+def _share_of_product(
     after: Instruction, before: Instruction, flow: Flow, axes: Axes, donated: set[int]
 ) -> Shared | None:
     """The axes that split a product, or None where they cannot be told."""
-    dimensions = _dimensions(before)
+    dimensions = _dimensions_of_product(before)
     operands = before.operands()
     makers = [before.computation.instructions.get(name) for name, _ in operands]
     here = [after.computation.instructions.get(name) for name, _ in after.operands()]
@@ -158,12 +158,12 @@ def _share(
     if any(one is None for one in [*whole, *local]):
         return None
     sharded = [
-        _sharding(one, element, axes)
+        _operand_axes(one, element, axes)
         for one, element in [*zip(makers, (element for _, element in operands), strict=True), (before, None)]
     ]
     if None in sharded:
         return None
-    chosen = _settle([_options(one, whole, local, sharded, axes) for one in dimensions])  # type: ignore[arg-type]
+    chosen = _settle_axes([_possible_axes(one, whole, local, sharded, axes) for one in dimensions])  # type: ignore[arg-type]
     if chosen is None:
         return None
     split_by: dict[str, Names] = {"left": (), "right": (), "reduced": (), "batch": ()}
@@ -180,7 +180,7 @@ def _share(
         if one is not None and dimension.role == "reduced" and dimension.left is not None
     )
     if before.opcode == "convolution":
-        inside *= _window(after)
+        inside *= _window_size(after)
     return Shared(
         after,
         text + ("" if not backward else "  (recomputed)" if _AGAIN in after.op_name else "  (backward)"),
@@ -192,7 +192,7 @@ def _share(
     )
 
 
-def _dimensions(one: Instruction) -> list[_Dimension] | None:
+def _dimensions_of_product(one: Instruction) -> list[_Dimension] | None:
     return _of_convolution(one) if one.opcode == "convolution" else _of_dot(one)
 
 
@@ -236,7 +236,7 @@ def _of_convolution(one: Instruction) -> list[_Dimension] | None:
     return found
 
 
-def _window(one: Instruction) -> int:
+def _window_size(one: Instruction) -> int:
     size = re.search(r"size=([\dx]+)", one.attribute("window"))
     return math.prod(int(part) for part in size[1].split("x")) if size else 1
 
@@ -250,7 +250,7 @@ def _shape(one: Instruction | None, element: int | None) -> shapes.Shape | None:
     return parts[at] if at < len(parts) and (element is not None or len(parts) == 1) else None
 
 
-def _sharding(one: Instruction | None, element: int | None, axes: Axes) -> tuple[Names, ...] | None:
+def _operand_axes(one: Instruction | None, element: int | None, axes: Axes) -> tuple[Names, ...] | None:
     """The axes of each dimension of an operand; none of them where nothing was written beside it."""
     shape = _shape(one, element)
     if one is None or shape is None:
@@ -266,7 +266,7 @@ def _sharding(one: Instruction | None, element: int | None, axes: Axes) -> tuple
     return axes.of_sharding(text, len(shape.dims))
 
 
-def _options(
+def _possible_axes(
     dimension: _Dimension,
     whole: Sequence[shapes.Shape],
     local: Sequence[shapes.Shape],
@@ -282,7 +282,7 @@ def _options(
     if became == size:
         return {()}
     named = [sharded[part][place] for part, place in enumerate(at) if place is not None]
-    options = {names for names in named if _fits(names, size, became, axes)}
+    options = {names for names in named if _axes_fit_size(names, size, became, axes)}
     if options:
         return options
     # Part of what an operand is split by can be undone before the product.
@@ -291,11 +291,11 @@ def _options(
         names
         for count in range(1, len(union) + 1)
         for names in itertools.combinations(union, count)
-        if _fits(names, size, became, axes)
+        if _axes_fit_size(names, size, became, axes)
     }
 
 
-def _settle(options: list[set[Names]]) -> list[Names] | None:
+def _settle_axes(options: list[set[Names]]) -> list[Names] | None:
     """One choice for each dimension, where there is only one: no axis splits two dimensions."""
     taken: set[str] = set()
     settled: dict[int, Names] = {}
@@ -313,12 +313,12 @@ def _settle(options: list[set[Names]]) -> list[Names] | None:
     return [settled[at] for at in range(len(options))]
 
 
-def _fits(names: Names, size: int, became: int, axes: Axes) -> bool:
+def _axes_fit_size(names: Names, size: int, became: int, axes: Axes) -> bool:
     ways = math.prod(axes.mesh[name] for name in names)
     return ways > 1 and -(-size // ways) == became
 
 
-def _paid(one: Instruction, flow: Flow, places: Mapping[int, int]) -> Iterator[int]:
+def _collectives_of_product(one: Instruction, flow: Flow, places: Mapping[int, int]) -> Iterator[int]:
     """The collectives that bring a product its operands or add up its results."""
     for operand in range(2):
         made = flow.producer(one, operand)

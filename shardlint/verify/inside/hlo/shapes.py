@@ -20,13 +20,13 @@ class Shape:
     @property
     def bytes(self) -> int:
         """Bytes of the array; types of less than a byte are packed."""
-        return math.ceil(math.prod(self.dims) * bits(self.dtype) / 8)
+        return math.ceil(math.prod(self.dims) * bits_of_dtype(self.dtype) / 8)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.dims))}]"
 
 
-def bits(dtype: str) -> int:
+def bits_of_dtype(dtype: str) -> int:
     """Bits of one element: `f8e4m3fn` 8, `c64` 64; 0 for what is not a number."""
     if dtype in _BITS:
         return _BITS[dtype]

@@ -32,7 +32,7 @@ def rematerialised(messages: str, lines: Lines, axes: Axes) -> list[Warned]:
         tiles = tiling(source)
         pieces = tiles[0][: len(shape.dims)] if tiles else [1] * len(shape.dims)
         whole = shapes.Shape(shape.dtype, tuple(a * b for a, b in zip(shape.dims, pieces, strict=True)))
-        ways = [_text(text, len(shape.dims), axes) for text in (source, target)]
+        ways = [_sharding_text(text, len(shape.dims), axes) for text in (source, target)]
         message = f"{whole} is replicated on every device to go from {ways[0]} to {ways[1]}"
         found[Warned("rematerialised", message, own or inner or Line(), whole.bytes)] = None
     return list(found)
@@ -51,11 +51,11 @@ def indivisible(before: Module, lines: Lines, axes: Axes) -> list[Warned]:
             tiles = tiling(text) if text else None
             if tiles is None or len(parts) != 1 or one.shape.startswith("("):
                 continue
-            found |= dict.fromkeys(_padded(parts[0], tiles[0], text, axes, lines.of(one)))
+            found |= dict.fromkeys(_padded_dimensions(parts[0], tiles[0], text, axes, lines.of(one)))
     return list(found)
 
 
-def _padded(
+def _padded_dimensions(
     shape: shapes.Shape, pieces: list[int], text: str, axes: Axes, places: tuple[Line | None, Line | None]
 ) -> Iterator[Warned]:
     for dim, size in enumerate(shape.dims):
@@ -66,13 +66,13 @@ def _padded(
             held = math.prod(-(-size // ways) for size, ways in zip(shape.dims, pieces, strict=False))
             message = (
                 f"dimension {dim} of {shape} is padded from {size} to {-(-size // ways) * ways}: the "
-                f"constraint {_text(text, len(shape.dims), axes)} needs a multiple of {over} = {ways}"
+                f"constraint {_sharding_text(text, len(shape.dims), axes)} needs a multiple of {over} = {ways}"
             )
-            count = math.ceil(held * shapes.bits(shape.dtype) / 8)
+            count = math.ceil(held * shapes.bits_of_dtype(shape.dtype) / 8)
             yield Warned("indivisible", message, places[0] or places[1] or Line(), count)
 
 
-def _text(sharding: str, rank: int, axes: Axes) -> str:
+def _sharding_text(sharding: str, rank: int, axes: Axes) -> str:
     """A sharding as a spec, `P('data', None)`, or as the compiler wrote it."""
     names = axes.of_sharding(sharding, rank)
     if names is None:
