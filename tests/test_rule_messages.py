@@ -236,3 +236,18 @@ def same(x, y):
 def test_a_comparison_that_catches_the_error_is_silent(write: Write, name: str, harm: Harm, effect: str) -> None:
     (finding,) = found(write({"a.py": COMPARED.format(name)}), "SL807")
     assert finding.harm is harm and f"With several processes this {effect}" in finding.message
+
+
+MESHLESS = """\
+import haliax as hax
+
+x = hax.shard(hax.ones(hax.Axis("batch", 8)), {"batch": "data"})
+"""
+
+
+@pytest.mark.parametrize(
+    ("haliax", "context"), [("1.3", "`with mesh:`"), ("1.4", "`with jax.set_mesh(mesh):`")]
+)
+def test_the_context_that_haliax_reads_is_named(write: Write, haliax: str, context: str) -> None:
+    (finding,) = found(write({"a.py": MESHLESS}), "SL601", haliax=haliax)
+    assert f"write {context} around the call" in finding.help

@@ -55,21 +55,23 @@ class ShardWithoutMapping(Rule):
     @detector("violation", of="mapping.no-mesh")
     def report_without_mesh(self, site: Site) -> Finding:
         """A call with a mapping and without a mesh."""
+        context = _context(site)
         warns = site.allows("haliax", ">=1.4") and not site.violation.said["traced"]
         return site.report_violation(
             f"`{last_name(site.syntax)}` has no effect{' (haliax may warn)' if warns else ''}: "
             "it has a mapping but no mesh.",
             why=f"without a mesh {site.release('haliax')} returns the array unchanged",
-            help=f"write `{_context(site)}` around the call, or pass `mesh=`",
+            help=f"write `{context}` around the call, or pass `mesh=`",
         )
 
     @detector("violation", of="mapping.meshless")
     def report_jit_without_mesh(self, site: Site) -> Finding:
         """A `named_jit` with a mapping and without a mesh."""
+        context = _context(site)
         return site.report_violation(
             "This raises ValueError: `named_jit` has a mapping but no mesh.",
             why=f"{site.release('haliax')} shards arguments and results by the mapping over the mesh in context",
-            help=f"write `{_context(site)}` around the call",
+            help=f"write `{context}` around the call",
             harm=Harm.CRASH,
         )
 
