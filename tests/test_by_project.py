@@ -264,3 +264,20 @@ def test_a_reason_that_is_given_twice_is_told_once() -> None:
 
     group = Group(".", [One()])  # type: ignore[list-item]
     assert group.obstacles == ["a.py:3: `with self.mesh:`: it is traced code", "a.py:4: it is traced code"]
+
+
+HALIAX = HEAD + """\
+import haliax as hax
+
+with MESH, hax.axis_mapping({"batch": "data"}):
+    x = hax.shard(hax.ones(hax.Axis("batch", 8)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("requirement", "count"),
+    [("haliax", 1), ("haliax>=1.4.dev348", 1), ("haliax==1.3", 0), ("haliax==1.4.dev348", 0)],
+)
+def test_a_block_with_haliax_moves_unless_haliax_may_be_older(write: Write, requirement: str, count: int) -> None:
+    findings = found(write({"x.py": HALIAX, "requirements.txt": f"{requirement}\n"}))
+    assert [one.fix is not None for one in findings] == [True] * count

@@ -24,9 +24,9 @@ same = mesh
 """
 
 
-def found(root: Path, code: str, possible: bool = False) -> list[Finding]:
+def found(root: Path, code: str, possible: bool = False, **targets: str) -> list[Finding]:
     certainty = Certainty.POSSIBLE if possible else Certainty.LIKELY
-    report = check([root], Options(select=(code,), certainty=certainty))
+    report = check([root], Options(select=(code,), certainty=certainty, targets=targets))
     return [finding for file in report.reports for finding in file.findings]
 
 
@@ -139,13 +139,18 @@ def f(x):
 
 
 @pytest.mark.parametrize(
-    ("unchecked", "harm", "effect"),
-    [("", Harm.CRASH, "raises ValueError"), (", check_vma=False", Harm.SILENT, "has no effect")],
+    ("unchecked", "jax", "harm", "effect"),
+    [
+        ("", "0.12.0.1", Harm.CRASH, "raises ValueError"),
+        ("", "0.7.2", Harm.CRASH, "raises ValueError"),
+        ("", "0.7.1", Harm.SILENT, "has no effect"),
+        (", check_vma=False", "0.12.0.1", Harm.SILENT, "has no effect"),
+    ],
 )
 def test_device_put_in_a_shard_map_has_the_harm_that_is_said(
-    write: Write, unchecked: str, harm: Harm, effect: str
+    write: Write, unchecked: str, jax: str, harm: Harm, effect: str
 ) -> None:
-    (finding,) = found(write({"a.py": IN_SHARD_MAP.format(unchecked)}), "SL201")
+    (finding,) = found(write({"a.py": IN_SHARD_MAP.format(unchecked)}), "SL201", jax=jax)
     assert finding.harm is harm and effect in finding.message and finding.fix is None
     assert "remove the `device_put`: `in_specs` and `out_specs` of the `shard_map` at line 11" in finding.help
 
@@ -167,3 +172,82 @@ def test_a_sum_on_the_host_names_the_array_and_not_its_library(write: Write) -> 
     (finding,) = found(write({"a.py": SUMMED}), "SL404")
     assert "copy of `loss` per device" in finding.message
     assert finding.help == "write `loss[0]` in place of `loss`"
+
+
+SHARD = """\
+import jax
+
+
+def first(step, batch):
+    loss = jax.pmap(step, axis_name="batch")(batch)
+    return loss.addressable_data(0)
+"""
+
+
+@pytest.mark.parametrize(("jax", "count"), [("0.4.33", 0), ("0.4.34", 1), ("0.7.2", 1), ("0.12.0.1", 1)])
+def test_a_shard_keeps_its_dimension_since_jax_0_4_34(write: Write, jax: str, count: int) -> None:
+    findings = found(write({"a.py": SHARD}), "SL424", jax=jax)
+    assert ["keeps the mapped dimension" in one.message for one in findings] == [True] * count
+
+
+NAMES = """\
+import flax.linen as nn
+from flax import nnx
+
+
+class Layer(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        init = nn.with_partitioning(nn.initializers.ones_init(), ("fsdp", "tp"))
+        return x * self.param("scale", init, (8,))
+
+
+def bias(rngs):
+    init = nnx.with_partitioning(nnx.initializers.zeros_init(), ("fsdp", "tp"))
+    return nnx.Param(init(rngs.params(), (8,)))
+"""
+
+
+@pytest.mark.parametrize(("flax", "forms"), [("0.12.12", ["under-mesh", ""]), ("0.11.2", ["under-mesh"] * 2)])
+def test_too_many_names_are_an_error_only_under_a_mesh(write: Write, flax: str, forms: list[str]) -> None:
+    findings = found(write({"a.py": NAMES}), "SL303", flax=flax)
+    assert [one.form for one in findings] == forms
+    assert [one.certainty is Certainty.PROVEN for one in findings] == [not form for form in forms]
+
+
+COMPARED = """\
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+jax.distributed.initialize()
+mesh = Mesh(np.array(jax.devices()), ("data",))
+
+
+def same(x, y):
+    return np.{}(x, jax.device_put(y, NamedSharding(mesh, P("data"))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "effect"),
+    [("allclose", Harm.CRASH, "raises RuntimeError"), ("array_equal", Harm.SILENT, "returns False")],
+)
+def test_a_comparison_that_catches_the_error_is_silent(write: Write, name: str, harm: Harm, effect: str) -> None:
+    (finding,) = found(write({"a.py": COMPARED.format(name)}), "SL807")
+    assert finding.harm is harm and f"With several processes this {effect}" in finding.message
+
+
+MESHLESS = """\
+import haliax as hax
+
+x = hax.shard(hax.ones(hax.Axis("batch", 8)), {"batch": "data"})
+"""
+
+
+@pytest.mark.parametrize(
+    ("haliax", "context"), [("1.3", "`with mesh:`"), ("1.4", "`with jax.set_mesh(mesh):`")]
+)
+def test_the_context_that_haliax_reads_is_named(write: Write, haliax: str, context: str) -> None:
+    (finding,) = found(write({"a.py": MESHLESS}), "SL601", haliax=haliax)
+    assert f"write {context} around the call" in finding.help

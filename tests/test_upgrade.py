@@ -826,19 +826,23 @@ def test_a_library_without_contexts_of_its_own(write: Write) -> None:
     assert "nothing in the program enters a mesh, so its callers decide" in said
 
 
-def test_an_older_flax_reads_the_old_mesh(write: Write) -> None:
+@pytest.mark.parametrize(("flax", "moves"), [("0.8.5", False), ("0.11.1", False), ("0.11.2", True), ("0.12.1", True)])
+def test_flax_before_0_11_2_reads_only_the_old_mesh(write: Write, flax: str, moves: bool) -> None:
     files = {
         **TOGETHER,
         "model.py": "import main\nimport flax.linen as nn\n\nkernel = nn.with_partitioning(None, ('data',))\n",
     }
     root = write(files)
-    older = Options(targets={**TARGETS, "flax": "0.8.5"})
+    older = Options(targets={**TARGETS, "flax": flax})
     before = texts(root)
     fix([root], older, unsafe=True, write=True)
     after = texts(root)
+    if moves:
+        assert "with jax.set_mesh(mesh):" in after["main.py"]
+        return
     assert "with mesh:" in after["main.py"] and after["parts.py"] == before["parts.py"].replace("\r", "")
     told = [finding.help for file in check([root], older).reports for finding in file.findings]
-    assert any("flax before 0.12.2" in help for help in told)
+    assert any("flax before 0.11.2" in help for help in told)
 
 
 @pytest.mark.parametrize(

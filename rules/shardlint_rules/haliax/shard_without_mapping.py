@@ -8,6 +8,7 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint_rules.mesh.legacy import haliax_reads_old_mesh
 
 
 class ShardWithoutMapping(Rule):
@@ -54,20 +55,28 @@ class ShardWithoutMapping(Rule):
     @detector("violation", of="mapping.no-mesh")
     def report_without_mesh(self, site: Site) -> Finding:
         """A call with a mapping and without a mesh."""
+        context = _context(site)
         warns = site.allows("haliax", ">=1.4") and not site.violation.said["traced"]
         return site.report_violation(
             f"`{last_name(site.syntax)}` has no effect{' (haliax may warn)' if warns else ''}: "
             "it has a mapping but no mesh.",
             why=f"without a mesh {site.release('haliax')} returns the array unchanged",
-            help="write `with mesh:` around the call, or pass `mesh=`",
+            help=f"write `{context}` around the call, or pass `mesh=`",
         )
 
     @detector("violation", of="mapping.meshless")
     def report_jit_without_mesh(self, site: Site) -> Finding:
         """A `named_jit` with a mapping and without a mesh."""
+        context = _context(site)
         return site.report_violation(
             "This raises ValueError: `named_jit` has a mapping but no mesh.",
             why=f"{site.release('haliax')} shards arguments and results by the mapping over the mesh in context",
-            help="write `with mesh:` around the call",
+            help=f"write `{context}` around the call",
             harm=Harm.CRASH,
         )
+
+
+def _context(site: Site) -> str:
+    """The mesh context that haliax reads on the project's releases."""
+    is_old = haliax_reads_old_mesh(site) or not site.allows("jax", ">=0.7.1")
+    return "with mesh:" if is_old else "with jax.set_mesh(mesh):"

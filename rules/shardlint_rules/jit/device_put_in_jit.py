@@ -139,7 +139,7 @@ class DevicePutInJit(Rule):
 
     def _in_shard_map(self, site: Site, body: Place) -> tuple[str, Harm]:
         """The effect in the body of a shard_map, and its harm."""
-        if _UNCHECKED.search(body.text()) or not site.allows("jax", ">=0.8"):
+        if _UNCHECKED.search(body.text()) or not site.allows("jax", ">=0.7.2"):
             message = "`device_put` has no effect in a `shard_map` body inside jit: each device keeps its shard."
             return message, Harm.SILENT
         message = "`device_put` raises ValueError in a `shard_map` body for a value that varies across devices."

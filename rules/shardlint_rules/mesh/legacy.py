@@ -22,8 +22,9 @@ from shardlint_rules.mesh.origin import refused
 from shardlint_rules.mesh.running import Running, names, running, through
 from shardlint_rules.upgrade.readers import imports, readers, uses_any
 
-_HALIAX = "haliax reads the mesh of `with mesh:`"
-_FLAX = "flax before 0.12.2 reads the mesh of `with mesh:`"
+_HALIAX = "haliax before 1.4.dev419 reads only the mesh of `with mesh:`"
+_HALIAX_JITS = "`fsdp` and `named_jit(in_axis_resources=...)` of haliax reject arrays created under jax.set_mesh"
+_FLAX = "flax before 0.11.2 reads only the mesh of `with mesh:`"
 # The parts of Flax that look for a mesh in context.
 _FLAX_READS = (
     "nnx",
@@ -34,6 +35,7 @@ _FLAX_READS = (
     "with_logical_partitioning",
     "with_partitioning",
 )
+_ARGUMENT_SHARDINGS = ("in_axis_resources", "fsdp")
 _EAGER = (
     "`{}` at {} constrains outside jit by a bare spec, which raises under jax.set_mesh for an array on one device"
 )
@@ -99,15 +101,44 @@ def moves_with(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
 
 
 def libraries(site: Site, joined: bool = False) -> list[str]:
-    """Libraries that read the old context on the project's releases, as far as what runs with the site uses that part.
+    """Libraries that read only the old context on the project's releases, as far as what runs with the site uses that
+    part, and those that work differently under `jax.set_mesh`.
 
     `joined` counts all that must change together with the site's file.
     """
-    found = [_HALIAX] if imports(site, "haliax", joined) else []
-    if not site.targets.allows("flax", ">=0.12.2") and imports(site, "flax", joined):
+    found = []
+    if imports(site, "haliax", joined):
+        if haliax_reads_old_mesh(site):
+            found.append(_HALIAX)
+        elif site.program.once(site.file, "jits of haliax", lambda: _calls_haliax_jits(site, joined), joined):
+            found.append(_HALIAX_JITS)
+    if not site.targets.allows("flax", ">=0.11.2") and imports(site, "flax", joined):
         if uses_any(site, _FLAX_READS, joined):
             found.append(_FLAX)
     return found
+
+
+def haliax_reads_old_mesh(site: Site) -> bool:
+    """Return whether the project's haliax may read only the mesh of `with mesh:`. Of a pinned 1.4 the number of the
+    development release is unknown.
+    """
+    return not site.allows("haliax", ">=1.4") or site.pinned("haliax", ">=1.4")
+
+
+def _calls_haliax_jits(site: Site, joined: bool) -> bool:
+    """Return whether code passes shardings of arguments to haliax, which jax.jit then compares with the arguments."""
+    program = site.program
+    for file in program.project.holding(site.file.path, _ARGUMENT_SHARDINGS, joined):
+        if file is None:
+            return True
+        if any(isinstance(node, ast.keyword) for node in file.mentions("in_axis_resources")):
+            return True
+        for node in file.mentions("fsdp"):
+            if isinstance(node, ast.Name | ast.Attribute):
+                values = options(program.value(file, node))
+                if any(isinstance(one, Api) and one.name == "haliax.fsdp" for one in values):
+                    return True
+    return False
 
 
 def _in_the_block(site: Site, run: Running) -> list[str]:

@@ -13,6 +13,7 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._set_already import set_already
 from shardlint_rules.mesh.legacy import (
     entered,
+    haliax_reads_old_mesh,
     items,
     libraries,
     stack_stays,
@@ -37,8 +38,8 @@ class LegacyMeshContext(Rule):
     | a constraint with a bare spec, outside jit, on an uncommitted array from before the block | works | raises |
     | `get_abstract_mesh()` | empty | the mesh |
     | `thread_resources` | the mesh | empty |
-    | haliax 1.3 | reads the mesh | doesn't read the mesh |
-    | flax before 0.12.2; haliax from 1.4.dev439 | read the mesh | read the mesh |
+    | flax before 0.11.2; haliax before 1.4.dev419 | read the mesh | don't read the mesh |
+    | flax 0.11.2 to 0.12.1; haliax from 1.4.dev419 | read the mesh | read the mesh |
     | flax 0.12.2 and newer | doesn't read the mesh | reads the mesh |
     | inside traced code | allowed | raises |
     | new arrays | on one device | replicated over the mesh |
@@ -57,7 +58,9 @@ class LegacyMeshContext(Rule):
 
     - a mesh with Explicit axes, or with unknown axis types in a project that uses Explicit axes
     - code that may be traced. Exceptions: a test runner or a script calls it, or it does work that only the host can do
-    - a project with haliax or a flax before 0.12.2
+    - a project with a flax before 0.11.2
+    - a project that calls `fsdp` or `named_jit(in_axis_resources=...)` of haliax: they reject arrays created under
+      `jax.set_mesh`
     - a constraint with a bare spec outside jit, or a pmap
     - an array that is committed to one device or to another mesh, or a `jax.default_device`
     - a coroutine that awaits or yields in the block.
@@ -66,8 +69,8 @@ class LegacyMeshContext(Rule):
     `with Mesh(...) as mesh:` becomes two lines. No fix for `mesh.__enter__()`.
 
     ## Limits
-    Not reported: files that use haliax, whose release 1.3 needs the old context, and contexts behind a check of the jax
-    release.
+    Not reported: contexts behind a check of the jax release, and files that use haliax in a project that pins haliax
+    exactly or has a release before 1.4. These may need the old context.
     """
 
     code = "SL315"
@@ -84,7 +87,7 @@ class LegacyMeshContext(Rule):
     @detector("with")
     def report_with(self, site: Site) -> Iterator[Finding]:
         """A `with` that enters a mesh."""
-        if file_imports(site.file, "haliax"):
+        if file_imports(site.file, "haliax") and haliax_reads_old_mesh(site):
             return
         item = site.file.parent(site.syntax)
         statement = site.file.parent(item) if item is not None else None
@@ -98,7 +101,7 @@ class LegacyMeshContext(Rule):
     @detector("method")
     def report_entering(self, site: Site) -> Finding | None:
         """A mesh that is handed to a stack of contexts, or entered by its method."""
-        if file_imports(site.file, "haliax"):
+        if file_imports(site.file, "haliax") and haliax_reads_old_mesh(site):
             return None
         call = site.call
         entered = call.func.value if isinstance(call.func, ast.Attribute) else None

@@ -33,8 +33,9 @@ class SpecLongerThanArray(Rule):
     - proven: a spec that is too long for an array of known rank, in `device_put`, `with_sharding_constraint`,
       `eqx.filter_shard`, `in_shardings`, `out_shardings` or `shard_map`. A `None` at the end counts as an entry, and a
       scalar has no dimension.
-    - proven: `with_partitioning` or `nn.with_logical_partitioning` with more names than the array of the initializer
-      has dimensions. Linen raises only if a mesh is in context.
+    - proven: `nnx.with_partitioning` with more names than the array of the initializer has dimensions, from flax 0.12.
+    - `under-mesh` (likely): the same with `nn.with_partitioning`, `nn.with_logical_partitioning` or an older NNX. These
+      raise only under a mesh, or where the names become shardings.
     - proven: a flax variable with more names than dimensions, if the code calls `nn.unbox` on it under a mesh.
     - `in-calls` (likely): a spec that is too long for the array that one of the callers passes.
 
@@ -52,8 +53,11 @@ class SpecLongerThanArray(Rule):
     code = "SL303"
     name = "spec-longer-than-array"
     harm = Harm.CRASH
-    likely = ("in-calls",)
-    assumptions: ClassVar[Mapping[str, str]] = {"in-calls": "The call runs with the defaults of its parameters."}
+    likely = ("in-calls", "under-mesh")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "in-calls": "The call runs with the defaults of its parameters.",
+        "under-mesh": "The model runs under a mesh, or its names become shardings.",
+    }
     assumes = True
     triggers = (Calls(*_GIVEN, *ANNOTATING), Violates("spec.rank"))
     behind = ("SL229",)
@@ -80,11 +84,14 @@ class SpecLongerThanArray(Rule):
         if found is None:
             return None
         has = _count_dimensions(found.dimensions)
+        # NNX from 0.12 on shards a variable when it is created, and raises without a mesh too.
+        is_eager = site.api == "flax.nnx.with_partitioning" and site.allows("flax", ">=0.12")
         return site.finding(
             found.node,
             f"Under a mesh the model raises ValueError: {found.names} axis names for a parameter of {has}.",
             label=f"{found.names} names",
             help="write one name per dimension",
+            form="" if is_eager else "under-mesh",
             why=f"on {site.release('flax')} each name is one entry of the spec of this parameter",
         )
 

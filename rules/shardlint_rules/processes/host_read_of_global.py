@@ -15,14 +15,20 @@ from shardlint_rules.processes.spread import split, split_over_a_given_mesh
 
 # Functions of numpy whose first arguments are arrays, which they take to the host.
 _NUMPY = (
-    "abs", "all", "allclose", "any", "argmax", "argmin", "argsort", "array", "array_equal", "array_split", "asarray",
-    "ascontiguousarray", "average", "clip", "concatenate", "copy", "count_nonzero", "cumsum", "dot", "exp", "histogram",
-    "isclose", "isfinite", "isnan", "linalg.norm", "log", "max", "mean", "median", "min", "nonzero", "percentile",
-    "prod", "quantile", "ravel", "round", "sort", "split", "sqrt", "squeeze", "stack", "std", "sum", "take",
-    "testing.assert_allclose", "testing.assert_array_equal", "transpose", "unique", "var", "where",
+    "abs", "allclose", "argsort", "array", "array_equal", "asarray", "ascontiguousarray", "average", "clip",
+    "concatenate", "copy", "count_nonzero", "dot", "exp", "histogram", "isclose", "isfinite", "isnan", "linalg.norm",
+    "log", "median", "percentile", "quantile", "ravel", "sort", "sqrt", "stack", "testing.assert_allclose",
+    "testing.assert_array_equal", "unique", "where",
 )  # fmt: skip
-_READING = (*(f"numpy.{name}" for name in _NUMPY), "numpy.save", "jax.device_get")
-_SECOND = ("numpy.save",)
+# These call the method of an array, which jax runs on all devices. They take the arrays of a list to the host.
+_BY_METHOD = frozenset(f"numpy.{name}" for name in (
+    "all", "any", "argmax", "argmin", "cumsum", "max", "mean", "min", "nonzero", "prod", "round", "squeeze", "std",
+    "sum", "transpose", "var",
+))  # fmt: skip
+_READING = (*(f"numpy.{name}" for name in _NUMPY), "numpy.save", "numpy.take", "jax.device_get")
+# numpy.take calls the method of its first argument too.
+_SECOND = ("numpy.save", "numpy.take")
+_SILENT = "numpy.array_equal"
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _METHODS = ("tolist", "__array__")
 _OF_CALLERS = ", and the mesh of `{}` is a parameter"
@@ -38,7 +44,7 @@ class HostReadOfGlobal(Rule):
     """The host reads an array that is sharded over the devices of several processes.
 
     With several processes this raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
-    With one process there is no symptom.
+    `np.array_equal` catches the error and returns False. With one process there is no symptom.
 
     ## Reports
     Reported only in multi-process programs: the code calls `jax.distributed.initialize`, `jax.process_index` or
@@ -51,6 +57,10 @@ class HostReadOfGlobal(Rule):
 
     ## Write instead
     Call `multihost_utils.process_allgather(x, tiled=True)` on all processes, then read.
+
+    ## Limits
+    Not reported: `np.sum(x)`, `np.max(x)` and other numpy functions that call the method of `x`. jax runs these on the
+    devices of all processes.
     """
 
     code = "SL807"
@@ -63,7 +73,7 @@ class HostReadOfGlobal(Rule):
         "mesh-parameter": "The mesh that is passed has the devices of more than one process.",
     }
     triggers = (
-        Calls(*_READING, *_MAPS, file_says=_NEAR),
+        Calls(*_READING, *sorted(_BY_METHOD), *_MAPS, file_says=_NEAR),
         Methods(*_METHODS, file_says=_NEAR),
     )
     project_says = SEVERAL_SAYS
@@ -97,17 +107,25 @@ def _find_read(site: Site) -> list[ast.expr]:
         return args[1:2] if args and _reads(site, args[0]) else []
     if site.api in _SECOND:
         return args[1:2]
-    parts = [one.elts if isinstance(one, ast.List | ast.Tuple) else [one] for one in args[:3]]
-    return [part for one in parts for part in one]
+    parts = []
+    for one in args[: 1 if site.api in _BY_METHOD else 3]:
+        if isinstance(one, ast.List | ast.Tuple):
+            parts += one.elts
+        elif site.api not in _BY_METHOD:
+            parts.append(one)
+    return parts
 
 
 def _make_finding(site: Site, given: ast.expr, why: str) -> Finding | None:
     if alone(site.program, Place(site.file, site.call)) or _gathered(site):
         return None
     what = site.shown(given)
+    silent = site.api == _SILENT
+    effect = "this returns False" if silent else "this raises RuntimeError"
     return site.finding(
         site.call,
-        f"With several processes this raises RuntimeError: `{what}` is sharded over the devices of all of them.",
+        f"With several processes {effect}: `{what}` is sharded over the devices of all of them.",
+        harm=Harm.SILENT if silent else Harm.CRASH,
         help=f"gather the array on all processes first: `multihost_utils.process_allgather({what}, tiled=True)`",
         why="the program is for several processes" + why.format(what),
     )

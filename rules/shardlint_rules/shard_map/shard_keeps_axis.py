@@ -47,7 +47,7 @@ class ShardKeepsAxis(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("leading-axis",)
-    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.34"}
     triggers = (
         Methods("addressable_data", file_says=_NEAR),
         Attributes("addressable_shards", file_says=_NEAR),

@@ -171,8 +171,6 @@ def _filter_shard(frame: Any, result: Any, x: Any, *args: Any, **kwargs: Any) ->
     line = discarded(frame)
     if line is not None:
         write("discarded", name="eqx.filter_shard", line=line, what="", bytes=_size(result))
-    elif meshes.built and (size := _on_host(x)):
-        write("no-op", name="eqx.filter_shard", names=["numpy arrays"], lines=stack(), bytes=size)
 
 
 def _haliax(module: Any) -> None:
@@ -189,15 +187,6 @@ def _hax_shard(name: str, frame: Any, result: Any, x: Any, *args: Any, **kwargs:
     # What haliax asks for by itself it also asks where there is nothing to split, as while a batch is loaded.
     elif meshes.built and not str(frame.f_globals.get("__name__", "")).startswith("haliax."):
         write("no-op", name=name, names=[], lines=stack(), bytes=_size(x))
-
-
-def _on_host(tree: Any) -> int:
-    """Bytes of a tree of numpy arrays; 0 where an array of jax is among them."""
-    import jax
-    import numpy as np
-
-    leaves = [leaf for leaf in jax.tree_util.tree_leaves(tree) if hasattr(leaf, "shape")]
-    return _size(leaves) if all(isinstance(leaf, np.ndarray) for leaf in leaves) else 0
 
 
 def _size(tree: Any) -> int:

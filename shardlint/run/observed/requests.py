@@ -144,14 +144,6 @@ def without_effect(events: Events, least: int) -> Iterator[Found]:
             continue
         seen.add(place)
         names = f"({', '.join(map(repr, one['names']))})" if one["names"] else ""
-        if one["name"] == "eqx.filter_shard":
-            if one["bytes"] >= least:
-                yield Found(
-                    "no-effect", function(one["lines"][0]), place,
-                    "on older releases of equinox, eqx.filter_shard leaves these numpy arrays on the host",
-                    advice="write jax.device_put(batch, sharding)", bytes=one["bytes"], code="SL201",
-                )  # fmt: skip
-            continue
         flax = one["name"].startswith("nn.")
         why = (
             "flax finds no mesh or no rules in context"

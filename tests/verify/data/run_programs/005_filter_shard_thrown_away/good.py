@@ -32,7 +32,7 @@ def step(model, x):
 
 model = Mlp(jax.random.key(0))
 model = eqx.filter_shard(model, NamedSharding(mesh, P()))
-x = eqx.filter_shard(jnp.ones((64, 512)), NamedSharding(mesh, P(("data", "model"))))
+x = eqx.filter_shard(np.ones((64, 512), np.float32), NamedSharding(mesh, P(("data", "model"))))
 for _ in range(3):
     model, value = step(model, x)
 print(float(value))
