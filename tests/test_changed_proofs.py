@@ -15,7 +15,7 @@ NOW = {code: State("rule", "engine") for code in CODES}
 
 
 def test_a_clean_clone_runs_a_few_from_all_families() -> None:
-    chosen = proofs.choose(NOW, {})
+    chosen = proofs.choose_codes(NOW, {})
     assert len(chosen) == proofs.FEW
     assert {code[2] for code in chosen} == {"1", "2"}
 
@@ -29,13 +29,13 @@ def test_a_clean_clone_runs_a_few_from_all_families() -> None:
     ],
 )
 def test_what_holds_is_not_run_again(proven: dict[str, object], chosen: list[str]) -> None:
-    assert proofs.choose(NOW, proven) == chosen
+    assert proofs.choose_codes(NOW, proven) == chosen
 
 
 def test_where_all_changed_at_most_so_many_run() -> None:
-    assert len(proofs.choose(NOW, dict.fromkeys(CODES, State("older", "engine")))) == proofs.MOST
+    assert len(proofs.choose_codes(NOW, dict.fromkeys(CODES, State("older", "engine")))) == proofs.MOST
     changed = {**dict.fromkeys(CODES, State("rule", "older")), "SL203": State("older", "older")}
-    chosen = proofs.choose(NOW, changed)
+    chosen = proofs.choose_codes(NOW, changed)
     assert "SL203" in chosen and len(chosen) == proofs.FEW
 
 

@@ -56,13 +56,13 @@ def test_a_stale_page_and_a_page_without_rule_are_noticed(
     (tmp_path / "rules").mkdir()
     orphan = tmp_path / "rules" / "SL999.md"
     orphan.write_text("# SL999", "utf-8")
-    for path, write in docs.documents().items():
+    for path, write in docs.generated_documents().items():
         if tmp_path in path.parents:
             path.parent.mkdir(exist_ok=True)
             path.write_text(write(), "utf-8")
     page = tmp_path / "rules" / "SL201.md"
     page.write_text(page.read_text("utf-8") + "\n", "utf-8")
-    assert {path: text is None for path, text in docs.stale().items() if tmp_path in path.parents} == {
+    assert {path: text is None for path, text in docs.stale_documents().items() if tmp_path in path.parents} == {
         orphan: True,
         page: False,
     }
@@ -89,7 +89,7 @@ def test_a_failure_shows_in_the_matrix() -> None:
     statuses = {"SL201": ("pass", "fail", "skip"), "SL203": ("skip", "pass"), "SL301": ("skip",)}
     results = [{"target": code, "status": status} for code, each in statuses.items() for status in each]
     releases = {"jax": "0.8.3", "equinox": "0.13.8", "python": "3.11.7"}
-    page = matrix.table([(matrix.RELEASES[0], {"results": results, "releases": releases})])
+    page = matrix.matrix_table([(matrix.RELEASES[0], {"results": results, "releases": releases})])
     assert page.splitlines()[-3:] == [
         "| [SL201](../docs/rules/SL201.md) | FAILS |",
         "| [SL203](../docs/rules/SL203.md) | holds |",

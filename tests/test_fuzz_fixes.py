@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason=
 
 def test_a_share_of_it_finds_nothing(tmp_path: Path) -> None:
     fuzz = load("fuzz_fixes")
-    counts = fuzz.batch(1, range(20), tmp_path / "programs", tmp_path / "kept")
+    counts = fuzz.fix_batch(1, range(20), tmp_path / "programs", tmp_path / "kept")
     assert (counts["programs"], counts["failures"]) == (20, 0)
     assert counts["changed"] > 10 and counts["fixed"] > 20, "the programs leave nothing to fix"
-    assert fuzz.program(1, 3) == fuzz.program(1, 3)
+    assert fuzz.make_program(1, 3) == fuzz.make_program(1, 3)
     counts = fuzz.kills(1, 3, tmp_path / "kills")
     assert (counts["kills"], counts["failures"]) == (3, 0)
 
@@ -37,7 +37,7 @@ def test_a_next_run_that_does_nothing_is_seen(tmp_path: Path, monkeypatch: pytes
 
 def test_programs_are_python_and_hold_their_marked_lines() -> None:
     fuzz = load("fuzz_fixes")
-    texts = [fuzz.program(2, number) for number in range(200)]
+    texts = [fuzz.make_program(2, number) for number in range(200)]
     for data, marks in texts:
         ast.parse(data)
         assert all(mark in data for mark in marks)
@@ -58,7 +58,7 @@ def test_programs_are_python_and_hold_their_marked_lines() -> None:
 def test_what_is_wrong_is_seen(before: bytes, after: bytes, said: str) -> None:
     path = Path("x.py")
     outcome = FixedFile(path, decode_file(path, before), decode_file(path, after))
-    assert load("fuzz_fixes").wrong(outcome, [b"# kept"], Counter(), Counter()).startswith(said or "")
+    assert load("fuzz_fixes").explain_wrong_fix(outcome, [b"# kept"], Counter(), Counter()).startswith(said or "")
     outcome.done = [Finding(Named("SL1", "x"), 0, 1, "", "")]
     if not said:
-        assert load("fuzz_fixes").wrong(outcome, [b"# kept"], Counter(SL1=1), Counter(SL1=1)) == "left: ['SL1']"
+        assert load("fuzz_fixes").explain_wrong_fix(outcome, [b"# kept"], Counter(SL1=1), Counter(SL1=1)) == "left: ['SL1']"

@@ -17,7 +17,7 @@ OLD = {"a.py": "from x import pjit\n\nf = pjit(abs)\n", "b.py": "def g(mesh):\n 
 
 def test_a_share_of_it_finds_nothing(tmp_path: Path) -> None:
     fuzz = load("fuzz_projects")
-    counts = fuzz.batch(1, range(12), tmp_path / "projects", tmp_path / "kept", True)
+    counts = fuzz.fix_batch(1, range(12), tmp_path / "projects", tmp_path / "kept", True)
     assert (counts["projects"], counts["failures"]) == (12, 0)
     assert counts["ran"] > 6 and counts["moved"] > 2, "nothing moves that runs"
     assert fuzz.project(1, 3) == fuzz.project(1, 3)
@@ -45,7 +45,7 @@ def test_projects_are_python_and_hold_every_part() -> None:
     ],
 )
 def test_what_is_wrong_is_seen(changed: dict[str, str], said: str) -> None:
-    found = load("fuzz_projects").wrong(OLD, {**OLD, **changed}, FixReport())
+    found = load("fuzz_projects").explain_wrong_fix(OLD, {**OLD, **changed}, FixReport())
     assert found.startswith(said) and bool(found) == bool(said)
 
 
@@ -58,6 +58,6 @@ def test_another_result_and_an_unused_import_are_seen(tmp_path: Path, monkeypatc
         return FixReport()
 
     monkeypatch.setattr(fuzz, "fix", spoils)
-    counts = fuzz.batch(1, range(3), tmp_path / "projects", tmp_path / "kept", True)
+    counts = fuzz.fix_batch(1, range(3), tmp_path / "projects", tmp_path / "kept", True)
     assert counts["failures"] == 2, "0 has an unused import (and another result), 2 another result"
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["p0", "p2"]

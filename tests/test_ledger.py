@@ -177,7 +177,7 @@ def mirrors(tmp_path: Path) -> Path:
 
 
 def test_a_commit_is_laid_out_and_checked(mirrors: Path) -> None:
-    found, missed = recall.look([mistake(), mistake(id="C2", lines=(1,))], mirrors, "possible")
+    found, missed = recall.check_mistakes([mistake(), mistake(id="C2", lines=(1,))], mirrors, "possible")
     assert [(hit.rule, hit.certainty) for hit in found.hits] == [("SL203", "proven")]
     assert found.seconds > 0 and found.found(recall.DEFAULT) and not missed.hits
 
@@ -193,7 +193,7 @@ def test_a_commit_is_laid_out_and_checked(mirrors: Path) -> None:
 def test_what_is_not_available_is_said(mirrors: Path, change: dict[str, Any], reason: str) -> None:
     import re
 
-    (result,) = recall.look([mistake(**change)], mirrors, "possible")
+    (result,) = recall.check_mistakes([mistake(**change)], mirrors, "possible")
     assert re.search(reason, result.unavailable) and not result.hits
 
 
@@ -207,12 +207,12 @@ def test_the_page_of_recall_counts_default_and_possible() -> None:
         "C3": recall.Result("C3"),
         "C4": recall.Result("C4", unavailable="no mirror"),
     }
-    page = recall.page(every, known)
+    page = recall.recall_page(every, known)
     assert "| T1 to T4 | 2 | 1 | 2 |" in page and "| all | 3 | 1 | 2 |" in page
     assert "| at run time |" in page and "| no mirror |" in page
 
 
 def test_every_result_is_of_a_recorded_mistake() -> None:
-    every = {one.id for one in recall.mistakes()}
-    assert len(every) == len(recall.mistakes()) > 200
-    assert set(recall.results()) == every
+    every = {one.id for one in recall.all_mistakes()}
+    assert len(every) == len(recall.all_mistakes()) > 200
+    assert set(recall.last_results()) == every

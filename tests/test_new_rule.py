@@ -30,7 +30,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.longer
 def test_a_new_rule_fails_every_test_of_its_proof(checkout: Path) -> None:
-    written = new_rule.begin(checkout, "SL299", "made-up-mistake", "jit")
+    written = new_rule.create_rule_files(checkout, "SL299", "made-up-mistake", "jit")
     assert {str(path.relative_to(checkout)) for path in written} == {
         "rules/shardlint_rules/jit/made_up_mistake.py",
         "rules/shardlint_rules/__init__.py",
@@ -62,7 +62,7 @@ sys.exit(pytest.main([*options, "tests/test_rule_fixtures.py"]))
 def test_entries_stay_in_order(checkout: Path) -> None:
     table = checkout / "rules" / "shardlint_rules" / "__init__.py"
     for code, name in (("SL299", "made-up-mistake"), ("SL999", "last-mistake")):
-        new_rule.begin(checkout, code, name, "jit")
+        new_rule.create_rule_files(checkout, code, name, "jit")
     codes = [
         line.split('"')[1] for line in table.read_text("utf-8").splitlines() if line.startswith('    "SL')
     ]
@@ -84,4 +84,4 @@ def test_what_cannot_be_a_rule_is_refused(
     checkout: Path, code: str, name: str, folder: str, said: str
 ) -> None:
     with pytest.raises(ValueError, match=said):
-        new_rule.begin(checkout, code, name, folder)
+        new_rule.create_rule_files(checkout, code, name, folder)

@@ -43,19 +43,19 @@ DAY = datetime(2026, 11, 28, tzinfo=UTC)
 def test_the_changelog_dates_this_version() -> None:
     from shardlint import __version__
 
-    release.dated((ROOT / "CHANGELOG.md").read_text("utf-8"), __version__)
+    release.version_day((ROOT / "CHANGELOG.md").read_text("utf-8"), __version__)
 
 
 @pytest.mark.parametrize("text", ["## 1.2\n", "## 1.2 (soon)\n", "## 1.20 (2026-11-28)\n", ""])
 def test_a_version_without_a_day_is_not_released(text: str) -> None:
-    assert release.dated("## Unreleased\n\n## 1.2 (2026-11-28)\n", "1.2") == DAY
+    assert release.version_day("## Unreleased\n\n## 1.2 (2026-11-28)\n", "1.2") == DAY
     with pytest.raises(SystemExit, match="YEAR-MONTH-DAY"):
-        release.dated(text, "1.2")
+        release.version_day(text, "1.2")
 
 
 def made() -> dict[str, object]:
     packages = map(message_from_string, (OWN, YAML, CLICK, CST))
-    found: dict[str, object] = release.sbom(packages, DAY, "0" * 64)
+    found: dict[str, object] = release.bill_of_materials(packages, DAY, "0" * 64)
     return found
 
 
@@ -88,8 +88,8 @@ def test_every_package_that_is_needed_is_pinned() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     stated = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    pins = release.pinned((ROOT / "scripts" / "pins.txt").read_text("utf-8"))
-    assert {release.normal(release._NAME.match(one)[0]) for one in stated} <= pins.keys()
+    pins = release.pinned_versions((ROOT / "scripts" / "pins.txt").read_text("utf-8"))
+    assert {release.normal_name(release._NAME.match(one)[0]) for one in stated} <= pins.keys()
 
 
 @pytest.mark.packaging
@@ -113,5 +113,5 @@ def test_a_release_is_the_same_when_made_again(tmp_path: Path) -> None:
         assert {entry.date_time[:3] for entry in one.infolist()} == {(2026, 11, 28)}
         assert {entry.uname for entry in two.getmembers()} == {""}
     document = json.loads(bill.read_text("utf-8"))
-    assert document["metadata"]["component"]["hashes"][0]["content"] == release.digest(wheel)
+    assert document["metadata"]["component"]["hashes"][0]["content"] == release.file_digest(wheel)
     assert {"click", "libcst", "pathspec"} < {one["name"].lower() for one in document["components"]}
