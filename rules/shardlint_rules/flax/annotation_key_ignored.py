@@ -142,6 +142,8 @@ class AnnotationKeyIgnored(Rule):
         kept = kept_under(site)
         if not isinstance(key, ast.Constant) or key.value not in KEYS or key.value == kept:
             return None
+        if key.value == "sharding_names" and site.allows("flax", ">=0.12.4"):
+            return None  # a deprecated property, which gives the axes
         scope = site.scope.function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
         why = _explain_variable_key(site)

@@ -61,6 +61,7 @@ class UntiledGather(Rule):
             f"`psum_scatter` of `{site.shown(node)}` raises or removes a dimension: `tiled=True` is missing.",
             label="not tiled",
             help="write `tiled=True`, which keeps the dimension",
+            harm=Harm.CRASH,
             why="without tiled=True, the scattered dimension must have the size of the mesh axis, and is removed",
         )
 
