@@ -91,12 +91,12 @@ def _for_programs(report: Report, format: str) -> Iterator[str]:
     from importlib import import_module
 
     where = {
-        "json": ("json_", "dumps"),
-        "sarif": ("sarif", "sarif"),
-        "junit": ("junit", "junit"),
-        "markdown": ("pull_request", "markdown"),
+        "json": ("json_", "dump_report"),
+        "sarif": ("sarif", "sarif_report"),
+        "junit": ("junit", "junit_report"),
+        "markdown": ("pull_request", "markdown_report"),
     }
-    module, name = where.get(format, ("ci", format))
+    module, name = where.get(format, ("ci", f"{format}_report"))
     made: Callable[[Report], str | Iterator[str]] = getattr(
         import_module(f"shardlint.output.{module}"), name
     )
