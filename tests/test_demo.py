@@ -52,7 +52,7 @@ def outcomes(demo: ModuleType, first: str, second: str) -> dict[str, str]:
     report = (
         f"{first} {FIXTURES[0]}  mesh data=4  level compile\n{second} {FIXTURES[1]}  mesh data=4  level x\n"
     )
-    found: dict[str, str] = demo.outcome(report)
+    found: dict[str, str] = demo.outcome_by_fixture(report)
     return found
 
 
@@ -60,8 +60,8 @@ def test_it_knows_success(demo: ModuleType) -> None:
     before, one_left, after = (
         outcomes(demo, *statuses) for statuses in (("FAIL", "FAIL"), ("PASS", "FAIL"), ("PASS", "PASS"))
     )
-    assert demo.problems(before, one_left, after) == []
-    assert demo.problems(before, after, after) == []
+    assert demo.find_problems(before, one_left, after) == []
+    assert demo.find_problems(before, after, after) == []
 
 
 @pytest.mark.parametrize(
@@ -77,31 +77,31 @@ def test_it_knows_success(demo: ModuleType) -> None:
 def test_it_knows_failure(
     demo: ModuleType, before: tuple[str, str], fixed: tuple[str, str], after: tuple[str, str], said: str
 ) -> None:
-    found = demo.problems(*(outcomes(demo, *statuses) for statuses in (before, fixed, after)))
+    found = demo.find_problems(*(outcomes(demo, *statuses) for statuses in (before, fixed, after)))
     assert any(said in problem for problem in found), found
 
 
 def test_fixtures_that_vanish_are_noticed(demo: ModuleType) -> None:
     before, fixed = outcomes(demo, "FAIL", "FAIL"), outcomes(demo, "PASS", "FAIL")
-    assert demo.problems(before, fixed, {FIXTURES[1]: "PASS"}) == [
+    assert demo.find_problems(before, fixed, {FIXTURES[1]: "PASS"}) == [
         "not the same fixtures were verified each time"
     ]
-    assert demo.problems({}, {}, {}) != []
+    assert demo.find_problems({}, {}, {}) != []
 
 
 def test_one_failing_level_is_a_failure(demo: ModuleType) -> None:
     report = (
         f"PASS {FIXTURES[0]}  level compile\nFAIL {FIXTURES[0]}  level execute\nPASS {FIXTURES[0]}  level x\n"
     )
-    assert demo.outcome(report) == {FIXTURES[0]: "FAIL"}
-    assert demo.outcome(f"PASS {FIXTURES[0]}  level compile\nSKIP {FIXTURES[0]}  level x\n") == {
+    assert demo.outcome_by_fixture(report) == {FIXTURES[0]: "FAIL"}
+    assert demo.outcome_by_fixture(f"PASS {FIXTURES[0]}  level compile\nSKIP {FIXTURES[0]}  level x\n") == {
         FIXTURES[0]: "PASS"
     }
 
 
 def test_long_lists_of_arrays_are_cut_and_say_so(demo: ModuleType) -> None:
     lines = ["FAIL x", *(f"  out[{index}]" for index in range(5)), "  fn: y"]
-    assert demo.shorter("\n".join(lines)).splitlines() == [
+    assert demo.shorten_report("\n".join(lines)).splitlines() == [
         "FAIL x",
         "  out[0]",
         "  out[1]",

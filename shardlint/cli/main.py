@@ -131,7 +131,7 @@ def explain(place: str) -> None:
         _print_error(f"{path}: {error}")
 
 
-def start_process() -> None:
+def start() -> None:
     """The command as a process, which ends with it."""
     code: list[int] = []
     atexit.register(_exit_now, code)  # first, so that it runs after what others register
