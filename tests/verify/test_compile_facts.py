@@ -327,19 +327,19 @@ import os, sys
 from shardlint.verify.inside import captured_stderr
 for lead in (False, True):
     if lead:
-        captured_stderr.lead()
-    with captured_stderr.listening() as said:
+        captured_stderr.lead_process_group()
+    with captured_stderr.listen_to_stderr() as said:
         os.write(2, b"from C\\n")
         print("from Python", file=sys.stderr)
     assert said == ["from C\\nfrom Python\\n"], said
     try:
-        with captured_stderr.listening():
+        with captured_stderr.listen_to_stderr():
             raise OSError("mine")
     except OSError as error:
         assert str(error) == "mine"
     else:
         raise AssertionError
-assert captured_stderr.leftover(os.getpid()) == b""
+assert captured_stderr.leftover_stderr(os.getpid()) == b""
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "from C\nfrom Python\n" * 2)

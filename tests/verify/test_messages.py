@@ -57,7 +57,7 @@ def test_what_is_no_message_ends_them(data: bytes) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="descriptors as Unix has them")
 def test_a_standard_stream_that_is_closed_is_opened_to_nowhere() -> None:
     code = "import os; from shardlint.verify.inside import captured_stderr; os.close(2)\n"
-    code += "with captured_stderr.listening() as found: os.write(2, b'said')\nassert found == ['said'], found"
+    code += "with captured_stderr.listen_to_stderr() as found: os.write(2, b'said')\nassert found == ['said'], found"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

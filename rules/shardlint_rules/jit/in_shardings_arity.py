@@ -138,7 +138,7 @@ class InShardingsArity(Rule):
             takes, has = f"returns {kind_of(returned[0])}", f"is {kind_of(value)}"
         return site.finding(
             one.node,
-            f"Every call of the jit in `{one.helper}` raises ValueError: {one.setting} {has}, and "
+            f"The jit in `{one.helper}` raises ValueError: {one.setting} {has}, and "
             f"{describe_function(function)} {takes}.",
             why=f"{one.setting} has one entry per {'argument' if one.setting == 'in_shardings' else 'result'}",
             help=_INPUTS if one.setting == "in_shardings" else _OUTPUTS,
