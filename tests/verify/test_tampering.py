@@ -171,7 +171,7 @@ def test_changes_of_what_no_check_rests_on_are_nothing(runner: Runner, tmp_path:
 FORGERIES = {
     "by the sender": """
         for found in gc.get_objects():
-            if getattr(found, "__qualname__", "") == "sender.<locals>.send" and callable(found):
+            if getattr(found, "__qualname__", "") == "message_sender.<locals>.send" and callable(found):
                 for level in ("compile", "execute"):
                     found({"result": result(level)})
                 found({"done": True})
@@ -179,7 +179,7 @@ FORGERIES = {
     "from a thread": """
         def tell():
             for found in gc.get_objects():
-                if getattr(found, "__qualname__", "") == "sender.<locals>.send" and callable(found):
+                if getattr(found, "__qualname__", "") == "message_sender.<locals>.send" and callable(found):
                     for level in ("compile", "execute"):
                         found({"result": result(level)})
                     found({"done": True})
@@ -201,13 +201,13 @@ FORGERIES = {
         import json
         from shardlint.verify import messages
         for found in gc.get_objects():
-            if getattr(found, "__qualname__", "") == "sender.<locals>.send" and callable(found):
+            if getattr(found, "__qualname__", "") == "message_sender.<locals>.send" and callable(found):
                 kept = dict(zip(found.__code__.co_freevars, found.__closure__))
                 mark, to = kept["mark"].cell_contents, kept["descriptor"].cell_contents
                 for message in [{"result": result("compile")}, {"result": result("execute")}, {"done": True}]:
                     text = json.dumps(message).encode()
                     os.write(to, mark.encode() + text + b"\\n")
-                    mark = messages._next(mark, text)
+                    mark = messages._next_mark(mark, text)
     """,
 }
 

@@ -83,12 +83,12 @@ from pathlib import Path
 
 from shardlint.verify.inside import accelerators, devices, load
 
-devices.simulate(8)
+devices.simulate_devices(8)
 import jax
 from shardlint.verify.inside import compiled, topology
 
 found = load.fixtures_from(Path(sys.argv[1]))
-describe, make_mesh, compile_function = accelerators.describe, jax.make_mesh, compiled.compile_function
+describe, make_mesh, compile_function = accelerators.describe_topology, jax.make_mesh, compiled.compile_function
 
 def fails(message):
     def fail(*args, **kwargs):
@@ -96,10 +96,10 @@ def fails(message):
     return fail
 
 for name, fixture in found.items():
-    accelerators.describe = lambda topology: jax.devices()[: topology.devices]
+    accelerators.describe_topology = lambda topology: jax.devices()[: topology.devices]
     jax.make_mesh, compiled.compile_function = make_mesh, compile_function
     if name.startswith("missing"):
-        accelerators.describe, accelerators.compiler = describe, lambda platform: ""
+        accelerators.describe_topology, accelerators.installed_compiler = describe, lambda platform: ""
     elif name == "refused":
         compiled.compile_function = fails("RESOURCE_EXHAUSTED: the total (83.30G) exceeds available HBM (15.75G).")
     elif name == "no_ptxas":

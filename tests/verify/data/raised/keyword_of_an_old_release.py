@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: (takes|has) no out_axis_resources.*write out_shardings=
+# says: (takes|has) no keyword out_axis_resources.*write out_shardings=
 def build(fn):
     return jax.jit(fn, out_axis_resources=NamedSharding(mesh, P("data")))  # at  # ok: return jax.jit(fn, out_shardings=NamedSharding(mesh, P("data")))
 

@@ -11,5 +11,5 @@ def forward(model, x):
 
 
 step = eqx.filter_pmap(forward)  # ok: step = eqx.filter_pmap(forward, in_axes=(None, 0))
-# says: `step` maps axis 0 of every leaf of `model`, which has no such axis for 8 devices
+# says: `step` maps axis 0 of every leaf of `model`, which has no such axis: it needs one row for each of 8 devices
 step(model, x)  # at

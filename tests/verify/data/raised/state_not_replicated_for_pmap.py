@@ -13,7 +13,7 @@ class Trainer:
         self.state = state  # ok: self.state = jax_utils.replicate(state)
         self.p_step = jax.pmap(lambda state, batch: state, axis_name="batch")
 
-    # says: `self.p_step` maps axis 0 of every leaf of `self.state`, which has no such axis for 8 devices
+    # says: `self.p_step` maps axis 0 of every leaf of `self.state`, which has no such axis: it needs one row for each of 8 devices
     def run(self, batch):
         self.state = self.p_step(self.state, batch)  # at
 

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: "model" shards 2 dimensions
+# says: names mesh axis "model" 2 times
 rules = dict([("heads", "model"), ("vocab", "model"), ("embed", "data")])
 
 

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: dimension 0 of params\['embed'\] f32\[50257,8\] has size 50257, which is not divisible by 4 devices as P\('data',?\)
+# says: dimension 0 of params\['embed'\] f32\[50257,8\] has size 50257, which is not divisible by 4, the shards of P\('data',?\)
 import json
 
 config = json.loads('{"vocab_size": 50257, "width": 8}')  # ok: config = json.loads('{"vocab_size": 50260, "width": 8}')
