@@ -337,7 +337,7 @@ class _Module:
                 if made and all(isinstance(_argument_in_row(row, message), texts) for row in made)
                 else [{}]
             )
-        function = next((one for one in self._ancestors(call) if isinstance(one, ast.FunctionDef)), None)
+        function = next((one for one in self._enclosing_nodes(call) if isinstance(one, ast.FunctionDef)), None)
         if function is None or not isinstance(message, ast.Name):
             return [{}]
         parameters = [one.arg for one in function.args.args]
@@ -375,7 +375,7 @@ class _Module:
                         if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple):
                             yield one.value
 
-    def _ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+    def _enclosing_nodes(self, node: ast.AST) -> Iterator[ast.AST]:
         while node in self.parents:
             node = self.parents[node]
             yield node
@@ -422,9 +422,9 @@ class _Module:
 
     def _assigned_values(self, name: str, at: ast.AST) -> Iterator[ast.expr]:
         """Yield the values assigned to a name in the functions around a place, or else in the module."""
-        for scope in self._ancestors(at):
+        for scope in self._enclosing_nodes(at):
             if isinstance(scope, ast.FunctionDef | ast.Lambda | ast.Module):
-                if found := [value for node, value in self._assigned[name] if scope in self._ancestors(node)]:
+                if found := [value for node, value in self._assigned[name] if scope in self._enclosing_nodes(node)]:
                     yield from found
                     return
         for module in list(self._module_defining(name))[1:]:
@@ -461,7 +461,7 @@ def _file_of(module: str) -> Path | None:
 
 def _rule_codes(path: Path, call: ast.Call) -> list[str]:
     """The codes of the rules that make a finding: of the class around it, of its module, or of modules that use it."""
-    for around in _load_module(path)._ancestors(call):
+    for around in _load_module(path)._enclosing_nodes(call):
         if isinstance(around, ast.ClassDef) and (code := _code_of(around)):
             return [code]
     found = [

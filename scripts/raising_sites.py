@@ -19,7 +19,7 @@ from pathlib import Path
 from shardlint.run.raised.explain import explain
 from shardlint.run.raised.kinds import KINDS
 from shardlint.run.raised.layouts import ABOUT
-from shardlint.run.raised.recognition import recognise
+from shardlint.run.raised.recognition import recognise_error
 from shardlint.run.raised.record import Call, Error, Frame, Given, Leaf, raised
 from shardlint.run.raised.told import explained
 
@@ -37,7 +37,7 @@ TARGET = Path(__file__).parents[1] / "evaluation" / "exceptions.md"
 
 
 @dataclass(frozen=True)
-class Site:
+class RaisingSite:
     """A `raise` statement: its package, file and lines, and the class and the message as they are written."""
 
     package: str
@@ -46,12 +46,12 @@ class Site:
     text: str
 
     @property
-    def kind(self) -> str:
+    def kind_name(self) -> str:
         """The first kind whose pattern its message matches; empty if it is explained in general."""
         return next((kind.name for kind in KINDS if re.search(kind.pattern, self.text, re.DOTALL)), "")
 
 
-def raising_sites(package: str) -> Iterator[Site]:
+def raising_sites(package: str) -> Iterator[RaisingSite]:
     """Yield the `raise` statements about layouts in a package; none if it is not installed."""
     spec = importlib.util.find_spec(package)
     root = Path(next(iter(spec.submodule_search_locations or ()))) if spec else Path()
@@ -59,13 +59,13 @@ def raising_sites(package: str) -> Iterator[Site]:
         name = f"{package.replace('.', '/')}/{path.relative_to(root).as_posix()}"
         for node in ast.walk(ast.parse(path.read_text("utf-8"))) if not ASIDE.search(name) else ():
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-                text = f"{ast.unparse(node.exc.func)}: {' '.join(map(_text, node.exc.args))}"
+                text = f"{ast.unparse(node.exc.func)}: {' '.join(map(_message_text, node.exc.args))}"
                 if ABOUT.search(text) and not NOT_FOR_USERS.search(text):
                     lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                    yield Site(package.partition(".")[0], name, lines, text)
+                    yield RaisingSite(package.partition(".")[0], name, lines, text)
 
 
-def is_explained(site: Site) -> bool:
+def is_explained(site: RaisingSite) -> bool:
     """Return whether the exception of a site is explained if the failing call was given an array."""
     name = site.text.partition(":")[0].rpartition(".")[2]
     array = Leaf("x", "f32", (8, 4), spec="P('data', None)", mesh={"data": 4})
@@ -73,17 +73,17 @@ def is_explained(site: Site) -> bool:
     frame = Frame("train.py", 1, 1, "main", 1, call)
     inside = ((f"site-packages/{site.file}", site.lines[0], ""),)
     error = Error(name, (name,), site.text.partition(": ")[2], (frame,), inside)
-    return explain(recognise(error)) is not None
+    return explain(recognise_error(error)) is not None
 
 
-def _text(node: ast.expr) -> str:
+def _message_text(node: ast.expr) -> str:
     """A message with `_` for what is filled in."""
     if isinstance(node, ast.JoinedStr):
         return "".join(str(one.value) if isinstance(one, ast.Constant) else "_" for one in node.values)
     return str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
 
 
-def _reached(folder: Path) -> dict[tuple[str, int], bool]:
+def _reached_lines(folder: Path) -> dict[tuple[str, int], bool]:
     """The lines of libraries that recorded exceptions went through, and whether every one there was explained."""
     found: dict[tuple[str, int], bool] = {}
     for path in folder.glob("*.json"):
@@ -96,8 +96,8 @@ def _reached(folder: Path) -> dict[tuple[str, int], bool]:
     return found
 
 
-def _page(sites: list[Site], folder: Path) -> str:
-    reached = _reached(folder)
+def _render_page(sites: list[RaisingSite], folder: Path) -> str:
+    reached = _reached_lines(folder)
     at = {
         site: [reached[site.file, line] for line in site.lines if (site.file, line) in reached]
         for site in sites
@@ -108,7 +108,7 @@ def _page(sites: list[Site], folder: Path) -> str:
     rows = defaultdict(lambda: [0, 0, 0, 0])
     kinds = defaultdict(int)
     for site in sites:
-        kinds[site.kind or "(in general)"] += 1
+        kinds[site.kind_name or "(in general)"] += 1
         for row in (rows[site.package], rows["all"]):
             row[0] += 1
             row[1] += bool(at[site])
@@ -151,9 +151,9 @@ if __name__ == "__main__":
     options = parser.parse_args()
     found = [site for package in PACKAGES for site in raising_sites(package)]
     if options.records and not options.missing:
-        TARGET.write_text(_page(found, options.records), "utf-8")
+        TARGET.write_text(_render_page(found, options.records), "utf-8")
     else:
-        lines = _reached(options.records) if options.records else {}
+        lines = _reached_lines(options.records) if options.records else {}
         for site in found:
             if not any((site.file, line) in lines for line in site.lines):
-                print(f"{site.file}:{site.lines[0]}\t{site.kind}\t{' '.join(site.text.split())[:150]}")
+                print(f"{site.file}:{site.lines[0]}\t{site.kind_name}\t{' '.join(site.text.split())[:150]}")

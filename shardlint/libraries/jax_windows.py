@@ -137,7 +137,7 @@ def _convolution_operands(call: Call) -> tuple[Layout, Layout, str | None]:
     return array, kernel, common_properties([array, kernel]).dtype if wanted is None else dtype_of(wanted)
 
 
-def _convolve(
+def _convolve_arrays(
     call: Call, letters: Letters | None, gaps: Value = None, spread: Value = None, batches: Value = 1
 ) -> Value:
     """The result of a convolution; without its shape where one of its sizes is not known."""
@@ -165,7 +165,7 @@ def conv_general(call: Call) -> Value:
     """A convolution with all that can be said of it."""
     letters = _dimension_letters(call.get(6, "dimension_numbers", None), _convolution_rank(call), False)
     dilations = call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None)
-    return _convolve(call, letters, *dilations, call.get(8, "batch_group_count", 1))
+    return _convolve_arrays(call, letters, *dilations, call.get(8, "batch_group_count", 1))
 
 
 @function("jax.lax conv conv_with_general_padding")
@@ -173,8 +173,8 @@ def convolve_arrays(call: Call) -> Value:
     """A convolution of arrays whose dimensions are in the order of jax."""
     letters = _dimension_letters(None, _convolution_rank(call), False)
     if call.function_name == "conv":
-        return _convolve(call, letters)
-    return _convolve(call, letters, call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None))
+        return _convolve_arrays(call, letters)
+    return _convolve_arrays(call, letters, call.get(4, "lhs_dilation", None), call.get(5, "rhs_dilation", None))
 
 
 def transposed_size(size: Size, window: Size, step: Size, padding: Padding, spread: Size = 1) -> Size:

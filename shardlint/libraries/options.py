@@ -161,13 +161,13 @@ function("click command group")(transform_decorator(_make_command))
 def hydra_main(call: Call) -> Value:
     """A decorator whose function is called with a configuration that files tell."""
 
-    def decorate(made: Call) -> Value:
+    def decorate_command(made: Call) -> Value:
         def run_command(again: Call) -> Value:
             return again.interpreter.call(made.args[0], (Unknown("a configuration"),), {}, again.place)
 
         return Native("command", run_command)
 
-    return Native(call.name, decorate)
+    return Native(call.name, decorate_command)
 
 
 @function("click option argument")
@@ -179,7 +179,7 @@ def click_option(call: Call) -> Value:
     default = False if call.get(-1, "is_flag", False) is True else MISSING
     value = call.get(-1, "default", default)
 
-    def decorate(again: Call) -> Value:
+    def decorate_function(again: Call) -> Value:
         return Partial(again.args[0], (), {name: _option_value(again, value)})
 
-    return Native("option", decorate)
+    return Native("option", decorate_function)

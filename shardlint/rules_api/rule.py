@@ -372,7 +372,7 @@ CONDITIONAL = "conditional"
 
 
 @dataclass(frozen=True)
-class Detecting:
+class DeclaredDetector:
     """A detector of a rule: the name of its method, and which sites it is called for (see `detector`)."""
 
     name: str
@@ -380,7 +380,7 @@ class Detecting:
     of: tuple[str, ...]
     finds: tuple[str, ...]
 
-    def find(self, rule: Rule, site: Site) -> list[Finding]:
+    def collect_findings(self, rule: Rule, site: Site) -> list[Finding]:
         """Return what it finds at a site, with the form that it declares."""
         if site.form not in self.forms or (self.of and site.api not in self.of):
             return []
@@ -406,7 +406,7 @@ def detector(
     """
 
     def mark(method: _DetectorType) -> _DetectorType:
-        method.detects = Detecting(method.__name__, forms, *map(_as_tuple, (of, finds)))  # type: ignore[attr-defined]
+        method.detects = DeclaredDetector(method.__name__, forms, *map(_as_tuple, (of, finds)))  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -479,7 +479,7 @@ class Rule:
     behind: ClassVar[tuple[str, ...]] = ()
     """Codes of rules that say more of a place: where one of them is as sure of something there, this one is silent."""
 
-    detectors: ClassVar[tuple[Detecting, ...]] = ()
+    detectors: ClassVar[tuple[DeclaredDetector, ...]] = ()
     """Its detectors, in the order of the class."""
 
     def __init_subclass__(cls) -> None:
@@ -521,6 +521,6 @@ class Rule:
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at a site that triggered the rule: those of the first of its detectors that has any."""
         for one in self.detectors:
-            if found := one.find(self, site):
+            if found := one.collect_findings(self, site):
                 yield from found
                 return

@@ -288,7 +288,7 @@ class Site:
         return self.api.rpartition(".")[2]
 
     @property
-    def callee(self) -> ast.expr:
+    def callee_expression(self) -> ast.expr:
         """The expression that names the called function: of a partial it is the first argument."""
         return self.call.args[0] if self.form == "partial" else self.call.func
 

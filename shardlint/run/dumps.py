@@ -25,7 +25,7 @@ from shardlint.verify.facts import Array, Product, Program, Warned
 from shardlint.verify.inside.hlo import Read, read
 from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
-from shardlint.verify.inside.hlo.products import multiplications
+from shardlint.verify.inside.hlo.products import count_multiplications
 from shardlint.verify.inside.hlo.shapes import Shape, arrays
 
 _NAME = regex(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
@@ -47,7 +47,7 @@ def wanted(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Work:
+class ForwardWork:
     """The products of a forward pass: those of a gradient may be split for the state of an optimizer, where what it is
     the gradient of is not.
 
@@ -79,7 +79,7 @@ class Compiled:
     program: Program
     unplaced: frozenset[str]
     digest: str
-    work: Work = field(default_factory=Work)
+    work: ForwardWork = field(default_factory=ForwardWork)
     """How its devices share the products of its forward pass."""
     size: int = 0
     """How many operations the compiler was given: what it took it to compile, on any machine and at any load."""
@@ -90,9 +90,9 @@ class Compiled:
         return self.partitions * self.replicas
 
     @property
-    def divided(self) -> frozenset[str] | None:
+    def axes_of_products(self) -> frozenset[str] | None:
         """The mesh axes that split one of its products."""
-        return frozenset(name for one in self.work.products for name in one.split) if self.work.is_known else None
+        return frozenset(name for one in self.work.products for name in one.split_axes) if self.work.is_known else None
 
     @property
     def weights_only(self) -> bool:
@@ -144,12 +144,12 @@ def _compiled(path: Path) -> Compiled | None:
     replicas = _count(module, "replica_count")
     mesh = _mesh(path, original if "sdy.mesh" in module.header else "", module)
     collectives, warned = [], []
-    local, work, made = module, Work(), None
+    local, work, made = module, ForwardWork(), None
     if after is not None:
         axes = mesh or {"": module.partitions}
         text = before.read_text("utf-8", "replace") if before is not None else ""
         made = read(after.read_text("utf-8", "replace"), axes, before=text, original=original)
-        local, work = made.module, _work(made, text)
+        local, work = made.module, _measure_work(made, text)
         # Without a mesh they run over an axis without a name.
         collectives = [
             replace(one, axes=tuple(name for name in one.axes if name)) for one in made.collectives
@@ -199,17 +199,17 @@ def _compiled(path: Path) -> Compiled | None:
     )
 
 
-def _work(made: Read, before: str) -> Work:
+def _measure_work(made: Read, before: str) -> ForwardWork:
     """How the devices share the products of a program; nothing of what a region divides by itself."""
     if "SPMDFullToShardShape" in before:
-        return Work()
+        return ForwardWork()
     local, whole = _forward_products(made.module), _forward_products(parse(before))
     known = [one for one in made.products if not one.text.endswith(("(backward)", "(recomputed)"))]
     if not local:
-        return Work(tuple(made.products), bool(made.products))
-    needed = sum(map(multiplications, whole)) if len(local) == len(whole) else 0
-    repeated = made.module.partitions * sum(map(multiplications, local)) / needed if needed else 1
-    return Work(tuple(known), bool(known) and len(known) >= _KNOWN * len(local), repeated)
+        return ForwardWork(tuple(made.products), bool(made.products))
+    needed = sum(map(count_multiplications, whole)) if len(local) == len(whole) else 0
+    repeated = made.module.partitions * sum(map(count_multiplications, local)) / needed if needed else 1
+    return ForwardWork(tuple(known), bool(known) and len(known) >= _KNOWN * len(local), repeated)
 
 
 def _forward_products(module: Module) -> list[Instruction]:

@@ -70,16 +70,16 @@ def _in_products(
         if each[0].function.line.file != file or each[0].function.line.line != number:
             continue
         for compiled in different(each):
-            found = _along_weights(one, compiled, made) or _repeated(one, compiled, made, used)
+            found = _along_weights(one, compiled, made) or _find_repeated_work(one, compiled, made, used)
             if found is not None:
                 return found
     return None
 
 
-def _repeated(one: dict[str, Any], compiled: Compiled, made: set[str], used: Mapping[Any, set[str]]) -> Found | None:
+def _find_repeated_work(one: dict[str, Any], compiled: Compiled, made: set[str], used: Mapping[Any, set[str]]) -> Found | None:
     """Products that several devices compute alike, as the inputs are not split over the axes that tell these apart."""
     work, mesh = compiled.work, compiled.program.mesh
-    split = frozenset(name for each in work.products for name in each.split)
+    split = frozenset(name for each in work.products for name in each.split_axes)
     free = {name: size for name, size in mesh.items() if size > 1 and name not in split}
     copies = math.prod(free.values())
     for_rows = any(DATA.match(name) or _COPIES.match(name) for name in free)

@@ -203,7 +203,7 @@ def _stored_only(one: Compiled, least: int) -> Iterator[Found]:
         types = {leaf.array for leaf in gathered}
         rest = [leaf for leaf in one.arguments if leaf.array not in types and leaf.shape]
         # A batch that comes whole may be split inside, by a constraint.
-        if one.divided is not None and axis in one.divided:
+        if one.axes_of_products is not None and axis in one.axes_of_products:
             continue
         # What is not written down may be split over it.
         if any(leaf.axes is None or axis in sum(leaf.axes, ()) for leaf in rest) or one.program.mesh.get(axis, 1) < 2:

@@ -107,7 +107,7 @@ class Product:
     """The axes that split the weights' side, or what both have in common; none where the weights are not known."""
 
     @property
-    def split(self) -> frozenset[str]:
+    def split_axes(self) -> frozenset[str]:
         """All axes that split it."""
         return frozenset((*self.free, *self.reduced, *self.batch))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 startup, out, *programs = sys.argv[1:]
 raised = runpy.run_path(startup)
-raised["watch"]()
+raised["watch_exceptions"]()
 ended = {}
 
 

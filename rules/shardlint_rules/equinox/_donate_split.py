@@ -210,7 +210,7 @@ def _write_split_function(
     test: str = "i in numbers",
 ) -> list[str]:
     """The jitted function and the one that calls it."""
-    func = site.text(site.callee)
+    func = site.text(site.callee_expression)
     jit = f"@{func}({', '.join(settings)})"
     if first is not None:
         return [

@@ -40,7 +40,7 @@ class FilterPmap(Rule):
         if _on_one_device(site) or not _is_replicated(site):
             return None
         return site.finding(
-            site.callee,
+            site.callee_expression,
             "Arguments with `in_axes=None` go from one device to all other devices at every call.",
             help="shard the inputs once with `eqx.filter_shard` and compile with `eqx.filter_jit`",
         )

@@ -44,7 +44,7 @@ def jitted_function(site: Site) -> Jitted | None:
             return None
         return Jitted(_value_below_decorator(site, site.decorated), site.decorated, site.syntax, (), False)
     call = site.call
-    name = site.callee
+    name = site.callee_expression
     keywords = tuple(key for key in site.arguments.keywords if key != "fun")
     hidden = site.arguments.open_keywords or site.arguments.open_positional
     fun = site.argument("fun")

@@ -120,7 +120,7 @@ def refusal_message(site: Site, names: Iterable[str]) -> str:
 
 def describe_other_function(site: Site) -> str:
     """The other function that the called name may be, in words; empty if it is always `filter_jit`."""
-    called = site.callee
+    called = site.callee_expression
     named = [one.name for one in options(site.value(called)) if isinstance(one, Api) and one.name != site.api]
     return f"`{site.text(called)}` is {site.api} or {named[0]}" if named else ""
 

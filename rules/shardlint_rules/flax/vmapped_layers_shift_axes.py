@@ -58,7 +58,7 @@ class VmappedLayersShiftAxes(Rule):
         assert first is not None
         where = site.where(first)
         return site.finding(
-            site.callee,
+            site.callee_expression,
             "Each annotation shards the wrong dimension: `nnx.vmap` adds no entry for the new layer dimension.",
             why=f"the stacked layers are annotated at {where}",
             help="pass `transform_metadata={nnx.PARTITION_NAME: None}` to `nnx.vmap`. To shard the new dimension, "

@@ -55,7 +55,7 @@ class ShardWithoutMapping(Rule):
     @detector("violation", of="mapping.no-mesh")
     def report_without_mesh(self, site: Site) -> Finding:
         """A call with a mapping and without a mesh."""
-        context = _context(site)
+        context = _mesh_context_text(site)
         warns = site.allows("haliax", ">=1.4") and not site.violation.said["traced"]
         return site.report_violation(
             f"`{last_name(site.syntax)}` has no effect{' (haliax may warn)' if warns else ''}: "
@@ -67,7 +67,7 @@ class ShardWithoutMapping(Rule):
     @detector("violation", of="mapping.meshless")
     def report_jit_without_mesh(self, site: Site) -> Finding:
         """A `named_jit` with a mapping and without a mesh."""
-        context = _context(site)
+        context = _mesh_context_text(site)
         return site.report_violation(
             "This raises ValueError: `named_jit` has a mapping but no mesh.",
             why=f"{site.release('haliax')} shards arguments and results by the mapping over the mesh in context",
@@ -76,7 +76,7 @@ class ShardWithoutMapping(Rule):
         )
 
 
-def _context(site: Site) -> str:
+def _mesh_context_text(site: Site) -> str:
     """The mesh context that haliax reads on the project's releases."""
     is_old = haliax_reads_old_mesh(site) or not site.allows("jax", ">=0.7.1")
     return "with mesh:" if is_old else "with jax.set_mesh(mesh):"

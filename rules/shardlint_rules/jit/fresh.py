@@ -107,7 +107,7 @@ class _Body:
             and self._is_parameter_part(node.args[0])
         ):
             return "the optimizer state"
-        callee = self._evaluate(node.func)
+        callee = self._value_of_expression(node.func)
         if not isinstance(callee, Api) or not node.args:
             return None
         word, scalars = callee.name.rpartition(".")[2], all(self._is_scalar(part) for part in node.args[1:])
@@ -123,16 +123,16 @@ class _Body:
         """Return whether a call is `TrainState.create` of the argument, with an optimizer that stores arrays like
         it.
         """
-        callee = self._evaluate(node.func)
+        callee = self._value_of_expression(node.func)
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         if not isinstance(callee, Api) or callee.name != _CREATE or not {"params", "tx"} <= given.keys():
             return False
         return (
             self._is_parameter_part(given["params"])
-            and keeps_state(self.site, self._evaluate(given["tx"])) is True
+            and keeps_state(self.site, self._value_of_expression(given["tx"])) is True
         )
 
-    def _evaluate(self, node: ast.expr) -> Value:
+    def _value_of_expression(self, node: ast.expr) -> Value:
         return self.site.program.evaluator.value(Place(self.file, node))
 
     def _is_parameter_part(self, node: ast.expr) -> bool:
@@ -143,7 +143,7 @@ class _Body:
             case ast.Attribute() | ast.Subscript():
                 return node.__dict__.get("attr") != "shape" and self._is_parameter_part(node.value)
             case ast.Call(args=[first, *_]):
-                callee = self._evaluate(node.func)
+                callee = self._value_of_expression(node.func)
                 return isinstance(callee, Api) and callee.name in _PARTS and self._is_parameter_part(first)
         return False
 
@@ -156,4 +156,4 @@ class _Body:
         """A fill value or dtype that is not an array."""
         if isinstance(node, ast.Attribute) and node.attr == "dtype":
             return True
-        return isinstance(self._evaluate(node), Constant | Api)
+        return isinstance(self._value_of_expression(node), Constant | Api)

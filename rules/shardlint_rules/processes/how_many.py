@@ -52,7 +52,7 @@ _DEPTH = 4
 
 
 @dataclass(frozen=True)
-class Alone:
+class CountAnswer:
     """A condition that is `truth` where there is one of `what`. Not `proven` where only the name of a flag tells."""
 
     truth: bool
@@ -60,7 +60,7 @@ class Alone:
     proven: bool
 
 
-def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
+def one_of_it(program: Program, place: Place, depth: int = 0) -> CountAnswer | None:
     """Return the answer of a condition on the number of devices or processes; None if it is about something else."""
     node = place.node
     if depth > _DEPTH:
@@ -70,8 +70,8 @@ def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
             found = one_of_it(program, Place(place.file, operand), depth)
             return replace(found, truth=not found.truth) if found is not None else None
         case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]):
-            what, truth = _counted(program, place.file, left), _with_one(op, number)
-            return Alone(truth, what, True) if what is not None and truth is not None else None
+            what, truth = _kind_of_counted(program, place.file, left), _with_one(op, number)
+            return CountAnswer(truth, what, True) if what is not None and truth is not None else None
         case ast.Compare(left=ast.Constant(value=int()) as left, ops=[op], comparators=[right]):
             if type(op) in _MIRRORED:  # `1 < jax.process_count()`
                 turned = ast.Compare(right, [_MIRRORED[type(op)]()], [left])
@@ -83,7 +83,7 @@ def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
             found = one_of_it(program, Place(place.file, value), depth + 1) if value is not node else None
             return found or _by_name(node)
         case ast.Attribute():
-            return _property(program, place.file, node, depth) or _by_name(node)
+            return _answer_of_property(program, place.file, node, depth) or _by_name(node)
     return None
 
 
@@ -97,7 +97,7 @@ def _with_one(op: ast.cmpop, number: int) -> bool | None:
     return answer(1, number)
 
 
-def _counted(program: Program, file: FileFacts, node: ast.expr) -> str | None:
+def _kind_of_counted(program: Program, file: FileFacts, node: ast.expr) -> str | None:
     """Return the kind of objects that a number counts, by the jax function or by its name."""
     node = settled_expression(file, node)
     if isinstance(node, ast.Call):
@@ -115,15 +115,15 @@ def _counted(program: Program, file: FileFacts, node: ast.expr) -> str | None:
     return None
 
 
-def _by_name(node: ast.expr) -> Alone | None:
+def _by_name(node: ast.expr) -> CountAnswer | None:
     name = last_name(node)
     what = "processes" if re.search("(?i)process|host|distributed", name) else "devices"
     if _ALONE.search(name):
-        return Alone(True, what, False)
-    return Alone(False, what, False) if _MANY.search(name) else None
+        return CountAnswer(True, what, False)
+    return CountAnswer(False, what, False) if _MANY.search(name) else None
 
 
-def _find_returned(program: Program, value: Value, depth: int) -> Alone | None:
+def _find_returned(program: Program, value: Value, depth: int) -> CountAnswer | None:
     """Return the answer in the result of a function of the project."""
     if not isinstance(value, Function):
         return None
@@ -136,7 +136,7 @@ def _find_returned(program: Program, value: Value, depth: int) -> Alone | None:
     return one_of_it(program, Place(file, returns[0].value), depth + 1)
 
 
-def _property(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Alone | None:
+def _answer_of_property(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> CountAnswer | None:
     """Return the answer in a property of an object whose class is visible, by annotation too."""
     for option in options(program.value(file, node.value)):
         cls = option.by if isinstance(option, CallResult) else None

@@ -133,7 +133,7 @@ def _required_releases(entry: Keyword) -> list[Needed]:
 
 def _find_function(site: Site) -> str | None:
     """The function of the table that is called; None where it may be one of several."""
-    node = site.callee
+    node = site.callee_expression
     found = [option.written for option in options(site.value(node)) if isinstance(option, Api)]
     if len(options(site.value(node))) != 1 or not found:
         return None

@@ -98,7 +98,7 @@ def mapped_axes(site: Site, call: ast.Call, auto: ast.keyword, mesh: ast.expr | 
             return None
         text = "{" + ", ".join(f'"{name}"' for name in mapped) + "}"
     elif isinstance(mesh, ast.Name | ast.Attribute):
-        text = f"set({site.text(mesh)}.axis_names) - {_parenthesize(site, auto.value)}"
+        text = f"set({site.text(mesh)}.axis_names) - {_parenthesized_text(site, auto.value)}"
     else:
         return None
     start = site.file.span(auto)[0]
@@ -122,7 +122,7 @@ def _names_in_set(site: Site, node: ast.expr) -> list[str] | None:
     return names if len(names) == len(value.items) else None
 
 
-def _parenthesize(site: Site, node: ast.expr) -> str:
+def _parenthesized_text(site: Site, node: ast.expr) -> str:
     text = site.text(node)
     simple = isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Set)
     return text if simple else f"({text})"

@@ -101,7 +101,7 @@ class _Seen:
         elif op.name == "log":
             self._log(op)
         elif op.name == "dot_general":
-            self._paired(op)
+            self._check_operands_paired(op)
         elif op.name in ("div", "mul", "sub"):
             self._scaled(op)
             self._waves(op)
@@ -128,7 +128,7 @@ class _Seen:
         ):
             self._own(op, one, None)
 
-    def _paired(self, op: Op) -> None:
+    def _check_operands_paired(self, op: Op) -> None:
         """Find a product of entries that do not belong together: each operand is split over another axis there."""
         one, two = (self.part(number) for number in op.takes)
         contracted, batch = op.params["dimension_numbers"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from shardlint.run.raised.explanation import Explanation, callee
-from shardlint.run.raised.recognition import Recognised
+from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Leaf
 
 
-def twice(found: Recognised) -> Explanation | None:
+def twice(found: RecognisedError) -> Explanation | None:
     """Two arguments that are one buffer, donated."""
     said = re.search(r"flattened argument (\d+), .*?first use: (\d+)", found.error.message)
     call = found.error.call

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import FileReport
 from shardlint.rules_api.rule import Finding, Harm
-from shardlint.run.raised.recognition import Recognised
+from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Frame
 
 _LINE, _CALLED, _FUNCTION, _FILE = range(4)
@@ -34,7 +34,7 @@ class Explains:
         return self.file.source.position(self.finding.start)[0]
 
 
-def choose(found: Recognised, reports: Sequence[FileReport]) -> Explains | None:
+def choose(found: RecognisedError, reports: Sequence[FileReport]) -> Explains | None:
     """The finding that explains an error, None where none does."""
     fitting: list[tuple[tuple[int, int, int], int, Explains]] = []
     for file in reports:
@@ -66,7 +66,7 @@ def _unsure(finding: Finding) -> int:
     return [Certainty.PROVEN, Certainty.LIKELY, Certainty.POSSIBLE].index(finding.certainty)
 
 
-def _may(found: Recognised, finding: Finding, file: FileReport) -> bool:
+def _may(found: RecognisedError, finding: Finding, file: FileReport) -> bool:
     """Return whether a finding may explain the error by its kind."""
     kind, code = found.kind, finding.rule.code
     if kind is None or code not in kind.codes:
@@ -94,7 +94,7 @@ def _statement_text(finding: Finding, file: FileReport) -> str:
     return source.text[finding.start : finding.end] + " " + source.line_at(finding.start)
 
 
-def _fits(found: Recognised, finding: Finding, near: int, depth: int) -> bool:
+def _fits(found: RecognisedError, finding: Finding, near: int, depth: int) -> bool:
     """Return whether a finding is near enough to the known place of the error."""
     if found.kind is None or finding.rule.code not in found.kind.codes:
         return near == _LINE and depth == len(found.error.own) - 1
@@ -119,7 +119,7 @@ class _Places:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions.append(node)
 
-    def near(self, finding: Finding, found: Recognised) -> tuple[int | None, int]:
+    def near(self, finding: Finding, found: RecognisedError) -> tuple[int | None, int]:
         """How near a finding lies to the traceback, and to which of the user's own frames; None: in another file."""
         position = self.file.source.position
         first, last = position(finding.start)[0], position(finding.end)[0]

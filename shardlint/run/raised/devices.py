@@ -6,12 +6,12 @@ import math
 import re
 
 from shardlint.run.raised.explanation import Explanation, callee, lies
-from shardlint.run.raised.recognition import Recognised
+from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Leaf
 from shardlint.source.patterns import regex
 
 
-def incompatible(found: Recognised) -> Explanation | None:
+def incompatible(found: RecognisedError) -> Explanation | None:
     """Arrays that were put on different devices: those on their own devices only by default are no part of it."""
     call = found.error.call
     placed = [leaf for leaf in call.leaves if leaf.devices and leaf.committed] if call is not None else []
@@ -48,7 +48,7 @@ def incompatible(found: Recognised) -> Explanation | None:
     )
 
 
-def _other_than_context(found: Recognised) -> Explanation | None:
+def _other_than_context(found: RecognisedError) -> Explanation | None:
     """Arrays on other devices than the mesh in context, or than the shardings that the function was made with."""
     call, context = found.error.call, found.error.context
     placed = [leaf for leaf in call.leaves if leaf.devices and leaf.committed] if call is not None else []
@@ -67,7 +67,7 @@ def _other_than_context(found: Recognised) -> Explanation | None:
     )
 
 
-def mesh_shape(found: Recognised) -> Explanation | None:
+def mesh_shape(found: RecognisedError) -> Explanation | None:
     """Devices laid out as a mesh of another size."""
     said = re.search(r"cannot reshape array of size (\d+) into shape \(([\d, ]+)\)", found.error.message)
     at = found.error.at
@@ -88,7 +88,7 @@ def mesh_shape(found: Recognised) -> Explanation | None:
 _ROWS = regex(r"into shape \((\d+),")
 
 
-def rows_per_device(found: Recognised) -> Explanation | None:
+def rows_per_device(found: RecognisedError) -> Explanation | None:
     """Rows that are split for the devices, and that they do not divide."""
     error = found.error
     rows, call = _ROWS.search(error.message), error.call

@@ -8,10 +8,10 @@ from dataclasses import replace
 from shardlint.run.raised import buffers, devices, keywords, misfits, pmap_axes
 from shardlint.run.raised.explanation import Explanation, some
 from shardlint.run.raised.layouts import describe_arguments, explain_layouts
-from shardlint.run.raised.recognition import Recognised
+from shardlint.run.raised.recognition import RecognisedError
 
 
-def explain(found: Recognised, beside_finding: bool = False) -> Explanation | None:
+def explain(found: RecognisedError, beside_finding: bool = False) -> Explanation | None:
     """Return what was wrong with the arguments of the failing call, and their layouts; None if nothing is known.
 
     Beside a finding, which says what is wrong, these are the arguments alone.
@@ -26,7 +26,7 @@ def explain(found: Recognised, beside_finding: bool = False) -> Explanation | No
     return None if told is None else replace(told, message=told.message.replace("PartitionSpec(", "P("))
 
 
-_BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
+_BY: Mapping[str, Callable[[RecognisedError], Explanation | None]] = {
     "incompatible-devices": devices.incompatible,
     "devices-reshaped": lambda found: devices.mesh_shape(found) or devices.rows_per_device(found),
     "spec-rank": misfits.find_misfit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from shardlint.run.raised.explanation import Explanation, callee
-from shardlint.run.raised.recognition import Recognised
+from shardlint.run.raised.recognition import RecognisedError
 
 _RENAMED = {
     "in_axis_resources": "in_shardings",
@@ -17,7 +17,7 @@ _RENAMED = {
 }
 
 
-def nearest_keyword(found: Recognised) -> Explanation | None:
+def nearest_keyword(found: RecognisedError) -> Explanation | None:
     """A keyword that a function of the libraries does not take, and the nearest it takes."""
     call = found.error.call
     if (

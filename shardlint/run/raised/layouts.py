@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from shardlint.run.raised.explanation import Explanation, callee, numbers, some
-from shardlint.run.raised.recognition import Recognised
+from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Error, Frame, Given, Leaf
 
 _LIBRARIES = ("jax", "jaxlib", "flax", "equinox", "haliax", "optax", "orbax", "einshard")
@@ -26,35 +26,35 @@ ABOUT = re.compile(
 )
 
 
-def explain_layouts(found: Recognised, beside_finding: bool = False) -> Explanation | None:
+def explain_layouts(found: RecognisedError, beside_finding: bool = False) -> Explanation | None:
     """Return what the failing call was given; None of an error that is about no layouts, or of a call without any.
 
     Beside a finding it says no more than that.
     """
     error, kind = found.error, found.kind
-    known = kind is not None and not kind.exact and _package(error) != ""
+    known = kind is not None and not kind.exact and _raising_library(error) != ""
     if error.at is None or not (known or beside_finding or speaks_of_layouts(error)):
         return None
     arrays = describe_arguments(error)
     says, help = (kind.says, kind.help) if kind is not None and not beside_finding else ("", "")
     if not arrays and not says:
         return None
-    names = _names(found)
+    names = _placeholder_texts(found)
     return Explanation(
-        says.format_map(names) if says else _got(error),
+        says.format_map(names) if says else _describe_call(error),
         some(arrays),
         help.format_map(names),
         live=bool(arrays),
     )
 
 
-def _got(error: Error) -> str:
+def _describe_call(error: Error) -> str:
     if error.call is not None and error.call.nearby:
         return f"the statement with {callee(error.call)} uses these layouts"
     return f"{callee(error.call)} got these layouts"
 
 
-def _names(found: Recognised) -> dict[str, str]:
+def _placeholder_texts(found: RecognisedError) -> dict[str, str]:
     """Return the words that the text of a kind may name, such as the arrays of the call."""
     call = found.error.call
     leaves = call.leaves + [leaf for one in call.objects for leaf in one.leaves] if call is not None else []
@@ -92,13 +92,13 @@ def _names(found: Recognised) -> dict[str, str]:
 
 def speaks_of_layouts(error: Error) -> bool:
     """Return whether a library raised an error about layouts."""
-    package = _package(error)
+    package = _raising_library(error)
     if not error.message and error.inside:  # an assertion: only where it stands tells what it is about
         return package != "" and any(_MODULES.search(Path(file).name) for file, _, _ in error.inside[-3:])
     return package == "haliax" or (package != "" and ABOUT.search(error.said) is not None)
 
 
-def _package(error: Error) -> str:
+def _raising_library(error: Error) -> str:
     """The library that raised an error; empty if it was no library that knows of layouts."""
     path = error.inside[-1][0].replace("\\", "/").rpartition("site-packages/")[2] if error.inside else ""
     package = path.partition("/")[0]
@@ -115,24 +115,24 @@ def describe_arguments(error: Error) -> list[str]:
     call = error.call
     if call is None:
         return []
-    leaves = [leaf for given in (*call.arguments, *call.objects, *call.nearby) for leaf in _told_of(given)]
+    leaves = [leaf for given in (*call.arguments, *call.objects, *call.nearby) for leaf in _leaves_to_show(given)]
     looked_at = [leaf for leaf in leaves if leaf.looked_at]
     looked_at = [leaf for leaf in leaves if leaf.deleted] or looked_at
     if len(leaves) > _MOST and looked_at:
         leaves = [*looked_at, *(leaf for leaf in leaves if leaf not in looked_at)]
     lines: dict[str, None] = {}
     for leaf in leaves:
-        lines.setdefault(describe(leaf) + (f", which is {leaf.also}" if leaf.also else _origin(leaf, error)))
-    for leaf in (one for given in call.settings for one in _told_of(given)):
+        lines.setdefault(describe_leaf(leaf) + (f", which is {leaf.also}" if leaf.also else _describe_origin(leaf, error)))
+    for leaf in (one for given in call.settings for one in _leaves_to_show(given)):
         if leaf.spec or all(leaf.mesh != other.mesh for other in leaves):
-            lines.setdefault(describe(leaf))
+            lines.setdefault(describe_leaf(leaf))
     context = error.context
     if lines and context is not None and context.mesh and all(leaf.mesh != context.mesh for leaf in leaves):
-        lines.setdefault(describe(context))
+        lines.setdefault(describe_leaf(context))
     return list(lines)
 
 
-def _told_of(given: Given) -> Iterator[Leaf]:
+def _leaves_to_show(given: Given) -> Iterator[Leaf]:
     yield from given.leaves
     for leaf in given.others:
         names_axes = leaf.value and _NAME.fullmatch(given.text) and _AXES.search(leaf.parameter)
@@ -146,7 +146,7 @@ _AXES = re.compile(r"ax[ie]s|mapping|rules|shape|sizes|spec")
 _NAME = re.compile(r"(?!None|True|False)[A-Za-z_][\w.]*(?:\[[^\]]*\])*")
 
 
-def describe(leaf: Leaf) -> str:
+def describe_leaf(leaf: Leaf) -> str:
     """`w f32[64,32] P('data', None) over data=8 (Explicit)`."""
     if not leaf.array and not leaf.layout:
         return f"{leaf.where} = {leaf.value}"
@@ -167,7 +167,7 @@ def describe(leaf: Leaf) -> str:
     return text + (", deleted" if leaf.deleted else "")
 
 
-def _origin(leaf: Leaf, error: Error) -> str:
+def _describe_origin(leaf: Leaf, error: Error) -> str:
     """Where the value of an argument is from: the line that assigns its name, or the call that passed it."""
     frames = error.own
     frame = frames[-1]
@@ -176,17 +176,17 @@ def _origin(leaf: Leaf, error: Error) -> str:
         return ""
     caller = frames[-2].call if len(frames) > 1 else None
     passed = [one for one in caller.arguments if one.parameter == root[0]] if caller is not None else []
-    line = _assigned(frame, root[0])
+    line = _line_of_assignment(frame, root[0])
     if line == 0 and passed and passed[0].text != leaf.where:
         return f", from `{passed[0].text}` at line {frames[-2].line}"
     return f", from line {line}" if line > 0 and line != frame.line else ""
 
 
-def _assigned(frame: Frame, name: str) -> int:
+def _line_of_assignment(frame: Frame, name: str) -> int:
     """The last line before the frame's that assigns a name in its function, else in its module; 0 of a parameter, and
     -1 where no line is known.
     """
-    scope = next((one for one in _scopes(frame.file) if one.lineno <= frame.line <= (one.end_lineno or 0)
+    scope = next((one for one in _function_definitions(frame.file) if one.lineno <= frame.line <= (one.end_lineno or 0)
                   and one.name == frame.function), None)  # fmt: skip
     if scope is not None:
         arguments = scope.args
@@ -197,13 +197,13 @@ def _assigned(frame: Frame, name: str) -> int:
             arguments.vararg,
             arguments.kwarg,
         )
-        if inside := [line for line in _lines(scope, name) if line < frame.line]:
+        if inside := [line for line in _assignment_lines(scope, name) if line < frame.line]:
             return inside[-1]
         if any(one is not None and one.arg == name for one in every):
             return 0
-    tree = _tree(frame.file)
+    tree = _parse_source(frame.file)
     outside = (
-        _lines(tree, name)
+        _assignment_lines(tree, name)
         if tree is not None and (frame.function == "<module>" or "." in name or scope)
         else []
     )
@@ -211,7 +211,7 @@ def _assigned(frame: Frame, name: str) -> int:
     return before[-1] if before and (len(before) == 1 or frame.function == "<module>") else -1
 
 
-def _lines(tree: ast.AST, name: str) -> list[int]:
+def _assignment_lines(tree: ast.AST, name: str) -> list[int]:
     return sorted(
         node.lineno
         for node in ast.walk(tree)
@@ -222,14 +222,14 @@ def _lines(tree: ast.AST, name: str) -> list[int]:
 
 
 @cache
-def _tree(file: str) -> ast.Module | None:
+def _parse_source(file: str) -> ast.Module | None:
     try:
         return ast.parse(Path(file).read_text("utf-8"))
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None
 
 
-def _scopes(file: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    nodes = ast.walk(_tree(file) or ast.Module([], []))
+def _function_definitions(file: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    nodes = ast.walk(_parse_source(file) or ast.Module([], []))
     functions = [one for one in nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     return sorted(functions, key=lambda one: -one.lineno)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator
 
 from shardlint.run.raised.explanation import Explanation
-from shardlint.run.raised.recognition import Recognised
+from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Call, Leaf
 
 
-def find_misfit(found: Recognised) -> Explanation | None:
+def find_misfit(found: RecognisedError) -> Explanation | None:
     """Return the first argument of the failing call that the spec for it does not fit."""
     call = found.error.call
-    for array, layout in _pairs(call) if call is not None else ():
+    for array, layout in _array_spec_pairs(call) if call is not None else ():
         shape, entries = array.shape or (), layout.entries
         spec = layout.spec.replace("PartitionSpec", "P")
         if len(entries) > len(shape):
@@ -37,7 +37,7 @@ def find_misfit(found: Recognised) -> Explanation | None:
     return None
 
 
-def _pairs(call: Call) -> Iterator[tuple[Leaf, Leaf]]:
+def _array_spec_pairs(call: Call) -> Iterator[tuple[Leaf, Leaf]]:
     """Each array with each spec that may be for it, those first that jax looked at."""
     mesh = next((leaf for one in call.settings for leaf in one.others if leaf.mesh and not leaf.spec), None)
     named = [
@@ -53,5 +53,5 @@ def _pairs(call: Call) -> Iterator[tuple[Leaf, Leaf]]:
                     continue
                 expected = (f"[{at}]{path}", path) if name.startswith("in_") else (path,)
                 if any(one.startswith(its) for one in expected) or not its:
-                    pairs.append((array, layout if layout.mesh or mesh is None else layout.over(mesh)))
+                    pairs.append((array, layout if layout.mesh or mesh is None else layout.with_mesh_of(mesh)))
     yield from sorted(pairs, key=lambda pair: -(pair[0].looked_at + pair[1].looked_at))

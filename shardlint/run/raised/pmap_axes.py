@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardlint.run.raised.explanation import Explanation, callee, some
-from shardlint.run.raised.recognition import Recognised
+from shardlint.run.raised.recognition import RecognisedError
 from shardlint.run.raised.record import Call, Given, Leaf
 from shardlint.source.patterns import regex
 
 
-def leading_axis(found: Recognised) -> Explanation | None:
+def leading_axis(found: RecognisedError) -> Explanation | None:
     """The first argument that has no axis of devices, or another number of rows along it, and what to write."""
     call = found.error.call
     if call is None:
@@ -69,7 +69,7 @@ def _devices(call: Call, arguments: Sequence[Sequence[Leaf]]) -> int:
     return fewer[-1] if fewer and several and call.devices not in agreed else call.devices
 
 
-def _replicated(given: Given, call: Call, found: Recognised) -> str:
+def _replicated(given: Given, call: Call, found: RecognisedError) -> str:
     """How to give each device a copy of an argument, or to leave it out of what is mapped."""
     name = _name(given)
     number = [one for one in call.arguments if not one.keyword]

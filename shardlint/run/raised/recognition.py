@@ -11,7 +11,7 @@ from shardlint.run.raised.record import Error
 
 
 @dataclass(frozen=True)
-class Recognised:
+class RecognisedError:
     """An error of the chain, what kind it is, and the words it is about."""
 
     error: Error
@@ -24,11 +24,11 @@ class Recognised:
 _KNOWN = [(kind, re.compile(kind.pattern, re.DOTALL)) for kind in KINDS]
 
 
-def recognise(error: Error, releases: Mapping[str, str] | None = None) -> Recognised:
+def recognise_error(error: Error, releases: Mapping[str, str] | None = None) -> RecognisedError:
     """Return the kind of an error; of kind None if it is unknown."""
     for kind, pattern in _KNOWN:
         found = pattern.search(error.said) if error.in_pmap or not kind.in_pmap else None
         if found:
             words = tuple(word.strip("'\"`") for word in found.groupdict().values() if word)
-            return Recognised(error, kind, words, releases or {})
-    return Recognised(error, None)
+            return RecognisedError(error, kind, words, releases or {})
+    return RecognisedError(error, None)

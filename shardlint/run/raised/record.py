@@ -73,7 +73,7 @@ class Leaf:
         kind = f" ({self.kinds[0]})" if self.kinds and self.kinds[0] != "Auto" else ""
         return " ".join(f"{name}={size}" for name, size in self.mesh.items()) + kind
 
-    def over(self, other: Leaf) -> Leaf:
+    def with_mesh_of(self, other: Leaf) -> Leaf:
         """Return it with the mesh of another."""
         return replace(self, mesh=other.mesh, kinds=other.kinds)
 
@@ -305,12 +305,12 @@ def _leaf(data: Mapping[str, Any], text: str, parameter: str) -> Leaf:
         str(data.get("memory", "")),
         bool(data.get("looked_at", False)),
         str(data.get("value", "")),
-        tuple(_axes(part) for part in spec or () if not isinstance(part, dict)),
+        tuple(_axes_of_entry(part) for part in spec or () if not isinstance(part, dict)),
         str(data.get("also", "")),
     )
 
 
-def _axes(part: Any) -> tuple[str, ...]:
+def _axes_of_entry(part: Any) -> tuple[str, ...]:
     return tuple(map(str, part)) if isinstance(part, list) else () if part is None else (str(part),)
 
 

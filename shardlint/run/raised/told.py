@@ -13,7 +13,7 @@ from shardlint.output.printable import printable
 from shardlint.run.raised.choose import Explains, choose
 from shardlint.run.raised.explain import explain
 from shardlint.run.raised.explanation import Explanation
-from shardlint.run.raised.recognition import Recognised, recognise
+from shardlint.run.raised.recognition import RecognisedError, recognise_error
 from shardlint.run.raised.record import Error, Frame, Raised, read
 from shardlint.verify.inside.hlo.lines import is_own
 
@@ -26,7 +26,7 @@ class Told:
     """Explanation of an exception: the finding behind it, a message about its arrays, or both."""
 
     raised: Raised
-    found: Recognised
+    found: RecognisedError
     finding: Explains | None
     explanation: Explanation | None
     tests: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def _explained(raised: Raised) -> Told | None:
         return None
     reports = _checked(errors, raised.releases)
     for error in errors:
-        found = recognise(error, raised.releases)
+        found = recognise_error(error, raised.releases)
         finding = choose(found, reports)
         explanation = explain(found, finding is not None)
         if found.kind is not None and found.kind.live and explanation is not None and explanation.live:

@@ -22,7 +22,7 @@ layouts: Any = {}
 """The names of `leaves.py`; set by who loads this."""
 
 
-def _leaves(*args: Any) -> Any:
+def _list_leaves(*args: Any) -> Any:
     return layouts["leaves_of"](*args)
 
 
@@ -31,21 +31,21 @@ def call_of(frame: Any, at: Any, below: Any, above: Any) -> Any:
 
     `below` are the frames it called, `above` the user's frames that led to it.
     """
-    where = next(_positions(frame.f_code, at), None)
+    where = next(_position_of_instruction(frame.f_code, at), None)
     if where is None or not where[1]:
         return None, None
-    around = _at(frame.f_code.co_filename, where)
+    around = _find_expression(frame.f_code.co_filename, where)
     if not around:
         return where[1], None
-    node, taken = around[-1], _Taken(below)
-    told = _call(node, frame, taken)
+    node, taken = around[-1], _HeldArguments(below)
+    told = _describe_call(node, frame, taken)
     _note_names(told, frame, above)
-    told["objects"] += [each for one in _entered(around) for each in _found_in(one, frame, taken)]
+    told["objects"] += [each for one in _entered_contexts(around) for each in _values_with_layouts(one, frame, taken)]
     statement = next(one for one in reversed(around) if isinstance(one, ast.stmt))
     given = [one["name"] for one in told["arguments"]]
     told["settings"] = [one for one in taken.settings if one["text"] not in given]
     if not _has_layouts(told) and not hasattr(statement, "body"):
-        told["nearby"] = _found_in(statement, frame, taken)
+        told["nearby"] = _values_with_layouts(statement, frame, taken)
     return where[1], told
 
 
@@ -60,7 +60,7 @@ def _note_names(told: Any, frame: Any, above: Any) -> None:
     names: dict[Any, Any] = {}
     for caller in reversed(above[-_CALLERS:]) if wanted else ():
         for name, value in caller.f_locals.items():
-            for leaf in _leaves(value, _LEAVES):
+            for leaf in _list_leaves(value, _LEAVES):
                 if (
                     leaf["id"] in wanted
                     and len(names.get(leaf["id"], "")) < len(name + leaf["path"])
@@ -77,7 +77,7 @@ def _has_layouts(told: Any) -> Any:
     return parts or any(leaf["array"] or "layout" in leaf for leaf in every)
 
 
-def _entered(around: Any) -> Any:
+def _entered_contexts(around: Any) -> Any:
     """The contexts of the `with` statements around an expression, the innermost first."""
     for at, one in reversed(list(enumerate(around))):
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -86,20 +86,20 @@ def _entered(around: Any) -> Any:
             yield from (item.context_expr for item in one.items)
 
 
-def _positions(code: Any, at: Any) -> Any:
+def _position_of_instruction(code: Any, at: Any) -> Any:
     if hasattr(code, "co_positions"):
         for index, where in enumerate(code.co_positions()):
             if index == at // 2:
                 yield where
 
 
-def _at(file: Any, where: Any) -> Any:
+def _find_expression(file: Any, where: Any) -> Any:
     """The expression at these lines and columns, behind all that is around it; empty if there is none."""
     around: list[Any] = []
 
     def descend(node: Any) -> Any:
         around.append(node)
-        if isinstance(node, ast.expr) and _place(node) == tuple(where):
+        if isinstance(node, ast.expr) and _position_of_node(node) == tuple(where):
             return True
         if any(descend(one) for one in ast.iter_child_nodes(node)):
             return True
@@ -109,18 +109,18 @@ def _at(file: Any, where: Any) -> Any:
     return around if descend(ast.parse("".join(linecache.getlines(file)))) else []
 
 
-def _place(node: Any) -> Any:
+def _position_of_node(node: Any) -> Any:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
-class _Taken:
+class _HeldArguments:
     """Values of the arguments of a call, from the first function below it that holds them."""
 
     def __init__(self, below: Any) -> None:
         self.positional: Any = []
         self.named: Any = {}
-        self.objects = _looked_at(below)
-        self.settings = _settings(below)
+        self.objects = _objects_of_libraries(below)
+        self.settings = _mapping_settings(below)
         for frame in below[:2]:
             code, names = frame.f_code, frame.f_locals
             count = code.co_argcount
@@ -137,7 +137,7 @@ class _Taken:
             self.method = held[:1] in (("self",), ("cls",))
             break
 
-    def value(self, at: Any, name: Any, node: Any) -> Any:
+    def argument_value(self, at: Any, name: Any, node: Any) -> Any:
         """Return an argument, by its position or keyword. Raises KeyError or IndexError if it is not held."""
         if name is not None:
             return self.named[name]
@@ -150,7 +150,7 @@ class _Taken:
     method = False
 
 
-def _looked_at(below: Any) -> Any:
+def _objects_of_libraries(below: Any) -> Any:
     """Return what the innermost functions of a library hold in variables: objects by their ids, shapes of types."""
     found: Any = set()
     for frame in below[-_INNERMOST:]:
@@ -165,28 +165,28 @@ def _looked_at(below: Any) -> Any:
 _SETTINGS = ("mesh", "in_specs", "out_specs", "in_shardings", "out_shardings")
 
 
-def _settings(below: Any) -> Any:
+def _mapping_settings(below: Any) -> Any:
     """The specs and meshes that a mapped or compiled function was made with, from the functions that run it."""
     found: dict[str, Any] = {}
     for frame in below:
         for name in _SETTINGS:
             if name in frame.f_locals and name not in found:
-                leaves = [leaf for leaf in _leaves(frame.f_locals[name], _LEAVES) if "layout" in leaf]
+                leaves = [leaf for leaf in _list_leaves(frame.f_locals[name], _LEAVES) if "layout" in leaf]
                 if leaves:
                     found[name] = {"name": "", "text": name, "known": True, "leaves": leaves}
     return list(found.values())
 
 
-def _call(node: Any, frame: Any, taken: Any) -> Any:
+def _describe_call(node: Any, frame: Any, taken: Any) -> Any:
     """Return the called function and its arguments, or the operands of an operator."""
     if isinstance(node, ast.Call):
         given = [(None, one) for one in node.args] + [(one.arg, one.value) for one in node.keywords]
-        mapped = _mapped(node.func, frame)
+        mapped = _find_pmap(node.func, frame)
         told = {
             "callee": ast.unparse(node.func if mapped is None else mapped["callee"]),
-            **_target(node.func, frame),
-            "arguments": _given(given, frame, taken, node, mapped),
-            "objects": _found_in(node.func, frame, taken),
+            **_describe_target(node.func, frame),
+            "arguments": _describe_arguments(given, frame, taken, node, mapped),
+            "objects": _values_with_layouts(node.func, frame, taken),
         }
         return told if mapped is None else {**told, "devices": mapped["devices"]}
     operands = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
@@ -195,31 +195,31 @@ def _call(node: Any, frame: Any, taken: Any) -> Any:
         "callee": "",
         "text": ast.unparse(node)[:120],
         "parameters": [],
-        "arguments": _given(given, frame, taken, node),
+        "arguments": _describe_arguments(given, frame, taken, node),
         "objects": [],
     }
 
 
-def _found_in(node: Any, frame: Any, taken: Any) -> Any:
+def _values_with_layouts(node: Any, frame: Any, taken: Any) -> Any:
     """The values in an expression that holds arrays or layouts: of `table.at[ids].add` they are `table` and `ids`."""
     if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         return []  # its names are its own
     try:
-        value = _value(node, frame)
+        value = _look_up_value(node, frame)
         leaves = [
-            leaf for leaf in _leaves(value, _LEAVES, taken.objects) if leaf["array"] or "layout" in leaf
+            leaf for leaf in _list_leaves(value, _LEAVES, taken.objects) if leaf["array"] or "layout" in leaf
         ]
         if leaves:
             return [{"name": "", "text": ast.unparse(node)[:200], "known": True, "leaves": leaves}]
     except Exception:
         leaves = []
     parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, (ast.expr, ast.keyword))]
-    return [each for one in parts for each in _found_in(one, frame, taken)]
+    return [each for one in parts for each in _values_with_layouts(one, frame, taken)]
 
 
-def _target(node: Any, frame: Any) -> Any:
+def _describe_target(node: Any, frame: Any) -> Any:
     try:
-        target = _value(node, frame)
+        target = _look_up_value(node, frame)
         code = getattr(inspect.unwrap(target), "__code__", None)
         told: dict[str, Any] = {
             "type": type(target).__name__,
@@ -233,19 +233,19 @@ def _target(node: Any, frame: Any) -> Any:
     return told
 
 
-def _mapped(node: Any, frame: Any) -> Any:
+def _find_pmap(node: Any, frame: Any) -> Any:
     """The callee as written, its `in_axes` and the number of devices, of what `pmap` made; None of anything else."""
     try:
         if isinstance(node, ast.Call):  # jax.pmap(step, in_axes=...)(state)
-            maker = _value(node.func, frame)
-            options = {one.arg: _value(one.value, frame) for one in node.keywords if one.arg in _OF_PMAP}
+            maker = _look_up_value(node.func, frame)
+            options = {one.arg: _look_up_value(one.value, frame) for one in node.keywords if one.arg in _OF_PMAP}
             arrays = maker.__module__.startswith("equinox")
-            options = {"in_axes": _of_array if arrays else 0, **options}
-            return _over(node.args[0], options) if maker.__name__ in ("pmap", "filter_pmap") else None
-        target = _value(node, frame)
+            options = {"in_axes": _axis_of_leaf if arrays else 0, **options}
+            return _describe_pmap(node.args[0], options) if maker.__name__ in ("pmap", "filter_pmap") else None
+        target = _look_up_value(node, frame)
         while target is not None:
             if type(target).__name__ == "_PmapWrapper":
-                return _over(node, {"in_axes": target._in_axes, "axis_size": target._axis_size})
+                return _describe_pmap(node, {"in_axes": target._in_axes, "axis_size": target._axis_size})
             # jax and Flax keep what they were given in what the functions that they make close over.
             attributes = vars(target)
             waiting = [
@@ -255,7 +255,7 @@ def _mapped(node: Any, frame: Any) -> Any:
             for _ in range(_STEPS):
                 inside = _closed_over(waiting.pop(0)) if waiting else {}
                 if "in_axes" in inside and not inside.keys().isdisjoint(_WITH_AXES):
-                    return _over(node, inside)
+                    return _describe_pmap(node, inside)
                 waiting += [inside[name] for name in ("infer_params", "trace", "fun") if name in inside]
             target = attributes.get("__wrapped__")
     except Exception:  # of what cannot be looked up nothing is known
@@ -267,7 +267,7 @@ _WITH_AXES = ("devices", "in_devices", "pmapped_fn")
 _OF_PMAP = ("in_axes", "axis_size", "devices", "static_broadcasted_argnums")
 
 
-def _over(callee: Any, options: Any) -> Any:
+def _describe_pmap(callee: Any, options: Any) -> Any:
     static = options.get("static_broadcasted_tuple", options.get("static_broadcasted_argnums")) or ()
     devices = options.get("devices", options.get("in_devices"))
     count = options.get("axis_size") or (len(devices) if devices else sys.modules["jax"].local_device_count())
@@ -288,7 +288,7 @@ def _closed_over(function: Any) -> Any:
     return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True)}
 
 
-def _of_array(leaf: Any) -> Any:
+def _axis_of_leaf(leaf: Any) -> Any:
     """Return the value of `eqx.if_array(0)` for a leaf."""
     return 0 if hasattr(leaf, "shape") else None
 
@@ -303,13 +303,13 @@ def _note_axes(leaves: Any, at: Any, value: Any, mapped: Any) -> None:
     elif isinstance(axes, dict):  # by parameter, of Equinox
         axes = 0
     numbers = "bool", "int", "float", "complex"
-    for leaf, axis in zip(leaves, _spread(axes, value), strict=False):
+    for leaf, axis in zip(leaves, _axes_of_leaves(axes, value), strict=False):
         if axis is not None and leaf["type"] in numbers:
             leaf.update(array=True, shape=[], dtype=leaf["type"])
         leaf["axis"] = axis
 
 
-def _spread(axes: Any, value: Any) -> Any:
+def _axes_of_leaves(axes: Any, value: Any) -> Any:
     """The axis of each leaf of a tree, of axes for the beginning of the tree."""
     tree = sys.modules["jax"].tree_util
     if axes is None or isinstance(axes, int):
@@ -319,13 +319,13 @@ def _spread(axes: Any, value: Any) -> Any:
     found: list[Any] = []
 
     def note(axis: Any, part: Any) -> None:
-        found.extend(_spread(axis, part))
+        found.extend(_axes_of_leaves(axis, part))
 
     tree.tree_map(note, axes, value, is_leaf=lambda one: one is None)
     return found
 
 
-def _given(given: Any, frame: Any, taken: Any, node: Any, mapped: Any = None) -> Any:
+def _describe_arguments(given: Any, frame: Any, taken: Any, node: Any, mapped: Any = None) -> Any:
     told: list[Any] = []
     left = _LEAVES
     position = 0
@@ -333,13 +333,13 @@ def _given(given: Any, frame: Any, taken: Any, node: Any, mapped: Any = None) ->
         starred = isinstance(each, ast.Starred)
         text = ast.unparse(each.value if starred else each)[:200]
         try:
-            value = _value(each.value if starred else each, frame)
+            value = _look_up_value(each.value if starred else each, frame)
         except Exception:
             try:
-                value = taken.value(position, name, node)
+                value = taken.argument_value(position, name, node)
             except Exception:
                 text = ast.unparse(each)[:200]
-                parts = _found_in(each, frame, taken)
+                parts = _values_with_layouts(each, frame, taken)
                 told.append({"name": name, "text": text, "starred": starred, "known": False, "parts": parts})
                 position += name is None
                 continue
@@ -347,7 +347,7 @@ def _given(given: Any, frame: Any, taken: Any, node: Any, mapped: Any = None) ->
         if starred:  # each of what it stands for
             parts = [(f"{text}[{at}]", one) for at, one in enumerate(value)]
         for text, value in parts:
-            leaves = _leaves(value, left, taken.objects)
+            leaves = _list_leaves(value, left, taken.objects)
             left -= len(leaves)
             if mapped is not None:
                 _note_axes(leaves, position if name is None else None, value, mapped)
@@ -367,11 +367,11 @@ def _name_parts(leaves: Any, node: Any) -> None:
             leaf["as"] = ast.unparse(node.elts[int(index)]) + rest
 
 
-class _Unknown(Exception):
+class _UnknownValue(Exception):
     pass
 
 
-def _value(node: Any, frame: Any) -> Any:
+def _look_up_value(node: Any, frame: Any) -> Any:
     """Return the value of an expression if it can be looked up. Raises for anything that would have to run."""
     if isinstance(node, ast.Constant):
         return node.value
@@ -380,22 +380,22 @@ def _value(node: Any, frame: Any) -> Any:
             if node.id in names:
                 return names[node.id]
     if isinstance(node, ast.Attribute):
-        return _attribute(_value(node.value, frame), node.attr)
+        return _read_attribute(_look_up_value(node.value, frame), node.attr)
     if isinstance(node, ast.Subscript):
-        of = _value(node.value, frame)
+        of = _look_up_value(node.value, frame)
         if type(of) in (dict, list, tuple):
-            return of[_value(node.slice, frame)]
+            return of[_look_up_value(node.slice, frame)]
     if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
         return ast.literal_eval(node)
     if isinstance(node, (ast.Tuple, ast.List)) and not any(isinstance(one, ast.Starred) for one in node.elts):
-        return tuple(_value(one, frame) for one in node.elts)
-    raise _Unknown
+        return tuple(_look_up_value(one, frame) for one in node.elts)
+    raise _UnknownValue
 
 
-def _attribute(of: Any, name: Any) -> Any:
+def _read_attribute(of: Any, name: Any) -> Any:
     if isinstance(of, types.ModuleType):
         return vars(of)[name]
     found = inspect.getattr_static(of, name)
     if isinstance(found, property):
-        raise _Unknown
+        raise _UnknownValue
     return getattr(of, name)

@@ -15,7 +15,7 @@ def leaves_of(value: Any, most: Any, objects: Any = ()) -> Any:
     if jax is None:
         return []
     try:
-        paths = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_named)[0][:most]
+        paths = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_named_array)[0][:most]
         flat = [(jax.tree_util.keystr(path), leaf) for path, leaf in paths]
     except Exception:
         flat = [("", value)]
@@ -24,39 +24,39 @@ def leaves_of(value: Any, most: Any, objects: Any = ()) -> Any:
     ]
     marked = any(looked_at) and not all(looked_at)
     return [
-        {"path": path, "id": id(leaf), "looked_at": marked and one, **_leaf(leaf)}
+        {"path": path, "id": id(leaf), "looked_at": marked and one, **_describe_leaf(leaf)}
         for (path, leaf), one in zip(flat, looked_at)  # noqa: B905  # Python 3.9 has no strict
     ]
 
 
-def _is_named(value: Any) -> Any:
+def _is_named_array(value: Any) -> Any:
     """Return whether it is a NamedArray of haliax."""
     return hasattr(value, "axes") and hasattr(value, "array")
 
 
-def _leaf(leaf: Any) -> Any:
+def _describe_leaf(leaf: Any) -> Any:
     told: dict[str, Any] = {"type": type(leaf).__name__, "array": False}
     try:
-        if _is_named(leaf):
+        if _is_named_array(leaf):
             told["axes"] = {axis.name: axis.size for axis in leaf.axes}
             leaf = leaf.array
         told["array"] = hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, type)
         if told["array"]:
             told |= {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
         if "Tracer" in type(leaf).__name__:
-            told |= {"traced": True, "short": leaf.aval.str_short(), **_typed(leaf.aval)}
+            told |= {"traced": True, "short": leaf.aval.str_short(), **_describe_type(leaf.aval)}
         elif hasattr(leaf, "is_deleted"):
             told["deleted"] = bool(leaf.is_deleted())
-            told |= _placed(leaf.sharding)
+            told |= _describe_sharding(leaf.sharding)
             told["committed"] = bool(getattr(leaf, "_committed", True))
         elif type(leaf).__name__ == "ShapeDtypeStruct":
-            told |= _placed(leaf.sharding)
+            told |= _describe_sharding(leaf.sharding)
         elif type(leaf).__name__ in ("Mesh", "AbstractMesh"):
-            told |= {"layout": True, **_mesh(leaf)}
+            told |= {"layout": True, **_describe_mesh(leaf)}
         elif type(leaf).__name__ in ("PartitionSpec", "P"):
-            told |= {"layout": True, "spec": _spec(leaf)}
+            told |= {"layout": True, "spec": _describe_spec(leaf)}
         elif hasattr(leaf, "spec") or hasattr(leaf, "device_set"):
-            told |= {"layout": True, **_placed(leaf)}
+            told |= {"layout": True, **_describe_sharding(leaf)}
         elif leaf is None or type(leaf) in (bool, int, float, str):
             told["value"] = repr(leaf)[:60]
     except Exception:  # an array of which less is known
@@ -64,7 +64,7 @@ def _leaf(leaf: Any) -> Any:
     return told
 
 
-def _typed(aval: Any) -> Any:
+def _describe_type(aval: Any) -> Any:
     """The layout of a traced array: its spec on axes that are not left to the compiler, and where it varies."""
     told: dict[str, Any] = {}
     sharding, manual = getattr(aval, "sharding", None), getattr(aval, "manual_axis_type", None)
@@ -72,18 +72,18 @@ def _typed(aval: Any) -> Any:
     if varying:
         told["varying"] = sorted(map(str, varying))
     if sharding is not None and "Explicit" in str(getattr(sharding.mesh, "axis_types", "")):
-        told |= {"spec": _spec(sharding.spec), **_mesh(sharding.mesh)}
+        told |= {"spec": _describe_spec(sharding.spec), **_describe_mesh(sharding.mesh)}
     memory = str(getattr(aval, "memory_space", "")).rpartition(".")[2]
     if memory not in ("", "Device", "Any"):
         told["memory"] = memory
     return told
 
 
-def _placed(sharding: Any) -> Any:
+def _describe_sharding(sharding: Any) -> Any:
     told: dict[str, Any] = {}
     mesh, spec = getattr(sharding, "mesh", None), getattr(sharding, "spec", None)
     if mesh is not None and spec is not None:
-        told |= {"spec": _spec(spec), **_mesh(mesh)}
+        told |= {"spec": _describe_spec(spec), **_describe_mesh(mesh)}
     memory = getattr(sharding, "memory_kind", None)
     if memory not in (None, "device", "unpinned_host"):
         told["memory"] = str(memory)
@@ -95,28 +95,28 @@ def _placed(sharding: Any) -> Any:
     return told
 
 
-def _mesh(mesh: Any) -> Any:
+def _describe_mesh(mesh: Any) -> Any:
     kinds = getattr(mesh, "axis_types", None) or ()
     names = [str(one).rpartition(".")[2] for one in (kinds if isinstance(kinds, (tuple, list)) else ())]
     return {"mesh": {str(name): int(size) for name, size in dict(mesh.shape).items()}, "kinds": names}
 
 
-def _spec(spec: Any) -> Any:
+def _describe_spec(spec: Any) -> Any:
     parts = [
         list(part) if isinstance(part, tuple) else part
-        for part in map(_plain, getattr(spec, "partitions", spec))
+        for part in map(_plain_entry, getattr(spec, "partitions", spec))
     ]
     more = [(name, sorted(map(str, getattr(spec, name, None) or ()))) for name in ("unreduced", "reduced")]
     return [*parts, *({name: axes} for name, axes in more if axes)]
 
 
-def _plain(part: Any) -> Any:
+def _plain_entry(part: Any) -> Any:
     return part if part is None or isinstance(part, (str, tuple)) else str(part)
 
 
 def context_mesh() -> Any:
     """Return the axes of the mesh in context and their types; empty without one, None if that is not known."""
     try:
-        return _mesh(sys.modules["jax"].sharding.get_abstract_mesh())
+        return _describe_mesh(sys.modules["jax"].sharding.get_abstract_mesh())
     except Exception:
         return None

@@ -3,7 +3,7 @@ calls.
 
 Loaded by its file at the end of a process that an exception ended (or when one ended a thread), so that nothing of
 shardlint is on the program's path. jax removes its own frames from a traceback, and with them the arguments that they
-hold: `watch` notes those first.
+hold: `watch_exceptions` notes those first.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def _chain(error: Any) -> Any:
 
 
 @functools.cache
-def _arguments() -> Any:
-    names = _load("arguments.py")
-    names["layouts"].update(_load("leaves.py"))
+def _load_arguments() -> Any:
+    names = _load_file("arguments.py")
+    names["layouts"].update(_load_file("leaves.py"))
     return names
 
 
-def _load(name: str) -> Any:
+def _load_file(name: str) -> Any:
     path = os.path.join(_HERE, name)  # noqa: PTH118
     names: dict[str, Any] = {"__name__": "shardlint_startup"}
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
@@ -69,7 +69,7 @@ def _load(name: str) -> Any:
 _noted: dict[int, Any] = {}
 
 
-def watch() -> None:
+def watch_exceptions() -> None:
     """Note what calls were given of an exception, whenever jax is about to remove its frames from the traceback."""
     from jax._src import traceback_util
 
@@ -77,7 +77,7 @@ def watch() -> None:
 
     def filter_traceback(tb: Any) -> Any:
         try:
-            _note(sys.exc_info()[1], tb)
+            _note_calls(sys.exc_info()[1], tb)
         except Exception:  # the traceback is filtered without it
             _noted.clear()
         return remove(tb)
@@ -85,7 +85,7 @@ def watch() -> None:
     traceback_util.filter_traceback = filter_traceback
 
 
-def _note(error: Any, tb: Any) -> None:
+def _note_calls(error: Any, tb: Any) -> None:
     """Note the calls of a whole traceback as data, which keeps no array."""
     entries = list(_walk(tb))
     caller = entries[0].tb_frame.f_back
@@ -98,13 +98,13 @@ def _note(error: Any, tb: Any) -> None:
         del _noted[next(iter(_noted))]
     _noted[id(error)] = {
         "type": type(error),
-        "calls": _calls(places),
-        "inside": _inside(entries),
-        "context": _arguments()["layouts"]["context_mesh"](),
+        "calls": _calls_by_instruction(places),
+        "inside": _library_frames(entries),
+        "context": _load_arguments()["layouts"]["context_mesh"](),
     }
 
 
-def _calls(places: Any) -> Any:
+def _calls_by_instruction(places: Any) -> Any:
     """The call that each of the user's frames is in, by code and instruction."""
     found: dict[Any, Any] = {}
     above: list[Any] = []
@@ -117,7 +117,7 @@ def _calls(places: Any) -> Any:
             if _is_own(one.f_code.co_filename):
                 break
         try:
-            found[id(frame.f_code), instruction] = _arguments()["call_of"](frame, instruction, below, above)
+            found[id(frame.f_code), instruction] = _load_arguments()["call_of"](frame, instruction, below, above)
         except Exception:  # what is told of a failure must not be another
             continue
         finally:
@@ -125,7 +125,7 @@ def _calls(places: Any) -> Any:
     return found
 
 
-def _inside(entries: Any) -> Any:
+def _library_frames(entries: Any) -> Any:
     """The innermost functions of libraries, below the user's last line: their file, line and name."""
     found: list[Any] = []
     for one in entries:
@@ -147,21 +147,21 @@ def _error(error: Any) -> Any:
     entries = list(_walk(error.__traceback__))
     noted = _noted.get(id(error), {})
     noted = noted if noted.get("type") is type(error) else {}
-    calls = {**_calls([(one.tb_frame, one.tb_lasti) for one in entries]), **noted.get("calls", {})}
+    calls = {**_calls_by_instruction([(one.tb_frame, one.tb_lasti) for one in entries]), **noted.get("calls", {})}
     return {
         "type": type(error).__name__,
         "module": type(error).__module__,
         "bases": [base.__name__ for base in type(error).__mro__],
         "message": text,
         "frames": [_frame(tb, calls) for tb in entries[-_FRAMES:]],
-        "inside": noted.get("inside") or _inside(entries),
+        "inside": noted.get("inside") or _library_frames(entries),
         "context": noted.get("context"),
-        "devices": _count(),
+        "devices": _device_count(),
         "line": getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None,
     }
 
 
-def _count() -> Any:
+def _device_count() -> Any:
     """The number of simulated devices: at the end of a process jax has none any more."""
     flags = os.environ.get("XLA_FLAGS", "").split()
     counts = [flag.partition("=")[2] for flag in flags if "host_platform_device_count" in flag]

@@ -38,12 +38,12 @@ def _tell(error: BaseException | None, thread: str = "", test: str = "") -> None
         try:
             folder = os.environ["SHARDLINT_RUN_RAISED"]
             name = f"{os.getpid()}-test-{len(os.listdir(folder))}" if test else f"{os.getpid()}-{thread}".rstrip("-")  # noqa: PTH208
-            _raised()["write"](error, os.path.join(folder, f"{name}.json"), thread, test)  # noqa: PTH118
+            _load_raised()["write"](error, os.path.join(folder, f"{name}.json"), thread, test)  # noqa: PTH118
         except Exception:  # the traceback is there without it
             return
 
 
-def _raised() -> "dict[str, Any]":
+def _load_raised() -> "dict[str, Any]":
     """Return the names of `raised.py`, of which a process has one: what it noted is needed at the end."""
     if not _loaded:
         _loaded.update(_beside("raised.py"))
@@ -130,7 +130,7 @@ def _begin() -> None:
             vars(module)["tell"] = _tell
             module.begin()
             if "SHARDLINT_RUN_RAISED" in os.environ:
-                module.imports.when("jax._src.traceback_util", lambda _: _raised()["watch"]())
+                module.imports.when("jax._src.traceback_util", lambda _: _load_raised()["watch_exceptions"]())
 
     Environ.__name__ = Environ.__qualname__ = type(os.environ).__name__
     os.environ.__class__ = Environ

@@ -87,7 +87,7 @@ def find_products(
     ]
 
 
-def multiplications(one: Instruction) -> int:
+def count_multiplications(one: Instruction) -> int:
     """How often a product or convolution multiplies, on one device; 0 where a shape is not known."""
     out, left = _shape(one, None), _operand_shape(one, 0)
     if out is None or left is None:
