@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.values import ClassValue, Place
-from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -18,12 +17,6 @@ _ENDS = (ast.Return, ast.Break, ast.Raise)
 _DEPTH = 3
 _FEW = 3
 _ONCE = regex(r"_*(init|set_?up|build|create|make|load|restore|save|prepare|reset)")
-
-
-@dataclass(frozen=True)
-class _Method:
-    file: FileFacts
-    node: ast.FunctionDef
 
 
 def loop_around(file: FileFacts, node: ast.AST) -> Loop | None:
@@ -155,8 +148,8 @@ def called_in_a_loop(program: Program, file: FileFacts, function: ast.AST, depth
         return None
     further = []
     ends = [*program.flow.ends(file, function).found]
-    for base in _overridden_methods(program, file, function):
-        ends += program.flow.in_sight(base.file, base.node).found
+    for where, method in _overridden_methods(program, file, function):
+        ends += program.flow.in_sight(where, method).found
     for end in ends:
         call = end.place.node
         if end.kind != "called" or end.wrappers or not isinstance(call, ast.Call):
@@ -176,7 +169,9 @@ def called_in_a_loop(program: Program, file: FileFacts, function: ast.AST, depth
     return None
 
 
-def _overridden_methods(program: Program, file: FileFacts, function: ast.AST) -> Iterator[_Method]:
+def _overridden_methods(
+    program: Program, file: FileFacts, function: ast.AST
+) -> Iterator[tuple[FileFacts, ast.FunctionDef]]:
     """The methods of base classes that a method takes the place of: a loop of the base calls them by `self`."""
     cls = file.parent(function)
     if not isinstance(function, ast.FunctionDef) or not isinstance(cls, ast.ClassDef) or not cls.bases:
@@ -186,7 +181,7 @@ def _overridden_methods(program: Program, file: FileFacts, function: ast.AST) ->
     for base in program.evaluator.lineage(ClassValue(Place(file, cls)))[1:]:
         for node in base.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == function.name:
-                yield _Method(base.place.file, node)
+                yield base.place.file, node
 
 
 def _is_result_cached(function: ast.AST) -> bool:

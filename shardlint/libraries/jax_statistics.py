@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from math import frexp
 
-from shardlint.layouts.layout import NO_PIECES, Layout, Statistic, Symbol
+from shardlint.layouts.layout import NO_PIECES, Layout, Pieces, Statistic, Symbol
 from shardlint.layouts.pieces import (
     NO_AXES,
     axes_along,
@@ -409,22 +409,27 @@ def mark_moved(call: Call, found: Value) -> Value:
     """Return the result of an exchange between devices. Of the result of psum_scatter each device has a piece."""
     axes = axis_names(call.get(1, "axis_name"))
     _note_collective(call, axes)
-    over, last = frozenset(axes or ()), call.function_name
-    place = call.get(2, "scatter_dimension", 0)
-    pieces = (*((),) * place, axes) if isinstance(place, int) and place >= 0 and axes else NO_PIECES
-    if last == "all_to_all":
-        pieces = exchanged_pieces(call, axes or ())
+    over, pieces = frozenset(axes or ()), _pieces_left_by(call, axes or ())
 
     def move_leaf(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
             return leaf
-        if last == "psum_scatter":
+        if call.function_name == "psum_scatter":
             return replace(leaf, pieces=pieces, statistic=_make_statistic(call, "scattered", over))
         mark = leaf.statistic
         kept = mark is not None and mark.is_wrong and not (mark.kind == "own-sum" and mark.axes & over)
-        return replace(leaf, pieces=pieces if last == "all_to_all" else NO_PIECES, statistic=mark if kept else None)
+        return replace(leaf, pieces=pieces, statistic=mark if kept else None)
 
     return map_tree(move_leaf, found)
+
+
+def _pieces_left_by(call: Call, axes: tuple[str, ...]) -> Pieces:
+    """The pieces of what an exchange leaves to each device: none, unless it splits a dimension."""
+    if call.function_name == "all_to_all":
+        return exchanged_pieces(call, axes)
+    place = call.get(2, "scatter_dimension", 0)
+    scatters = call.function_name == "psum_scatter" and isinstance(place, int) and place >= 0
+    return (*((),) * place, axes) if scatters and axes else NO_PIECES
 
 
 @mark_results("jax.lax.axis_index")

@@ -203,7 +203,7 @@ def _measure_work(made: Read, before: str) -> ForwardWork:
     """How the devices share the products of a program; nothing of what a region divides by itself."""
     if "SPMDFullToShardShape" in before:
         return ForwardWork()
-    local, whole = _forward_products(made.module), _forward_products(parse(before))
+    local, whole = _forward_products(made.module), _forward_products(made.before)
     known = [one for one in made.products if not one.text.endswith(("(backward)", "(recomputed)"))]
     if not local:
         return ForwardWork(tuple(made.products), bool(made.products))

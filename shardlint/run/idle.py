@@ -76,7 +76,9 @@ def _in_products(
     return None
 
 
-def _find_repeated_work(one: dict[str, Any], compiled: Compiled, made: set[str], used: Mapping[Any, set[str]]) -> Found | None:
+def _find_repeated_work(
+    one: dict[str, Any], compiled: Compiled, made: set[str], used: Mapping[Any, set[str]]
+) -> Found | None:
     """Products that several devices compute alike, as the inputs are not split over the axes that tell these apart."""
     work, mesh = compiled.work, compiled.program.mesh
     split = frozenset(name for each in work.products for name in each.split_axes)

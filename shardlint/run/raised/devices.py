@@ -76,9 +76,7 @@ def mesh_shape(found: RecognisedError) -> Explanation | None:
     if "device" not in at.call.callee and not any("device" in one.text for one in at.call.arguments):
         return None
     sizes = [int(one) for one in said[2].split(",") if one.strip()]
-    product = 1
-    for size in sizes:
-        product *= size
+    product = math.prod(sizes)
     return Explanation(
         f"a mesh of {' x '.join(map(str, sizes))} needs {product} devices, and there are {said[1]}",
         help="compute one of the sizes from len(jax.devices())",

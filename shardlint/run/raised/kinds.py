@@ -13,6 +13,8 @@ _NAMES = ("SL513", "SL654", "SL901", "SL902", "SL905", "SL906", "SL907")
 _KEYWORDS = ("SL101", "SL102", "SL422", "SL514", "SL903")
 _EXPLICIT = ("SL307", "SL313", "SL314", "SL353")
 _SPECS = ("SL303", "SL229", "SL419")
+_NEEDS_ROWS = "{callee} needs one row per device of each array that it maps"
+_MAKE_ROWS = "for a batch write x.reshape(devices, -1, *x.shape[1:]), for a state flax.jax_utils.replicate(state)"
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ KINDS = (
         r"|requires \d+ logical devices, but .*num_replicas=|Specified axis_size \d+ doesn't match",
         ("SL419", "SL308"),
         live=True,
-        says="{callee} needs one row per device of each array that it maps",
-        help="for a batch write x.reshape(devices, -1, *x.shape[1:]), for a state flax.jax_utils.replicate(state)",
+        says=_NEEDS_ROWS,
+        help=_MAKE_ROWS,
     ),
     Kind(
         "pmap-axis",
@@ -52,8 +54,8 @@ KINDS = (
         r"|vmap (?:got inconsistent sizes|was requested to map)",
         ("SL419", "SL308"),
         live=True,
-        says="{callee} needs one row per device of each array that it maps",
-        help="for a batch write x.reshape(devices, -1, *x.shape[1:]), for a state flax.jax_utils.replicate(state)",
+        says=_NEEDS_ROWS,
+        help=_MAKE_ROWS,
         in_pmap=True,
     ),
     Kind(

@@ -122,7 +122,8 @@ def describe_arguments(error: Error) -> list[str]:
         leaves = [*looked_at, *(leaf for leaf in leaves if leaf not in looked_at)]
     lines: dict[str, None] = {}
     for leaf in leaves:
-        lines.setdefault(describe_leaf(leaf) + (f", which is {leaf.also}" if leaf.also else _describe_origin(leaf, error)))
+        origin = f", which is {leaf.also}" if leaf.also else _describe_origin(leaf, error)
+        lines.setdefault(describe_leaf(leaf) + origin)
     for leaf in (one for given in call.settings for one in _leaves_to_show(given)):
         if leaf.spec or all(leaf.mesh != other.mesh for other in leaves):
             lines.setdefault(describe_leaf(leaf))

@@ -106,7 +106,12 @@ def _find_expression(file: Any, where: Any) -> Any:
         around.pop()
         return False
 
-    return around if descend(ast.parse("".join(linecache.getlines(file)))) else []
+    return around if descend(_parse_file(file)) else []
+
+
+@functools.cache
+def _parse_file(file: Any) -> Any:
+    return ast.parse("".join(linecache.getlines(file)))
 
 
 def _position_of_node(node: Any) -> Any:

@@ -173,19 +173,11 @@ def _share_of_product(
     equation = _EINSUM.search(after.op_name)
     text = (f"{equation[0]}  " if equation else "") + f"{left} x {right} -> {out}"
     backward = "transpose(" in after.op_name
-    inside = math.prod(
-        one.dims[dimension.left]
-        for one in local[:1]
-        for dimension in dimensions
-        if one is not None and dimension.role == "reduced" and dimension.left is not None
-    )
-    if before.opcode == "convolution":
-        inside *= _window_size(after)
     return Shared(
         after,
         text + ("" if not backward else "  (recomputed)" if _AGAIN in after.op_name else "  (backward)"),
         split_by,
-        2 * math.prod(local[2].dims) * inside,  # type: ignore[union-attr]
+        2 * count_multiplications(after),
         weights_side(after, flow, donated),
         backward,
         (after.frame, after.source, equation[0] if equation else ""),
