@@ -121,7 +121,7 @@ def test_an_axis_is_told_with_what_was_perhaps_meant_and_a_fix(write: Write) -> 
     (report,) = check([root], Options()).reports
     (one,) = report.findings
     assert one.label == 'did you mean "model"?'
-    assert 'the setting `axis-names` does not list "modle"' in one.message and "data, model" in one.why
+    assert 'the shardlint setting `axis-names` does not list "modle"' in one.message and "data, model" in one.why
     assert one.fix is not None and one.fix.safety == "unsafe" and one.fix.message == 'write "model"'
 
 

@@ -75,7 +75,7 @@ class EinshardToNamedSharding(Rule):
             why=f"on {site.release('jax')} arrays of two such meshes can raise IndivisibleError"
             if raises
             else "",
-            help=f"rewrite the call by hand, because {reason}"
+            help=f"make a mesh and write `jax.device_put(x, NamedSharding(mesh, spec))` by hand: {reason}"
             if reason
             else "make one mesh for the file and write `jax.device_put(x, NamedSharding(mesh, spec))`",
             fix=fix,

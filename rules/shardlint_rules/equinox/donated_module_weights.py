@@ -95,7 +95,7 @@ class DonatedModuleWeights(Rule):
                 site, found
             )
             message = (
-                f"The next call raises if a result reuses a weight of `{instance.name}`: "
+                f"The next call raises if a result reuses the buffer of a weight of `{instance.name}`: "
                 "`donate` donates the weights too."
             )
             kept = (
@@ -110,7 +110,10 @@ class DonatedModuleWeights(Rule):
         if not isinstance(function, Definition | ast.Lambda):
             return None
         if mode.endswith("except-first") and _lacks_first_argument(function):
-            message = "The next call raises if a result reuses an argument: `donate` donates all arguments."
+            message = (
+                "The next call raises if a result reuses the buffer of an argument: "
+                "`donate` donates all arguments."
+            )
             return _Problem(message, "the function has no positional argument to keep", True)
         return None
 

@@ -14,7 +14,7 @@ _TAKEN = ("x", "device_or_shardings")
 
 
 class FilterShardAcrossDevices(Rule):
-    """`eqx.filter_shard` outside jit gets an array that is committed to other devices.
+    """`eqx.filter_shard` outside jit gets an array that is committed to other devices than the target sharding.
 
     The call raises `ValueError: Received incompatible devices for jitted computation`. `filter_shard` is a sharding
     constraint. Outside jit it runs as a separate program on the devices of its argument. A new array works, because it

@@ -24,9 +24,9 @@ class ArgumentShardingDiffers(Rule):
     `out_shardings`.
 
     ## Limits
-    Reported only if the code shows the shapes and shardings as literals. shardlint follows them through calls. If the
-    mesh comes from a `make_mesh` without `axis_types`, SL307 reports the `make_mesh`: its axes are Explicit from jax
-    0.9.
+    Reported only if shardlint can compute the shape and the sharding of the argument from the code, also through calls.
+    If the mesh comes from a `make_mesh` without `axis_types`, SL307 reports the `make_mesh`: its axes are Explicit from
+    jax 0.9.
     """
 
     code = "SL213"

@@ -121,7 +121,7 @@ class DonationNotUsed(Rule):
         return site.finding(
             donation_of(keyword, rest[-1], _position_of_parameter(function, rest[-1])),
             f"More buffers are donated than the results can reuse: {shown}.",
-            help="donate at most one argument for each result of the same shape",
+            help="donate at most one argument for each result of the same shape and dtype",
             why=f"{len(donated)} arguments are donated, and the function returns {' and '.join(results) or 'no array'}",
         )
 

@@ -33,7 +33,8 @@ class OverwrittenBeforePlacement(Rule):
     ## Reports
     - `overwritten` (likely): `x = device_put(y, sharding)` if the same block computes `x` before, and no code in
       between reads it. The same for sharding constraints, conversions between host-local and global arrays,
-      collectives, `replicate`, `np.array_split`, and functions with a similar name (`shard_batch`).
+      collectives, `replicate`, `np.array_split`, and functions that are named after one of these operations, such
+      as `shard_batch` and `put_data`.
 
     ## Write instead
     Pass the computed array to the call, or assign the result of the call to another name.

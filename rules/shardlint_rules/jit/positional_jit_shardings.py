@@ -40,7 +40,7 @@ class PositionalJitShardings(Rule):
     the position of the shardings: it may be meant for `static_argnums`.
 
     ## Limits
-    Not reported on jax 0.7.0 and 0.7.1, which raise too.
+    jax 0.7.0 and 0.7.1 raise the same error, but the rule reports only from jax 0.7.2.
     """
 
     code = "SL228"

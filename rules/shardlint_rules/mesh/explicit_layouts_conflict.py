@@ -8,15 +8,19 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates, detector
 from shardlint.rules_api.site import Site
 
+_OUTSIDE = "; outside `jax.set_mesh` write `NamedSharding(mesh, P(...))` for `P(...)`"
+
 # By kind: the effect, and what to write.
 _TEXTS = {
     "closure.explicit": (
-        "This `shard_map` raises NotImplementedError: its body closes over an array on a mesh with Explicit axes.",
+        "This `shard_map` raises NotImplementedError or ValueError: its body closes over an array on a mesh "
+        "with Explicit axes.",
         "pass the array as an argument, with its spec in `in_specs`",
     ),
     "contraction.ambiguous": (
         "This contraction raises ShardingTypeError: both operands shard the summed dimension over {axes}.",
-        "add `out_sharding=P(...)` with the sharding of the result, or reshard one operand first with `jax.reshard`",
+        "add `out_sharding=P(...)` with the sharding of the result, or reshard one operand first with `jax.reshard`"
+        + _OUTSIDE,
     ),
     "contraction.conflict": (
         "This contraction raises ShardingTypeError: its operands shard one dimension over {axes} and {other}.",
@@ -24,7 +28,7 @@ _TEXTS = {
     ),
     "contraction.illegal": (
         "This contraction raises ShardingTypeError: its result would have two dimensions sharded over {axes}.",
-        "reshard one operand with `jax.reshard`, or add `out_sharding=P(...)`",
+        "reshard one operand with `jax.reshard`, or add `out_sharding=P(...)`" + _OUTSIDE,
     ),
     "elementwise.conflict": (
         "This operation raises ShardingTypeError: its operands are sharded differently over {axes}.",
@@ -53,11 +57,11 @@ _TEXTS = {
     "index.split": (
         "This index raises ShardingTypeError: it slices a dimension that is sharded over {axes}.",
         "reshard the array with `jax.reshard`, so that this dimension is not sharded; or, if the index is an array, "
-        "write `x.at[ids].get(out_sharding=P(...))` with the sharding of the result",
+        "write `x.at[ids].get(out_sharding=P(...))` with the sharding of the result" + _OUTSIDE,
     ),
     "index.by-split": (
         "This indexing raises ShardingTypeError: its index is sharded over {axes}.",
-        "write `x.at[...].get(out_sharding=P(...))` with the sharding of the result",
+        "write `x.at[...].get(out_sharding=P(...))` with the sharding of the result" + _OUTSIDE,
     ),
     "update.conflict": (
         "This update raises ShardingTypeError: it is sharded differently from the array.",
@@ -65,12 +69,11 @@ _TEXTS = {
     ),
     "reshape.split": (
         "This reshape raises ShardingTypeError: it splits or merges a dimension that is sharded over {axes}.",
-        "add `out_sharding=P(...)` with the sharding of the result, or reshard the array first",
+        "add `out_sharding=P(...)` with the sharding of the result, or reshard the array first" + _OUTSIDE,
     ),
     "scatter.split": (
         "This update raises ShardingTypeError: the array is sharded over {axes}, and the call has no `out_sharding`.",
-        "write `x.at[i].set(y, out_sharding=P(...))`; outside `jax.set_mesh` write `NamedSharding(mesh, P(...))` "
-        "for `P(...)`",
+        "write `x.at[i].set(y, out_sharding=P(...))`" + _OUTSIDE,
     ),
     "rows.split": (
         "{operation} raises ValueError: it iterates over a dimension that is sharded over {axes}.",
@@ -114,7 +117,7 @@ class ExplicitLayoutsConflict(Rule):
     P(...))` in place of `P(...)`.
 
     ## Limits
-    Reported only if the code shows the shapes and shardings of the operands as literals.
+    Reported only if shardlint can compute the shapes and shardings of the operands from the code.
     """
 
     code = "SL353"

@@ -95,7 +95,7 @@ class SpecString(Rule):
             f'A sharding with this spec raises ValueError: "{text}" is one axis name, and no mesh has it.',
             label="one string is one axis",
             help=f"write `{callee}({joined})` for one axis per dimension, or `{callee}(({joined}))` to shard one "
-            "dimension over all",
+            "dimension over all these axes",
             fix=fix,
             harm=Harm.CRASH,
         )

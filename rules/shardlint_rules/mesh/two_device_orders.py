@@ -30,9 +30,9 @@ _WORDS = r"(?:)\bMesh\(|\bmake_mesh\("
 class TwoDeviceOrders(Rule):
     """Two meshes of one program have the same axes and the same devices, but in different orders.
 
-    A jitted call that takes arrays of both meshes raises `ValueError: Received incompatible devices`. A constraint of
-    such an array over the other mesh raises the same error. `jax.device_put` to the other mesh works, and moves the
-    array between devices.
+    A jitted call that takes arrays of both meshes raises `ValueError: Received incompatible devices`.
+    `with_sharding_constraint` raises the same error if the array is on one mesh and the sharding on the other.
+    `jax.device_put` to the other mesh works, and moves the array between devices.
 
     ## Reports
     - `reordered-devices` (likely): a `Mesh` with reordered devices (`.T`, `transpose`, `swapaxes`, `[::-1]`,

@@ -44,7 +44,7 @@ class _Named:
 
 
 class UndeclaredAxis(Rule):
-    """Code names a mesh axis that the setting `axis-names` does not list.
+    """Code names a mesh axis that the shardlint setting `axis-names` does not list.
 
     A sharding with this name raises `ValueError: Resource axis ... is not found in mesh`. A collective with this name
     raises when it is traced. The setting lists all mesh axes of the project.
@@ -125,9 +125,9 @@ class UndeclaredAxis(Rule):
                 )
         return site.finding(
             one.node,
-            f'{one.happens}: the setting `axis-names` does not list "{one.axis}".',
+            f'{one.happens}: the shardlint setting `axis-names` does not list "{one.axis}".',
             label=f'did you mean "{meant[0]}"?' if len(meant) == 1 else "",
-            help=f"write one of {', '.join(axes)}, or add the axis to the setting axis-names",
+            help=f"write one of {', '.join(axes)}, or add the axis to the shardlint setting `axis-names`",
             why=f"the setting lists {', '.join(axes)}; checked on {site.release('jax')}",
             fix=fix,
             certainty=Certainty.PROVEN if one.certain else Certainty.POSSIBLE,

@@ -55,19 +55,25 @@ def _product(site: Site, sizes: list[ast.expr], top: ast.expr, scale: Scale) -> 
 
 
 def _found(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
-    own = product == PROCESS
+    if product == PROCESS:
+        return CountConflict(
+            use,
+            "With several processes this mesh raises or omits devices: its shape counts one process's devices.",
+            "mesh",
+            "the mesh gets the devices of all processes, and its shape counts those of one",
+            "" if product != scale else "jax.device_count",
+            help="compute the shape from `jax.device_count()`" if product != scale else "",
+        )
     return CountConflict(
         use,
-        "With several processes this mesh raises or omits devices: its shape counts one process's devices."
-        if own
-        else "Building this mesh raises with several processes: its shape is for all devices, "
+        "Building this mesh raises with several processes: its shape is for all devices, "
         "but it gets only the local devices.",
         "mesh",
-        "the mesh gets the devices of all processes, and its shape counts those of one"
-        if own
-        else "the devices are jax.local_devices(), so building the mesh raises",
-        "" if product != scale else "jax.device_count" if own else "jax.local_device_count",
-        help="compute the shape from the number of devices that the mesh gets" if product != scale else "",
+        "the devices are jax.local_devices(), so building the mesh raises",
+        "" if product != scale else "jax.local_device_count",
+        help="compute the shape from `jax.local_device_count()`, or build the mesh from `jax.devices()`"
+        if product != scale
+        else "",
     )
 
 

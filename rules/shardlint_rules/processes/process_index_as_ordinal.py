@@ -52,10 +52,13 @@ class ProcessIndexAsOrdinal(Rule):
             own, text = names == {_OWN}, site.text(parent.value)
             yield site.finding(
                 parent,
-                f"On the second process this raises IndexError or picks the wrong device: `{text}` lists local devices."
+                "On the second process this raises IndexError or picks the wrong device: "
+                f"`{text}` is indexed with the process index."
                 if own
                 else f"If a process has several devices, this takes a device of another process from `{text}`.",
                 help="write `jax.local_devices()[0]`",
                 form="local-devices" if own else "all-devices",
-                why="the index of a process is not the number of a device",
+                why="the list has only the devices of this process, and a process index counts processes"
+                if own
+                else "the index of a process is not the number of a device",
             )

@@ -25,8 +25,8 @@ class MissingReduction(Rule):
     - `after-last-collective` (likely): such a result, if each device computes with its local shard after the last
       collective.
     - `gradients` (likely): such a result made from the gradients of a loss on the local data of each device.
-    - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along an axis that
-      the out spec does not name.
+    - `other-axis` (likely): a `psum` over the wrong axis. The out spec names this axis, and the result still differs
+      along another axis, which the out spec does not name.
     - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that
       replicates a state.
     - `pmap-named` (likely): unreduced gradients that update the state in a `pmap` whose axis is named after the batch,

@@ -33,7 +33,7 @@ class Outcome:
 
 
 _NOTHING = Outcome("`{keyword}` has no effect", Harm.REMOVED, Certainty.POSSIBLE)
-_REPLICATES = Outcome("`{keyword}` replicates every array, as written", Harm.REMOVED, Certainty.POSSIBLE)
+_REPLICATES = Outcome("`{keyword}` replicates every array", Harm.REMOVED, Certainty.POSSIBLE)
 
 
 def outcome_of_inputs(site: Site, place: Place) -> Outcome:
