@@ -83,7 +83,7 @@ def page(rule: type[Rule]) -> str:
         facts += f"\n\nDeprecated: {rule.deprecated}"
     summary, *rest = _SECTION.split(inspect.cleandoc(rule.__doc__ or ""))
     sections = {title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)}
-    if _reports_conditional(rule, sections["Reports"]):
+    if _reports_conditional(rule, sections.get("Reports", "")):
         sections["Reports"] = _BULLETS.sub(lambda found: f"{found[0]}\n{_CONDITIONAL}", sections["Reports"], count=1)
     folder = proof_folders().get(rule.code)
     if folder is not None:
