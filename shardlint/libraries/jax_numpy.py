@@ -234,7 +234,7 @@ def reduce_array(call: Call) -> Value:
     gone = _axes_given(call, 1, array.rank)
     if last in ("argmax", "argmin") and array.explicit and not call.has(1, "axis") and (array.rank or 0) > 1:
         _spec_after_reshape(call, array, (count_entries(array.shape),))  # they flatten first
-    keep = call.get(-1, "keepdims", False)
+    keep = call.get(3 if last == "logsumexp" else -1, "keepdims", False)
     if array.shape is None or gone is None or not isinstance(keep, bool):
         return of_module(call, base.shaped(None))
     if last in _STATISTICS and array.varying and call.interpreter.manual is not None:

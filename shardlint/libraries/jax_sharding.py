@@ -95,14 +95,15 @@ def mesh(call: Call) -> Value:
         where = held.order if isinstance(held, Devices) else None
         default: AxisType | None = "auto"
     else:
-        shape = sizes_of(call.get(0, "axis_shapes")) or (None,) * len(names)
+        before_0_12 = call.get(0, "axis_shapes")
+        shape = sizes_of(call.get(0, "axis_sizes", before_0_12)) or (None,) * len(names)
         where = "arranged" if call.get(-1, "devices", None) is None else None
         release = call.interpreter.releases.get("jax", (99,))
         default = "explicit" if release >= _EXPLICIT_BY_DEFAULT and call.name == "jax.make_mesh" else "auto"
     sizes = tuple(None if isinstance(one, int) and one < 0 else one for one in shape)
     if len(sizes) != len(names):
         sizes = (None,) * len(names)
-    written = call.get(2 if call.name != "jax.make_mesh" else -1, "axis_types", None)
+    written = call.get(2, "axis_types", None)
     types = _axis_types(written, len(names), default)
     return Mesh(names, sizes, types, where, call.place.line, by_default=written is None)
 

@@ -75,12 +75,12 @@ def _make_statistic(call: Call, kind: str, axes: Axes, of: str = "") -> Statisti
          "jax.scipy.special logsumexp", "jax.numpy.linalg norm")  # fmt: skip
 def mark_reduction(call: Call, found: Value) -> Value:
     """A reduction over all dimensions, or over some."""
-    array = as_array(call.args[0] if call.args else call.get(-1, "a"))
+    array = as_array(call.get(0, "a"))
     if not isinstance(found, Layout) or isinstance(call.args[0] if call.args else None, Unknown):
         return found
     name = call.function_name
     places = _reduced_dimensions(call, 2 if name == "norm" else 1)
-    keeps = call.get(3 if name == "norm" else -1, "keepdims", False) is True
+    keeps = call.get(3 if name in ("norm", "logsumexp") else -1, "keepdims", False) is True
     pieces = without_dimensions(array, places, keeps) if places else NO_PIECES
     if name in _ORDERS and places:
         doubt_along(call, array, places)
@@ -149,7 +149,7 @@ def _statistic_after_reduction(
 )
 def mark_expanded(call: Call, found: Value) -> Value:
     """An array with further dimensions of size 1 is a statistic of what it was one of."""
-    array = as_array(call.args[0] if call.args else call.get(-1, "a"))
+    array = as_array(call.get(0, "a"))
     keys = call.args[1] if call.name == "shardlint.index" and isinstance(call.args[1], tuple) else ()
     same = call.name != "shardlint.index" or (None in keys and all(one in (None, ..., slice(None)) for one in keys))
     return replace(found, statistic=array.statistic) if isinstance(found, Layout) and same else found

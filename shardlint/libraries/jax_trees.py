@@ -178,7 +178,7 @@ def tree_all(call: Call) -> Value:
 @function("flax.traverse_util.flatten_dict", "flax.nnx.traversals.flatten_mapping")
 def flatten_dict(call: Call) -> Value:
     """A dict of the leaves of nested dicts, by their paths."""
-    tree, separator = call.get(0, "xs"), call.get(-1, "sep", None)
+    tree, separator = call.get(0, "xs"), call.get(3, "sep", None)
     if not isinstance(tree, DictValue) or not _is_known(tree) or call.keywords.keys() - {"sep"}:
         return Unknown("a flat dict")
     flat = dict(_dict_entries(tree, ()))
@@ -200,7 +200,7 @@ def _dict_entries(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[
 @function("flax.traverse_util.unflatten_dict", "flax.nnx.traversals.unflatten_mapping")
 def unflatten_dict(call: Call) -> Value:
     """Nested dicts of a dict whose keys are paths."""
-    flat, separator = call.get(0, "xs"), call.get(-1, "sep", None)
+    flat, separator = call.get(0, "xs"), call.get(1, "sep", None)
     if not isinstance(flat, DictValue) or flat.open or not isinstance(separator, str | None):
         return Unknown("nested dicts")
     found = DictValue()

@@ -256,6 +256,10 @@ class Environment:
         return self.get(name) if kind in ("param", "comprehension") else None
 
 
+# Parameters that later releases call otherwise: that of `jax.make_mesh` from jax 0.12.
+_LATER_NAMES = {"axis_shapes": "axis_sizes"}
+
+
 @dataclass(frozen=True, eq=False)
 class CallArguments:
     """The arguments of a call, with those supplied earlier through `functools.partial` in front.
@@ -274,8 +278,9 @@ class CallArguments:
 
     def get(self, name: str, signature: tuple[str, ...]) -> Place | None:
         """The argument for a parameter, by keyword or position."""
-        if name in self.keywords:
-            return self.keywords[name]
+        for keyword in (name, _LATER_NAMES.get(name, name)):
+            if keyword in self.keywords:
+                return self.keywords[keyword]
         if name in signature:
             index = signature.index(name)
             if index < len(self.positional):

@@ -101,7 +101,8 @@ class _Program:
             mesh = 'jax.sharding.Mesh(mesh_utils.create_device_mesh((2, 4)), ("a", "b"))'
         if self.typed:
             one, two = ("Auto", "Explicit") if self.kind == "Mixed" else (self.kind, self.kind)
-            types, mesh = "AxisType, ", f"{mesh[:-1]}, axis_types=(AxisType.{one}, AxisType.{two}))"
+            keyword = "" if drawn > 0.8 and self.release >= (0, 12) else "axis_types="
+            types, mesh = "AxisType, ", f"{mesh[:-1]}, {keyword}(AxisType.{one}, AxisType.{two}))"
         more = "" if is_there("jax.shard_map", self.release) else "\nfrom jax.experimental.shard_map import shard_map"
         return _HEAD.format(types=types, mesh=mesh, more=more)
 

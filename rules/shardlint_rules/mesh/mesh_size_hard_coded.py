@@ -22,6 +22,8 @@ _OPTION = "jax_num_cpu_devices"
 _COUNTED = regex(rf"{_FLAG}[= ](\d+)")
 _WHOLE = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray")
 
+_KEYWORDS = ("axis_names", "axis_types", "axis_shapes", "axis_sizes", "mesh_shape", "devices")
+
 
 class MeshSizeHardCoded(Rule):
     """The sizes of a mesh do not match the number of simulated devices that the same file sets.
@@ -71,8 +73,7 @@ class MeshSizeHardCoded(Rule):
         """The expression with the sizes, and how many devices they make."""
         if site.argument("devices") is not None and site.api != _MESH:
             return None
-        if any(keyword.arg not in ("axis_names", "axis_types", "axis_shapes", "mesh_shape", "devices")
-               for keyword in site.call.keywords):  # fmt: skip
+        if any(keyword.arg not in _KEYWORDS for keyword in site.call.keywords):
             return None
         if site.api == _MESH:
             devices = site.argument("devices")
