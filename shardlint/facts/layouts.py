@@ -63,7 +63,7 @@ def _run_layouts(program: Program, file: FileFacts, targets: Targets) -> Run:
         broken = dict(made.violations)
         if made.options_met:
             supposed = Interpreter(modules, file, with_defaults=True)
-            supposed.work //= 2  # what an option decides is told where it is read, which is early
+            supposed.allow_work(supposed.work // 2)  # what an option decides is told where it is read, which is early
             supposed.run()
             for where, one in supposed.violations.items():
                 broken.setdefault(where, replace(one, certain=False, by_default=True))

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from shardlint.layouts.calls import Calls
 from shardlint.layouts.expressions import evaluate
+from shardlint.layouts.layout import Layout, Mesh
 from shardlint.layouts.module_frames import ModuleFrames
 from shardlint.layouts.run_state import SHARED, OutOfWork
 from shardlint.layouts.statements import Statements
@@ -22,10 +23,15 @@ from shardlint.layouts.uncalled import run_uncalled
 from shardlint.layouts.values import (
     Container,
     Frame,
+    PartitionSpec,
+    Sharding,
+    Unknown,
     Value,
 )
 from shardlint.syntax import FileFacts
 
+# A value of one of these types shows that the run still knows something about layouts.
+_PROGRESS = frozenset((Layout, Mesh, Sharding, PartitionSpec))
 # A module that is imported may take so many steps.
 _MODULE_WORK = 20_000
 
@@ -37,14 +43,25 @@ class Interpreter(Calls, Statements):
         """Run the file: the module with its `main`, then the functions that nothing called and that place arrays."""
         self.file.looked.whole()
         frame = self.frame = self.add_frame(Frame({"__name__": "__main__"}, None, self.file))
-        try:
+        with suppress(OutOfWork, RecursionError):
             self.rooted, self.binder = True, "no shard_map, pmap or vmap"
-            self.block(self.file.tree.body)
-            self._report_matches()
+            self._run_module(frame)
             self.rooted, self.binder = False, ""
             run_uncalled(self, frame)
-        except (OutOfWork, RecursionError):
-            pass
+
+    def _run_module(self, frame: Frame) -> None:
+        """Run the statements of the file. Names that are bound after the budget was spent are unknown."""
+        left = list(reversed(self.file.tree.body))
+        try:
+            while left and self.statement(left[-1]) == "next":
+                left.pop()
+            self._report_matches()
+        except OutOfWork:
+            self.forget_position()
+            self.frame = frame
+            for node in (node for statement in left for node in ast.walk(statement)):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    frame.names[node.id] = Unknown("the budget was spent before this line")
 
     def release(self) -> None:
         """Forget everything, so that it goes at once: functions, the frames around them and the run know each other."""
@@ -67,10 +84,10 @@ class Interpreter(Calls, Statements):
 
     def value(self, node: ast.expr) -> Value:
         """Return the value of an expression."""
-        self.work -= 1
-        if self.work < 0:
-            raise OutOfWork
+        self.spend()
         found = evaluate(self, node)
+        if type(found) in _PROGRESS:
+            self.least_work = max(self.work - self.patience, 0)
         if self._copies and isinstance(found, Container) and id(found) in self._copies:
             found = self._copies[id(found)][1]
         self.layouts[node] = found
@@ -85,7 +102,7 @@ class Modules(ModuleFrames):
         self._running.append(facts.path)
         try:
             run = Interpreter(self, facts)
-            run.work = _MODULE_WORK
+            run.allow_work(_MODULE_WORK, without_array=_MODULE_WORK)
             run.region = SHARED
             run.import_module()
         finally:

@@ -31,6 +31,8 @@ from shardlint.syntax import FileFacts
 
 ContainerType = TypeVar("ContainerType", bound=Container)
 _WORK = 15_000
+_PATIENCE = 2_500
+"""How many steps without an array end a run: its arguments are read from a configuration that nobody knows."""
 SHARED = object()
 """The region of what importing a module makes."""
 Flow = Literal["next", "leave", "break", "continue"]
@@ -58,7 +60,7 @@ class RunState(ABC):
         self.violations: dict[tuple[str, str, int, int], Violation] = {}
         self.layouts: dict[ast.AST, Value] = {}
         """What the expressions of the file came to, the last time they ran."""
-        self.work = _WORK
+        self.allow_work(_WORK)
         self.frames: list[Frame] = []
         """All frames that were made."""
         self.calls: list[Place] = []
@@ -187,10 +189,15 @@ class RunState(ABC):
         finally:
             self.region = before
 
+    def allow_work(self, steps: int, without_array: int = _PATIENCE) -> None:
+        """Set how many steps may follow, and how many in a row may tell nothing of layouts."""
+        self.work, self.patience = steps, without_array
+        self.least_work = max(steps - without_array, 0)
+
     def spend(self) -> None:
         """Count a step."""
         self.work -= 1
-        if self.work < 0:
+        if self.work < self.least_work:
             raise OutOfWork
 
     def violate(self, kind: str, place: Place, *calls: Hashable, **said: str) -> None:

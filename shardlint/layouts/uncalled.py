@@ -139,7 +139,8 @@ def _run_alone(
 ) -> Value:
     """Return the result of a call of a function, or of its transformed form, with an unknown context."""
     run.mesh, run.mesh_known, run.axes, run.legacy, run.contexts = None, False, {}, None, {}
-    rest, run.work = run.work - _WORK, min(run.work, _WORK)
+    rest = run.work - _WORK
+    run.allow_work(min(run.work, _WORK))
     run.binder = "jax.jit" if isinstance(value, Transformed) and value.name == "jit" else ""
     run.root = Place(function.frame.file, function.node) if function is not None else None
     place = getattr(value, "place", None) or run.root or Place(run.file, run.file.tree)
