@@ -21,7 +21,7 @@ from shardlint.run.forced import forced
 from shardlint.run.functions import Function, function_of
 from shardlint.run.rematerialised import gathered_to_be_cut
 from shardlint.source.patterns import regex
-from shardlint.verify.facts import Array, Product, Program, Warned
+from shardlint.verify.facts import Array, Line, Product, Program, Warned
 from shardlint.verify.inside.hlo import Read, read
 from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
@@ -51,13 +51,17 @@ class ForwardWork:
     """The products of a forward pass: those of a gradient may be split for the state of an optimizer, where what it is
     the gradient of is not.
 
-    `products` are those of which the axes are known, `is_known` says that these are nearly all. `repeated` is how many
-    times what is needed all devices multiply; 1 where that is not known.
+    `products` are those of which the axes are known, `is_known` says that these are nearly all. `needed` are
+    the multiplications of the whole program, 0 where they are not known, and `repeated` is how many times as many all
+    devices do. `repeated_line` is the line of the product
+    with the most needless work.
     """
 
     products: tuple[Product, ...] = ()
     is_known: bool = False
+    needed: int = 0
     repeated: float = 1
+    repeated_line: Line = field(default_factory=Line)
 
 
 @dataclass(frozen=True)
@@ -207,9 +211,14 @@ def _measure_work(made: Read, before: str) -> ForwardWork:
     known = [one for one in made.products if not one.text.endswith(("(backward)", "(recomputed)"))]
     if not local:
         return ForwardWork(tuple(made.products), bool(made.products))
-    needed = sum(map(count_multiplications, whole)) if len(local) == len(whole) else 0
-    repeated = made.module.partitions * sum(map(count_multiplications, local)) / needed if needed else 1
-    return ForwardWork(tuple(known), bool(known) and len(known) >= _KNOWN * len(local), repeated)
+    is_known = bool(known) and len(known) >= _KNOWN * len(local)
+    needed = [count_multiplications(one) for one in whole]
+    if len(local) != len(whole) or not any(needed):
+        return ForwardWork(tuple(known), is_known)
+    done = [made.module.partitions * count_multiplications(one) for one in local]
+    most = max(range(len(local)), key=lambda place: done[place] - needed[place])
+    line, _ = made.lines.of(local[most])
+    return ForwardWork(tuple(known), is_known, sum(needed), sum(done) / sum(needed), line or Line())
 
 
 def _forward_products(module: Module) -> list[Instruction]:

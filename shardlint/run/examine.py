@@ -12,7 +12,7 @@ from shardlint.run import layouts, placement, rules
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
 from shardlint.run.functions import Function, of_pmap
-from shardlint.run.idle import idle
+from shardlint.run.idle import find_lost_splits, idle
 from shardlint.run.left_whole import left_whole
 from shardlint.run.observed import (
     alone,
@@ -240,6 +240,7 @@ def _all(
     kinds = ("replicated", "unused-axis", "one-device", "gathered")
     told = {one.function for one in (*found, *whole) if one.kind in kinds}
     repeated = [*idle(functions, run, events, told)]
+    repeated += find_lost_splits(functions, {*told, *(one.function for one in repeated)})
     whole += repeated
     # What moves in a function whose devices repeat work is the compiler's attempt to divide that.
     repeating = {one.function for one in repeated}

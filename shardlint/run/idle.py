@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found
+from shardlint.run.findings import Found, whole
 from shardlint.run.observed.events import Events, array, first, line
 from shardlint.run.rules import different
 from shardlint.run.run import DATA, Run, is_state
@@ -24,6 +24,8 @@ _PART = 8
 _LEAST = 256
 _REPEATED = 1.3
 """How many times what is needed the devices multiply, for a word."""
+_DIVIDED = 0.9
+"""The least part of the devices of a batch that its work is divided among."""
 _COPIES = regex(r"(?i)(replica|data|dp|ddp|batch)(_|s?\b|\d)")
 """What an axis is called along which whole models are copied."""
 
@@ -43,6 +45,38 @@ def idle(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, told
         if found is not None and place not in seen:
             seen.add(place)
             yield found
+
+
+def find_lost_splits(functions: Sequence[Sequence[Compiled]], told: set[str]) -> Iterator[Found]:
+    """Functions that divide their work among fewer devices than their batch: on the way it lost its sharding."""
+    least = max(_WORK, max((one.work.needed for each in functions for one in each), default=0) // _PART)
+    for each in functions:
+        for one in different(each):
+            if one.function.name not in told and one.work.needed >= least:
+                found = _find_lost_split(one)
+                if found is not None:
+                    yield found
+                    break
+
+
+def _find_lost_split(one: Compiled) -> Found | None:
+    work, mesh = one.work, one.program.mesh
+    batch = [leaf for leaf in one.arguments if any(leaf.axes or ()) and not is_state(leaf, one)]
+    names = dict.fromkeys(name for leaf in batch for part in leaf.axes or () for name in part if mesh.get(name, 1) > 1)
+    parts = math.prod(mesh[name] for name in names)
+    if work.repeated < _REPEATED or not work.repeated_line.file or one.partitions / work.repeated >= parts * _DIVIDED:
+        return None
+    largest = max(batch, key=lambda leaf: leaf.bytes_whole)
+    axes = " and ".join(map(repr, names))
+    return Found(
+        "repeated-work", one.function.name, work.repeated_line,
+        f"the {one.partitions} devices multiply {work.repeated:.1f} times what is needed: {largest.where} is "
+        f"sharded over {axes}, and what is multiplied here is not, or not over all of it",
+        tuple(f"{leaf.where} {leaf.array} {leaf.spec}" for leaf in batch[:6]),
+        f"keep {axes} in the sharding of values computed from {largest.where}: constrain them with "
+        "jax.lax.with_sharding_constraint where they are reshaped or placed again",
+        whole(batch), see=(("defined", one.function.line),),
+    )  # fmt: skip
 
 
 def _used(run: Run) -> Mapping[tuple[tuple[str, int], ...], set[str]]:

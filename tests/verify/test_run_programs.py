@@ -23,6 +23,7 @@ ALL = sorted(path.name for path in ROOT.iterdir() if (path / "bad.py").exists())
 FEW = (
     "003", "015", "026", "041", "045", "047", "053", "073", "091", "098", "107", "110", "132", "142", "145", "147",
     "150", "153", "161", "162", "166", "173", "178", "186", "189", "191", "192", "199", "200",
+    "204",
 )  # fmt: skip
 LEAVES = {
     "085_leaves_of_a_checkpoint": "model.blocks[0].up.weight ",
